@@ -1,0 +1,244 @@
+//! Ids and names, checked before they touch a path, a URL or a row.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::Date;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+const SUFFIX_LENGTH: usize = 6;
+const SUFFIX_DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// `job-YYYY-MM-DD-xxxxxx`: the UTC date of creation and six characters of chance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct JobId(String);
+
+impl JobId {
+    /// The same date and the same random number always give the same id.
+    pub fn new(date: Date, mut random: u64) -> Self {
+        let mut suffix = [0_u8; SUFFIX_LENGTH];
+        for place in suffix.iter_mut().rev() {
+            *place = SUFFIX_DIGITS[usize::try_from(random % 36).unwrap_or_default()];
+            random /= 36;
+        }
+        Self(format!("job-{date}-{}", String::from_utf8_lossy(&suffix)))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for JobId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let refused = || IdError::Job(text.to_owned());
+        let rest = text.strip_prefix("job-").ok_or_else(refused)?;
+        let (date, suffix) = rest.split_at_checked(10).ok_or_else(refused)?;
+        let suffix = suffix.strip_prefix('-').ok_or_else(refused)?;
+        let digits_and_dashes = date.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+        let suffix_is_plain = suffix.len() == SUFFIX_LENGTH
+            && suffix.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase());
+        if digits_and_dashes && date.parse::<Date>().is_ok() && suffix_is_plain {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(refused())
+        }
+    }
+}
+
+/// A name that a person gave to an agent or a fleet: `^[a-zA-Z0-9][a-zA-Z0-9_-]*$`.
+pub fn check_name(name: &str) -> Result<(), IdError> {
+    let mut bytes = name.bytes();
+    let starts_well = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric());
+    let goes_on_well = bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if starts_well && goes_on_well && name.len() <= MAX_NAME {
+        Ok(())
+    } else {
+        Err(IdError::Name(name.to_owned()))
+    }
+}
+
+const MAX_NAME: usize = 128;
+
+/// An agent's qualified name: its fleets' names and its own, joined by dots. Root agents have no prefix.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct AgentName(String);
+
+impl AgentName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for AgentName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        text.split('.').try_for_each(check_name)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// A schedule's name within its agent. Existing fleets use any text, so only what could break a line, a log
+/// or a URL beyond repair is refused.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct ScheduleName(String);
+
+impl ScheduleName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ScheduleName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let empty = text.trim().is_empty();
+        if empty || text.len() > MAX_NAME || text.chars().any(char::is_control) || matches!(text, "." | "..")
+        {
+            return Err(IdError::Schedule(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// UUIDv5 of `agent/schedule`, so that a schedule keeps its id on every machine and after every restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduleId(pub Uuid);
+
+impl ScheduleId {
+    pub fn of(agent: &AgentName, schedule: &ScheduleName) -> Self {
+        // The namespace is a constant of ours; changing it would rename every schedule.
+        const NAMESPACE: Uuid = Uuid::from_u128(0x3f9d_7c52_61ab_4e0f_9a44_c0b7_4a6d_0001);
+        Self(Uuid::new_v5(&NAMESPACE, format!("{agent}/{schedule}").as_bytes()))
+    }
+}
+
+impl fmt::Display for ScheduleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for ScheduleId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        text.parse().map(Self).map_err(|_| IdError::ScheduleId(text.to_owned()))
+    }
+}
+
+/// Text in, text out: what every checked name shares.
+macro_rules! text_newtype {
+    ($($name:ident),+) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+            fn try_from(text: String) -> Result<Self, IdError> {
+                text.parse()
+            }
+        }
+    )+};
+}
+text_newtype!(JobId, AgentName, ScheduleName);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    #[error("{0:?} is not a job id; expected job-YYYY-MM-DD-xxxxxx, for example job-2024-01-19-abc123")]
+    Job(String),
+    #[error(
+        "{0:?} is not a valid name; use letters, digits, '_' and '-', starting with a letter or digit, at most {MAX_NAME}"
+    )]
+    Name(String),
+    #[error("{0:?} is not a valid schedule name; use 1 to {MAX_NAME} bytes without control characters")]
+    Schedule(String),
+    #[error("{0:?} is not a schedule id; expected a UUID")]
+    ScheduleId(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::civil::date;
+
+    #[test]
+    fn job_ids_are_deterministic_for_a_date_and_a_random_number() {
+        for (random, id) in [
+            (0, "job-2024-01-19-000000"),
+            (35, "job-2024-01-19-00000z"),
+            (36, "job-2024-01-19-000010"),
+            (36_u64.pow(6) + 1, "job-2024-01-19-000001"),
+        ] {
+            let drawn = JobId::new(date(2024, 1, 19), random);
+            assert_eq!(drawn.as_str(), id);
+            assert_eq!(drawn.as_str().parse::<JobId>().unwrap(), drawn);
+        }
+    }
+
+    #[test]
+    fn job_ids_are_checked_before_they_touch_a_path() {
+        assert!("job-2024-01-19-abc123".parse::<JobId>().is_ok());
+        for bad in [
+            "",
+            "job-",
+            "job-2024-01-19-ABC123",
+            "job-2024-01-19-abc12",
+            "job-2024-01-19-abc1234",
+            "job-2024-13-19-abc123",
+            "job-2024-1-19-abc123",
+            "job-2024-01-19-abc12/",
+            "job-2024-01-19-../../",
+            "job-2024-01-19-abc12é",
+            "job-2024-01-1\u{e9}-abc123",
+            " job-2024-01-19-abc123",
+        ] {
+            assert_eq!(bad.parse::<JobId>(), Err(IdError::Job(bad.to_owned())), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        for good in ["a", "A-1_b", "0x", "bragdoc-marketer"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "_a", "a b", "a.b", "a/b", "é", "a\n", &"a".repeat(129)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+        assert!("fleet.sub.agent".parse::<AgentName>().is_ok());
+        for bad in ["", ".", "a.", ".a", "a..b", "a/../b"] {
+            assert!(bad.parse::<AgentName>().is_err(), "{bad}");
+        }
+        for good in ["check-issues", "Täglich um 9", "a/b"] {
+            assert!(good.parse::<ScheduleName>().is_ok(), "{good}");
+        }
+        for bad in ["", "  ", "..", "a\nb", "\u{1b}[31m"] {
+            assert!(bad.parse::<ScheduleName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_schedule_keeps_its_id() {
+        let (agent, schedule) = ("fleet.coder".parse().unwrap(), "nightly".parse().unwrap());
+        insta::assert_snapshot!(ScheduleId::of(&agent, &schedule), @"cb40843c-f682-5c80-8a0e-b03ade9a4181");
+    }
+}

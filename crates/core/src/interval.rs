@@ -1,0 +1,252 @@
+//! Intervals as people write them: one positive whole number and one unit, `30s 5m 1h 1d`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::Jitter;
+
+/// A parsed interval that still knows how it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("format" = "interval", "examples" = ["30s", "5m", "1h", "1d"]))]
+pub struct Interval {
+    count: i64,
+    unit: Unit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Unit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+}
+
+impl Unit {
+    const fn letter(self) -> char {
+        match self {
+            Self::Second => 's',
+            Self::Minute => 'm',
+            Self::Hour => 'h',
+            Self::Day => 'd',
+        }
+    }
+
+    const fn seconds(self) -> i64 {
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+        }
+    }
+}
+
+/// Far beyond any schedule, and far within what an instant can hold.
+const LONGEST_SECONDS: i64 = 36_500 * 86_400;
+
+impl Interval {
+    pub const fn seconds(count: i64) -> Self {
+        Self { count, unit: Unit::Second }
+    }
+
+    pub const fn duration(self) -> SignedDuration {
+        SignedDuration::from_secs(self.count * self.unit.seconds())
+    }
+
+    /// When a schedule with this interval is next due: at once if it never ran, else that long after the last
+    /// run **completed**, later by the jitter's share, and never before `now`.
+    ///
+    /// `place` in 0..1 is the firing's own position inside the jitter (see [`Jitter::place`]); a first run is
+    /// never delayed by it.
+    pub fn next_trigger(
+        self,
+        last_completed: Option<Timestamp>,
+        jitter: Jitter,
+        place: f64,
+        now: Timestamp,
+    ) -> Timestamp {
+        let Some(last) = last_completed else { return now };
+        let wait = self.duration() + jitter.share_of(self.duration(), place);
+        last.checked_add(wait).unwrap_or(Timestamp::MAX).max(now)
+    }
+}
+
+impl FromStr for Interval {
+    type Err = IntervalError;
+
+    fn from_str(text: &str) -> Result<Self, IntervalError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(IntervalError::Empty);
+        }
+        let (negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let digits_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, unit) = (&unsigned[..digits_end], unsigned[digits_end..].trim_start());
+        if number.is_empty() || number.starts_with('.') {
+            return Err(IntervalError::NotAnInterval(text.to_owned()));
+        }
+        if number.contains('.') {
+            return Err(IntervalError::Decimal);
+        }
+        if unit.is_empty() {
+            return Err(IntervalError::MissingUnit);
+        }
+        if !unit.chars().all(char::is_alphabetic) {
+            return Err(IntervalError::NotAnInterval(text.to_owned()));
+        }
+        let unit = match unit.to_ascii_lowercase().as_str() {
+            "s" => Unit::Second,
+            "m" => Unit::Minute,
+            "h" => Unit::Hour,
+            "d" => Unit::Day,
+            _ => return Err(IntervalError::InvalidUnit(unit.to_owned())),
+        };
+        if negative {
+            return Err(IntervalError::Negative);
+        }
+        match number.parse::<i64>() {
+            Ok(0) => Err(IntervalError::Zero),
+            Ok(count) if count <= LONGEST_SECONDS / unit.seconds() => Ok(Self { count, unit }),
+            _ => Err(IntervalError::TooLong),
+        }
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.count, self.unit.letter())
+    }
+}
+
+impl From<Interval> for String {
+    fn from(interval: Interval) -> Self {
+        interval.to_string()
+    }
+}
+
+impl TryFrom<String> for Interval {
+    type Error = IntervalError;
+
+    fn try_from(text: String) -> Result<Self, IntervalError> {
+        text.parse()
+    }
+}
+
+/// The first five messages are the documented ones, word for word.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IntervalError {
+    #[error("Missing time unit. Expected format: \"{{number}}{{unit}}\"")]
+    MissingUnit,
+    #[error("Decimal values are not supported")]
+    Decimal,
+    #[error("Zero interval is not allowed")]
+    Zero,
+    #[error("Negative intervals are not allowed")]
+    Negative,
+    #[error("Invalid time unit \"{0}\". Valid units are: s, m, h, d")]
+    InvalidUnit(String),
+    #[error("Interval cannot be empty. Expected format: \"{{number}}{{unit}}\"")]
+    Empty,
+    #[error("{0:?} is not an interval. Use one number and one unit (s, m, h, d), for example 90m")]
+    NotAnInterval(String),
+    #[error("Interval is too long; the longest is 36500d")]
+    TooLong,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grammar() {
+        for (text, seconds, written) in [
+            ("30s", 30, "30s"),
+            ("5m", 300, "5m"),
+            ("1h", 3_600, "1h"),
+            ("1d", 86_400, "1d"),
+            ("5M", 300, "5m"),
+            ("90m", 5_400, "90m"),
+            ("5 m", 300, "5m"),
+            (" 5m ", 300, "5m"),
+            ("005m", 300, "5m"),
+            ("36500d", LONGEST_SECONDS, "36500d"),
+        ] {
+            let interval: Interval = text.parse().unwrap();
+            assert_eq!(interval.duration().as_secs(), seconds, "{text}");
+            assert_eq!(interval.to_string(), written);
+        }
+    }
+
+    #[test]
+    fn the_five_messages_word_for_word() {
+        for (text, message) in [
+            ("5", r#"Missing time unit. Expected format: "{number}{unit}""#),
+            ("5.5m", "Decimal values are not supported"),
+            ("0m", "Zero interval is not allowed"),
+            ("-5m", "Negative intervals are not allowed"),
+            ("5x", r#"Invalid time unit "x". Valid units are: s, m, h, d"#),
+        ] {
+            assert_eq!(text.parse::<Interval>().unwrap_err().to_string(), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_a_reason() {
+        use IntervalError::{Empty, InvalidUnit, NotAnInterval, TooLong};
+        for (text, error) in [
+            ("", Empty),
+            ("   ", Empty),
+            ("m", NotAnInterval("m".into())),
+            ("1h30m", NotAnInterval("1h30m".into())),
+            ("5m!", NotAnInterval("5m!".into())),
+            ("5ms", InvalidUnit("ms".into())),
+            ("5w", InvalidUnit("w".into())),
+            ("99999999999999999999s", TooLong),
+            ("36501d", TooLong),
+            ("٥m", NotAnInterval("٥m".into())),
+        ] {
+            assert_eq!(text.parse::<Interval>(), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn next_trigger() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let now = at("2025-01-19T10:02:00Z");
+        let (none, most) = (Jitter::NONE, Jitter::percent(10).unwrap());
+        for (case, last, interval, jitter, place, expected) in [
+            ("first run", None, "5m", none, 0.0, "2025-01-19T10:02:00Z"),
+            ("first run is never delayed", None, "5m", most, 0.99, "2025-01-19T10:02:00Z"),
+            ("from completion", Some("2025-01-19T10:00:00Z"), "5m", none, 0.0, "2025-01-19T10:05:00Z"),
+            ("past is now", Some("2025-01-19T08:00:00Z"), "5m", none, 0.0, "2025-01-19T10:02:00Z"),
+            ("jitter adds its share", Some("2025-01-19T10:00:00Z"), "1h", most, 0.5, "2025-01-19T11:03:00Z"),
+            (
+                "completed in the future",
+                Some("2025-01-19T11:00:00Z"),
+                "5m",
+                none,
+                0.0,
+                "2025-01-19T11:05:00Z",
+            ),
+            (
+                "beyond time",
+                Some("9999-12-01T00:00:00Z"),
+                "36500d",
+                none,
+                0.0,
+                "9999-12-30T22:00:00.999999999Z",
+            ),
+        ] {
+            let interval: Interval = interval.parse().unwrap();
+            assert_eq!(interval.next_trigger(last.map(at), jitter, place, now), at(expected), "{case}");
+        }
+    }
+}

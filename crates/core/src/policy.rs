@@ -1,0 +1,411 @@
+//! Timing policies of a schedule: how far from the exact time, what to do with missed and overlapping firings,
+//! and the hours in which it may fire at all.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::{Date, Time, Weekday};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::interval::Interval;
+
+/// Up to this share of the interval is added to a due time, so that a crowd spreads out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "u8", into = "u8")]
+#[schemars(with = "u8", extend("minimum" = 0, "maximum" = 10))]
+pub struct Jitter(u8);
+
+impl Jitter {
+    pub const NONE: Self = Self(0);
+    pub const LARGEST: u8 = 10;
+
+    pub fn percent(percent: u8) -> Result<Self, PolicyError> {
+        if percent <= Self::LARGEST { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
+    }
+
+    /// Where in 0..1 a firing stands: the same for the same schedule and key on every machine.
+    pub fn place(schedule: &str, key: &str) -> f64 {
+        // FNV-1a, then splitmix's finisher so that neighbours differ in the high bits too. A hash of the
+        // standard library may change between releases; this one may not.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in schedule.bytes().chain([b'/']).chain(key.bytes()) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^= hash >> 31;
+        #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
+        let place = (hash >> 11) as f64 / (1_u64 << 53) as f64;
+        place
+    }
+
+    pub fn share_of(self, whole: SignedDuration, place: f64) -> SignedDuration {
+        let seconds = whole.as_secs_f64() * f64::from(self.0) / 100.0 * place.clamp(0.0, 1.0);
+        SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO)
+    }
+}
+
+impl From<Jitter> for u8 {
+    fn from(jitter: Jitter) -> Self {
+        jitter.0
+    }
+}
+
+impl TryFrom<u8> for Jitter {
+    type Error = PolicyError;
+
+    fn try_from(percent: u8) -> Result<Self, PolicyError> {
+        Self::percent(percent)
+    }
+}
+
+/// What becomes of firings whose time passed while nobody could fire them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Misfire {
+    /// One run for all that were missed.
+    #[default]
+    RunOnce,
+    /// None of them; wait for the next.
+    Skip,
+    /// Each of them, oldest first, up to [`MOST_MISFIRES`].
+    RunAll,
+}
+
+pub const MOST_MISFIRES: usize = 100;
+
+/// What becomes of a due `interval` or `cron` firing while an earlier job of its schedule still lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    #[default]
+    Skip,
+    Queue,
+    CancelPrevious,
+    Allow,
+}
+
+/// The policies of one schedule, as configured; all have defaults.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Timing {
+    /// Percent of the interval, 0 to 10; unset means a small automatic spread for intervals and none for cron.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+    pub misfire: Misfire,
+    /// A missed firing later than this is not made up; unset means 24 h for `run_all` and no bound otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_lateness: Option<Interval>,
+    pub overlap: Overlap,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_hours: Option<ActiveHours>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude_dates: Vec<Date>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Timestamp>,
+}
+
+impl Timing {
+    /// A missed firing that is later than this is not made up any more.
+    pub fn latest(&self) -> Option<SignedDuration> {
+        const RUN_ALL: SignedDuration = SignedDuration::from_hours(24);
+        let fallback = (self.misfire == Misfire::RunAll).then_some(RUN_ALL);
+        self.max_lateness.map(Interval::duration).or(fallback)
+    }
+
+    /// May a firing due at `at` run, by the calendar alone? `zone` is the schedule's own.
+    pub fn allows(&self, at: Timestamp, zone: &TimeZone) -> bool {
+        self.start_at.is_none_or(|start| at >= start)
+            && self.end_at.is_none_or(|end| at < end)
+            && !self.exclude_dates.contains(&zone.to_datetime(at).date())
+            && self.active_hours.as_ref().is_none_or(|hours| hours.contain(at, zone))
+    }
+
+    /// The first instant at or after `from` that the calendar allows; none if it never does again.
+    pub fn next_allowed(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut at = self.start_at.map_or(from, |start| start.max(from));
+        // Each step goes to the next border (an opening or a midnight), at least one a day; two years of
+        // excluded days in a row is a schedule that is over.
+        for _ in 0..2 * 731 {
+            if self.end_at.is_some_and(|end| at >= end) {
+                return None;
+            }
+            if self.allows(at, zone) {
+                return Some(at);
+            }
+            at = self.next_border(at, zone)?;
+        }
+        None
+    }
+
+    fn next_border(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let opening = self.active_hours.as_ref().and_then(|hours| hours.next_opening(at, zone));
+        let tomorrow = zone.to_datetime(at).date().tomorrow().ok()?;
+        let midnight = zone.to_timestamp(tomorrow.at(0, 0, 0, 0)).ok()?;
+        Some(opening.map_or(midnight, |opening| opening.min(midnight)))
+    }
+}
+
+/// The hours of the week in which a schedule may fire; `22:00` to `06:00` goes over midnight and belongs to the
+/// day on which it began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ActiveHours {
+    /// The first minute that counts.
+    pub start: ClockTime,
+    /// The first minute that no longer counts.
+    pub end: ClockTime,
+    /// The days on which a window begins; unset means every day.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub days: Vec<Day>,
+    /// The zone of `start` and `end`; unset means the schedule's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<Zone>,
+}
+
+impl ActiveHours {
+    fn contain(&self, at: Timestamp, zone: &TimeZone) -> bool {
+        let civil = self.zone_or(zone).to_datetime(at);
+        let (today, time) = (civil.date(), civil.time());
+        let (start, end) = (self.start.0, self.end.0);
+        let began_today =
+            |date: Date| self.days.is_empty() || self.days.iter().any(|day| day.0 == date.weekday());
+        if start < end {
+            return began_today(today) && time >= start && time < end;
+        }
+        let yesterday_goes_on = today.yesterday().is_ok_and(began_today) && time < end;
+        yesterday_goes_on || (began_today(today) && time >= start)
+    }
+
+    fn next_opening(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let zone = self.zone_or(zone);
+        let today = zone.to_datetime(at).date();
+        (0..=1)
+            .filter_map(|days| {
+                today.checked_add(days.days()).ok()?.to_datetime(self.start.0).to_zoned(zone.clone()).ok()
+            })
+            .map(|opening| opening.timestamp())
+            .find(|opening| *opening > at)
+    }
+
+    fn zone_or(&self, fallback: &TimeZone) -> TimeZone {
+        self.timezone.as_ref().map_or_else(|| fallback.clone(), |zone| zone.0.clone())
+    }
+}
+
+/// An IANA zone, looked up when it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("format" = "timezone", "examples" = ["UTC", "Europe/Berlin"]))]
+pub struct Zone(TimeZone);
+
+impl Zone {
+    pub const UTC: Self = Self(TimeZone::UTC);
+
+    pub fn time_zone(&self) -> &TimeZone {
+        &self.0
+    }
+}
+
+/// `HH:MM`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("format" = "clock-time", "examples" = ["09:00"]))]
+pub struct ClockTime(Time);
+
+/// `mon` to `sun`, or the whole word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("format" = "weekday", "examples" = ["mon", "friday"]))]
+pub struct Day(Weekday);
+
+const DAYS: [(&str, Weekday); 7] = [
+    ("monday", Weekday::Monday),
+    ("tuesday", Weekday::Tuesday),
+    ("wednesday", Weekday::Wednesday),
+    ("thursday", Weekday::Thursday),
+    ("friday", Weekday::Friday),
+    ("saturday", Weekday::Saturday),
+    ("sunday", Weekday::Sunday),
+];
+
+impl FromStr for Zone {
+    type Err = PolicyError;
+
+    fn from_str(name: &str) -> Result<Self, PolicyError> {
+        TimeZone::get(name).map(Self).map_err(|_| PolicyError::Zone(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.iana_name().unwrap_or("UTC"))
+    }
+}
+
+impl FromStr for ClockTime {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        let parsed = text.split_once(':').and_then(|(hour, minute)| {
+            (hour.len() <= 2 && minute.len() == 2).then_some(())?;
+            Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
+        });
+        parsed.map(Self).ok_or_else(|| PolicyError::ClockTime(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ClockTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02}:{:02}", self.0.hour(), self.0.minute())
+    }
+}
+
+impl FromStr for Day {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        let lower = text.to_ascii_lowercase();
+        let found = DAYS.iter().find(|(name, _)| *name == lower || name[..3] == lower);
+        found.map(|(_, day)| Self(*day)).ok_or_else(|| PolicyError::Day(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = DAYS.iter().find(|(_, day)| *day == self.0).map_or("", |(name, _)| name);
+        f.write_str(&name[..3])
+    }
+}
+
+macro_rules! as_text {
+    ($($name:ident),+) => {$(
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.to_string()
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = PolicyError;
+            fn try_from(text: String) -> Result<Self, PolicyError> {
+                text.parse()
+            }
+        }
+    )+};
+}
+as_text!(Zone, ClockTime, Day);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    #[error("jitter is 0 to {max} percent, not {0}", max = Jitter::LARGEST)]
+    Jitter(u8),
+    #[error("unknown time zone {0:?}; use an IANA name such as UTC or Europe/Berlin")]
+    Zone(String),
+    #[error("{0:?} is not a time of day; use HH:MM, for example 09:30")]
+    ClockTime(String),
+    #[error("{0:?} is not a weekday; use mon, tue, wed, thu, fri, sat, sun")]
+    Day(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn hours(json: &str) -> ActiveHours {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn jitter_is_bounded_stable_and_spread() {
+        assert!(Jitter::percent(10).is_ok());
+        assert_eq!(Jitter::percent(11), Err(PolicyError::Jitter(11)));
+        let hour = SignedDuration::from_hours(1);
+        assert_eq!(Jitter(10).share_of(hour, 0.999), SignedDuration::from_millis(359_640));
+        assert_eq!(Jitter::NONE.share_of(hour, 0.999), SignedDuration::ZERO);
+        assert_eq!(Jitter::place("a", "k"), Jitter::place("a", "k"));
+        let places: Vec<f64> =
+            (0..1_000).map(|n| Jitter::place("agent/check", &format!("interval:{n}"))).collect();
+        assert!(places.iter().all(|place| (0.0..1.0).contains(place)));
+        for tenth in 0..10 {
+            let low = f64::from(tenth) / 10.0;
+            let share = places.iter().filter(|place| (low..low + 0.1).contains(*place)).count();
+            assert!((60..140).contains(&share), "tenth {tenth} holds {share} of 1000");
+        }
+    }
+
+    #[test]
+    fn active_hours() {
+        let office = hours(r#"{"start":"09:00","end":"17:00","days":["mon","tue","wed","thu","fri"]}"#);
+        let night = hours(r#"{"start":"22:00","end":"06:00","days":["Friday"]}"#);
+        let berlin = hours(r#"{"start":"09:00","end":"17:00","timezone":"Europe/Berlin"}"#);
+        for (case, hours, instant, inside) in [
+            ("first minute", &office, "2026-01-05T09:00:00Z", true),
+            ("last second", &office, "2026-01-05T16:59:59Z", true),
+            ("end is outside", &office, "2026-01-05T17:00:00Z", false),
+            ("weekend", &office, "2026-01-04T12:00:00Z", false),
+            ("friday night", &night, "2026-01-02T23:00:00Z", true),
+            ("goes on into saturday", &night, "2026-01-03T05:59:00Z", true),
+            ("saturday night is not friday's", &night, "2026-01-03T23:00:00Z", false),
+            ("friday morning is thursday's", &night, "2026-01-02T05:00:00Z", false),
+            ("its own zone", &berlin, "2026-01-05T08:30:00Z", true),
+        ] {
+            assert_eq!(hours.contain(at(instant), &TimeZone::UTC), inside, "{case}");
+        }
+    }
+
+    #[test]
+    fn next_allowed() {
+        let open = |json: &str| serde_json::from_str::<Timing>(json).unwrap();
+        let office = r#"{"active_hours":{"start":"09:00","end":"17:00","days":["mon"]}}"#;
+        for (case, timing, from, expected) in [
+            ("open already", office, "2026-01-05T10:00:00Z", Some("2026-01-05T10:00:00Z")),
+            ("opens today", office, "2026-01-05T01:00:00Z", Some("2026-01-05T09:00:00Z")),
+            ("opens next week", office, "2026-01-05T17:00:00Z", Some("2026-01-12T09:00:00Z")),
+            (
+                "not before its start",
+                r#"{"start_at":"2027-01-01T00:00:00Z"}"#,
+                "2026-01-05T17:00:00Z",
+                Some("2027-01-01T00:00:00Z"),
+            ),
+            ("over", r#"{"end_at":"2026-01-01T00:00:00Z"}"#, "2026-01-05T17:00:00Z", None),
+            (
+                "a holiday",
+                r#"{"exclude_dates":["2026-01-05"]}"#,
+                "2026-01-05T17:00:00Z",
+                Some("2026-01-06T00:00:00Z"),
+            ),
+            (
+                "empty window",
+                r#"{"active_hours":{"start":"09:00","end":"17:00","days":["mon"]},"end_at":"2026-01-06T00:00:00Z"}"#,
+                "2026-01-05T17:00:00Z",
+                None,
+            ),
+        ] {
+            assert_eq!(open(timing).next_allowed(at(from), &TimeZone::UTC), expected.map(at), "{case}");
+        }
+    }
+
+    #[test]
+    fn words_are_checked_and_kept() {
+        for (json, error) in [
+            (r#"{"start":"9","end":"17:00"}"#, "not a time of day"),
+            (r#"{"start":"24:00","end":"17:00"}"#, "not a time of day"),
+            (r#"{"start":"09:00","end":"17:00","days":["mo"]}"#, "not a weekday"),
+            (r#"{"start":"09:00","end":"17:00","timezone":"Berlin"}"#, "unknown time zone"),
+        ] {
+            let message = serde_json::from_str::<ActiveHours>(json).unwrap_err().to_string();
+            assert!(message.contains(error), "{message}");
+        }
+        let json = r#"{"start":"09:00","end":"17:00","days":["mon","sun"],"timezone":"Europe/Berlin"}"#;
+        assert_eq!(serde_json::to_string(&hours(json)).unwrap(), json);
+    }
+}
