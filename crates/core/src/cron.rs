@@ -79,7 +79,7 @@ impl Cron {
             let instant = offset.to_timestamp(civil).ok()?;
             match zone.following(from).next() {
                 Some(change) if change.timestamp() <= instant => {
-                    (from, inclusive) = (change.timestamp(), true)
+                    (from, inclusive) = (change.timestamp(), true);
                 }
                 _ => return Some(instant),
             }

@@ -113,7 +113,7 @@ impl FromStr for ScheduleName {
     }
 }
 
-/// UUIDv5 of `agent/schedule`, so that a schedule keeps its id on every machine and after every restart.
+/// `UUIDv5` of `agent/schedule`, so that a schedule keeps its id on every machine and after every restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleId(pub Uuid);
 

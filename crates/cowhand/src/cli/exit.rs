@@ -1,0 +1,46 @@
+//! How a verb ends: the documented exit codes, and one way to report a failure.
+
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+
+/// What scripts can rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Ok = 0,
+    JobFailed = 1,
+    Usage = 2,
+    Config = 3,
+    NoDaemon = 4,
+    Refused = 5,
+    CannotRunHere = 6,
+    Interrupted = 130,
+}
+
+pub(super) const HELP: &str = "Exit codes: 0 ok, 1 the job failed, 2 usage, 3 config, 4 no daemon, 5 refused, \
+                               6 cannot run here (store, disk, permissions), 130 interrupted";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A verb that did not do what was asked: why, in words for the person who asked, and the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    pub(super) fn report(&self) -> ExitCode {
+        let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+        anstream::eprintln!("{red}error{red:#}: {}", self.message);
+        self.exit.into()
+    }
+}

@@ -1,0 +1,37 @@
+//! The command line: one file for each verb.
+
+mod exit;
+mod schedule;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::{Exit, Failure};
+
+/// Run fleets of coding agents on schedules, on events and from issue trackers.
+#[derive(Debug, Parser)]
+#[command(name = "cowhand", version, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Look at schedules and when they fire
+    #[command(subcommand)]
+    Schedule(schedule::Schedule),
+}
+
+/// Parses the arguments, runs the verb, and says what went wrong if anything did.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let answer = match cli.verb {
+        Verb::Schedule(schedule) => schedule.run(),
+    };
+    match answer {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => failure.report(),
+    }
+}

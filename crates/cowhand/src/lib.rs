@@ -1,0 +1,3 @@
+//! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
+
+pub mod cli;
