@@ -4,6 +4,7 @@
 //! and random numbers are handed in, so each rule is a table of inputs and answers.
 
 pub mod cron;
+pub mod fleet;
 pub mod id;
 pub mod interval;
 pub mod policy;

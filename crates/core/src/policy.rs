@@ -88,6 +88,40 @@ pub enum Overlap {
     Allow,
 }
 
+/// Whether and when an attempt that failed is followed by another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retry {
+    /// How many attempts a job may have in all.
+    #[schemars(range(min = 1, max = 100))]
+    pub max_attempts: u32,
+    /// The wait before the second attempt; it doubles with each further one, up to a day.
+    pub backoff: Interval,
+    /// Exit reasons and error kinds after which a job is tried again.
+    pub on: Vec<String>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        let on = ["error", "timeout", "rate_limited"].map(str::to_owned).to_vec();
+        Self { max_attempts: 1, backoff: Interval::seconds(30), on }
+    }
+}
+
+impl Retry {
+    /// The wait before the attempt that follows attempt `ended` (from 1); none if there is to be none.
+    /// `reasons` are the names of what went wrong: the exit reason and, if known, the error kind.
+    pub fn wait_after(&self, ended: u32, reasons: &[&str]) -> Option<SignedDuration> {
+        const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+        let wanted = self.on.iter().any(|on| reasons.contains(&on.as_str()));
+        if !wanted || ended >= self.max_attempts {
+            return None;
+        }
+        let doubled = 1_i32.checked_shl(ended.saturating_sub(1).min(30)).unwrap_or(i32::MAX);
+        Some(self.backoff.duration().checked_mul(doubled).unwrap_or(LONGEST).min(LONGEST))
+    }
+}
+
 /// The policies of one schedule, as configured; all have defaults.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -340,6 +374,25 @@ mod tests {
             let share = places.iter().filter(|place| (low..low + 0.1).contains(*place)).count();
             assert!((60..140).contains(&share), "tenth {tenth} holds {share} of 1000");
         }
+    }
+
+    #[test]
+    fn retries() {
+        let retry: Retry =
+            serde_json::from_str(r#"{"max_attempts":4,"backoff":"10m","on":["error","lost"]}"#).unwrap();
+        let minutes = |minutes| Some(SignedDuration::from_mins(minutes));
+        for (case, ended, reasons, wait) in [
+            ("first", 1, &["error"][..], minutes(10)),
+            ("doubles", 2, &["error"], minutes(20)),
+            ("by kind", 3, &["timeout", "lost"], minutes(40)),
+            ("used up", 4, &["error"], None),
+            ("not wanted", 1, &["timeout"], None),
+        ] {
+            assert_eq!(retry.wait_after(ended, reasons), wait, "{case}");
+        }
+        let patient = Retry { max_attempts: 100, ..retry };
+        assert_eq!(patient.wait_after(99, &["error"]), Some(SignedDuration::from_hours(24)));
+        assert_eq!(Retry::default().wait_after(1, &["error"]), None);
     }
 
     #[test]
