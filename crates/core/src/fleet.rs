@@ -1,7 +1,7 @@
 //! A fleet as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
 use crate::id::{AgentName, ScheduleId, ScheduleName};
-use crate::policy::{Retry, Timing};
+use crate::policy::{Retry, Timing, Zone};
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -27,6 +27,8 @@ pub struct Schedule {
     pub enabled: bool,
     pub trigger: TriggerConfig,
     pub timing: Timing,
+    /// Of the cron expression, the active hours and the excluded dates.
+    pub zone: Zone,
     pub prompt: Option<String>,
 }
 

@@ -4,8 +4,13 @@
 //! and random numbers are handed in, so each rule is a table of inputs and answers.
 
 pub mod cron;
+pub mod event;
 pub mod fleet;
 pub mod id;
 pub mod interval;
+pub mod job;
+pub mod plan;
 pub mod policy;
+pub mod schedule;
 pub mod trigger;
+pub mod word;

@@ -20,6 +20,7 @@ pub struct Jitter(u8);
 
 impl Jitter {
     pub const NONE: Self = Self(0);
+    pub const ONE: Self = Self(1);
     pub const LARGEST: u8 = 10;
 
     pub fn percent(percent: u8) -> Result<Self, PolicyError> {

@@ -276,6 +276,11 @@ impl FiringKey {
         &self.0
     }
 
+    /// The word before the colon.
+    pub fn kind(&self) -> &str {
+        self.0.split_once(':').map_or(self.as_str(), |(kind, _)| kind)
+    }
+
     /// A key as it was stored.
     pub fn stored(text: String) -> Self {
         Self(text)

@@ -1,0 +1,85 @@
+//! Events: recorded facts in the past tense, numbered by one growing sequence.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, JobId, ScheduleName};
+use crate::job::{ErrorKind, ExitReason, Termination};
+use crate::schedule::{DisabledBy, SkipReason};
+use crate::trigger::FiringKey;
+
+/// A fact with its place in the sequence; `seq` is the cursor of everyone who follows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Event {
+    pub seq: i64,
+    pub at: Timestamp,
+    pub agent: AgentName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    #[serde(flatten)]
+    pub fact: Fact,
+}
+
+/// What happened. Every state change writes exactly one of these in its own transaction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type")]
+pub enum Fact {
+    #[serde(rename = "job:created")]
+    JobCreated,
+    #[serde(rename = "job:forked")]
+    JobForked { forked_from: JobId },
+    #[serde(rename = "job:started")]
+    JobStarted { attempt: u32, node: String },
+    /// An attempt failed and another will follow.
+    #[serde(rename = "job:retrying")]
+    JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
+    #[serde(rename = "job:completed")]
+    JobCompleted { exit_reason: ExitReason, duration_seconds: u64 },
+    #[serde(rename = "job:failed")]
+    JobFailed { exit_reason: ExitReason, duration_seconds: u64, kind: ErrorKind, message: String },
+    #[serde(rename = "job:cancelled")]
+    JobCancelled { termination: Termination, duration_seconds: u64 },
+    #[serde(rename = "schedule:fired")]
+    ScheduleFired { key: FiringKey, due: Timestamp },
+    #[serde(rename = "schedule:skipped")]
+    ScheduleSkipped { key: FiringKey, due: Timestamp, reason: SkipReason },
+    #[serde(rename = "schedule:missed")]
+    ScheduleMissed { key: FiringKey, due: Timestamp },
+    #[serde(rename = "schedule:coalesced")]
+    ScheduleCoalesced { key: FiringKey, due: Timestamp },
+    /// Due, but held back; it fires when the reason goes away.
+    #[serde(rename = "schedule:waiting")]
+    ScheduleWaiting { due: Timestamp, reason: SkipReason },
+    #[serde(rename = "schedule:enabled")]
+    ScheduleEnabled,
+    #[serde(rename = "schedule:disabled")]
+    ScheduleDisabled { why: DisabledBy },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_flat_shape() {
+        let event = Event {
+            seq: 7,
+            at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            agent: "coder".parse().unwrap(),
+            schedule: Some("nightly".parse().unwrap()),
+            job: None,
+            fact: Fact::ScheduleSkipped {
+                key: FiringKey::stored("cron:2026-01-01T00:00:00Z".into()),
+                due: "2026-01-01T00:00:00Z".parse().unwrap(),
+                reason: SkipReason::AlreadyRunning,
+            },
+        };
+        let json = serde_json::to_string(&event).unwrap();
+        let expected = r#"{"seq":7,"at":"2026-01-01T00:00:00Z","agent":"coder","schedule":"nightly","type":"schedule:skipped","key":"cron:2026-01-01T00:00:00Z","due":"2026-01-01T00:00:00Z","reason":"already_running"}"#;
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event);
+    }
+}

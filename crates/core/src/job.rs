@@ -1,0 +1,348 @@
+//! Jobs: one durable piece of work each, and the only functions that move one from state to state.
+//!
+//! ```text
+//!            start                    end
+//! pending ──────────▶ running ──────────────────▶ completed | failed | cancelled
+//!    ▲  │                │                                      ▲
+//!    │  │                └── retry: pending until the backoff ──┐
+//!    │  └── cancel ──────────────────────────────────────────── │ ─▶ cancelled
+//!    └──────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A terminal job refuses every change. Id, agent, trigger type and creation time never change at all: they are
+//! private and nothing here writes them.
+
+mod record;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, JobId, ScheduleName};
+use crate::word::written_as;
+pub use record::{JobRecord, RecordError};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "JobRecord", try_from = "JobRecord")]
+pub struct Job {
+    id: JobId,
+    agent: AgentName,
+    trigger_type: TriggerType,
+    created_at: Timestamp,
+    schedule: Option<ScheduleName>,
+    prompt: Option<String>,
+    origin: Option<Origin>,
+    session_id: Option<String>,
+    /// Attempts started so far.
+    attempts: u32,
+    /// When the first attempt started.
+    run_started_at: Option<Timestamp>,
+    state: JobState,
+}
+
+/// What a new job begins with; the rest follows from its life.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJob {
+    pub id: JobId,
+    pub agent: AgentName,
+    pub trigger_type: TriggerType,
+    pub schedule: Option<ScheduleName>,
+    pub prompt: Option<String>,
+    pub origin: Option<Origin>,
+}
+
+/// The earlier job that a job came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    ForkOf(JobId),
+    RetryOf(JobId),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerType {
+    Manual,
+    Schedule,
+    Webhook,
+    Chat,
+    Discord,
+    Slack,
+    Web,
+    Fork,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobState {
+    /// Waits for a place, or, after a failed attempt, for its backoff to pass.
+    Pending {
+        not_before: Option<Timestamp>,
+    },
+    Running {
+        since: Timestamp,
+    },
+    Ended {
+        at: Timestamp,
+        outcome: Outcome,
+    },
+}
+
+/// How a job or an attempt ended. Status and exit reason follow from it, so they cannot contradict each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    Completed { summary: Option<String> },
+    Failed { reason: FailReason, error: JobError, summary: Option<String> },
+    Cancelled { how: Termination },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailReason {
+    Error,
+    Timeout,
+    MaxTurns,
+}
+
+/// What went wrong, for a person and for `retry.on`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobError {
+    pub kind: ErrorKind,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The agent itself said so.
+    Reported,
+    StartFailed,
+    Exit,
+    Signal,
+    Idle,
+    RateLimited,
+    Budget,
+    /// Nobody knows how it ended: its node or its process was gone.
+    Lost,
+}
+
+/// How a cancelled job was brought to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Termination {
+    /// It had not begun to run.
+    NotStarted,
+    Graceful,
+    Forced,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobStatus {
+    Pending,
+    Running,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitReason {
+    Success,
+    Error,
+    Timeout,
+    Cancelled,
+    MaxTurns,
+}
+
+impl Job {
+    pub fn new(new: NewJob, now: Timestamp) -> Self {
+        let NewJob { id, agent, trigger_type, schedule, prompt, origin } = new;
+        Self {
+            id,
+            agent,
+            trigger_type,
+            created_at: now,
+            schedule,
+            prompt,
+            origin,
+            session_id: None,
+            attempts: 0,
+            run_started_at: None,
+            state: JobState::Pending { not_before: None },
+        }
+    }
+
+    pub fn id(&self) -> &JobId {
+        &self.id
+    }
+
+    pub fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    pub fn schedule(&self) -> Option<&ScheduleName> {
+        self.schedule.as_ref()
+    }
+
+    pub fn trigger_type(&self) -> TriggerType {
+        self.trigger_type
+    }
+
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    pub fn state(&self) -> &JobState {
+        &self.state
+    }
+
+    pub fn status(&self) -> JobStatus {
+        match &self.state {
+            JobState::Pending { .. } => JobStatus::Pending,
+            JobState::Running { .. } => JobStatus::Running,
+            JobState::Ended { outcome, .. } => outcome.status(),
+        }
+    }
+
+    /// Whole seconds of running, known once the job has ended; a job that never ran took none.
+    pub fn duration_seconds(&self) -> Option<u64> {
+        let JobState::Ended { at, .. } = self.state else { return None };
+        let ran = self.run_started_at.map_or(0.0, |start| at.duration_since(start).as_secs_f64());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "rounded and never negative"
+        )]
+        Some(ran.max(0.0).round() as u64)
+    }
+
+    /// The next attempt begins.
+    pub fn start(&mut self, now: Timestamp) -> Result<(), Refused> {
+        match self.state {
+            JobState::Pending { not_before } if not_before.is_none_or(|at| at <= now) => {
+                self.attempts += 1;
+                self.run_started_at.get_or_insert(now);
+                self.state = JobState::Running { since: now };
+                Ok(())
+            }
+            JobState::Pending { not_before } => Err(Refused::BackingOff { until: not_before.unwrap_or(now) }),
+            JobState::Running { .. } => Err(Refused::AlreadyRunning),
+            JobState::Ended { .. } => Err(self.terminal()),
+        }
+    }
+
+    /// The runtime told which session this is.
+    pub fn set_session(&mut self, session_id: String) -> Result<(), Refused> {
+        match self.state {
+            JobState::Running { .. } => {
+                self.session_id = Some(session_id);
+                Ok(())
+            }
+            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Ended { .. } => Err(self.terminal()),
+        }
+    }
+
+    /// The running attempt failed and the retry policy wants another one at `not_before`.
+    pub fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {
+        match self.state {
+            JobState::Running { .. } => {
+                self.state = JobState::Pending { not_before: Some(not_before) };
+                Ok(())
+            }
+            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Ended { .. } => Err(self.terminal()),
+        }
+    }
+
+    /// The job is over. Only a cancellation can end one that has not begun.
+    pub fn end(&mut self, outcome: Outcome, now: Timestamp) -> Result<(), Refused> {
+        match (&self.state, &outcome) {
+            (JobState::Ended { .. }, _) => Err(self.terminal()),
+            (JobState::Pending { .. }, Outcome::Completed { .. } | Outcome::Failed { .. }) => {
+                Err(Refused::NotRunning)
+            }
+            (JobState::Running { .. }, _) | (JobState::Pending { .. }, Outcome::Cancelled { .. }) => {
+                self.state = JobState::Ended { at: now.max(self.created_at), outcome };
+                Ok(())
+            }
+        }
+    }
+
+    fn terminal(&self) -> Refused {
+        Refused::Terminal { id: self.id.clone(), status: self.status() }
+    }
+}
+
+impl Outcome {
+    pub fn lost(message: impl Into<String>) -> Self {
+        Self::Failed {
+            reason: FailReason::Error,
+            error: JobError { kind: ErrorKind::Lost, message: message.into() },
+            summary: None,
+        }
+    }
+
+    pub const fn status(&self) -> JobStatus {
+        match self {
+            Self::Completed { .. } => JobStatus::Completed,
+            Self::Failed { .. } => JobStatus::Failed,
+            Self::Cancelled { .. } => JobStatus::Cancelled,
+        }
+    }
+
+    pub const fn exit_reason(&self) -> ExitReason {
+        match self {
+            Self::Completed { .. } => ExitReason::Success,
+            Self::Failed { reason: FailReason::Error, .. } => ExitReason::Error,
+            Self::Failed { reason: FailReason::Timeout, .. } => ExitReason::Timeout,
+            Self::Failed { reason: FailReason::MaxTurns, .. } => ExitReason::MaxTurns,
+            Self::Cancelled { .. } => ExitReason::Cancelled,
+        }
+    }
+
+    /// The words that `retry.on` can name: the exit reason and the error kind.
+    pub fn retry_words(&self) -> Vec<&'static str> {
+        let mut words = vec![self.exit_reason().as_str()];
+        if let Self::Failed { error, .. } = self {
+            words.push(error.kind.as_str());
+        }
+        words
+    }
+}
+
+written_as! {
+    TriggerType {
+        Manual = "manual", Schedule = "schedule", Webhook = "webhook", Chat = "chat", Discord = "discord",
+        Slack = "slack", Web = "web", Fork = "fork",
+    }
+    JobStatus {
+        Pending = "pending", Running = "running", Completed = "completed", Failed = "failed",
+        Cancelled = "cancelled",
+    }
+    ExitReason {
+        Success = "success", Error = "error", Timeout = "timeout", Cancelled = "cancelled", MaxTurns = "max_turns",
+    }
+    ErrorKind {
+        Reported = "reported", StartFailed = "start_failed", Exit = "exit", Signal = "signal", Idle = "idle",
+        RateLimited = "rate_limited", Budget = "budget", Lost = "lost",
+    }
+    Termination { NotStarted = "not_started", Graceful = "graceful", Forced = "forced" }
+}
+
+/// Why a change was not made; the job is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("{id} is {status} and never changes again; fork or retry it to get a new job")]
+    Terminal { id: JobId, status: JobStatus },
+    #[error("the job is not running")]
+    NotRunning,
+    #[error("the job is running already")]
+    AlreadyRunning,
+    #[error("the job waits until {until} before its next attempt")]
+    BackingOff { until: Timestamp },
+}
+
+#[cfg(test)]
+mod tests;

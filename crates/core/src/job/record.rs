@@ -1,0 +1,170 @@
+//! A job as it is written: flat, the same in rows, views, JSON and on the screen.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ExitReason, FailReason, Job, JobError, JobState, JobStatus, Origin, Outcome, Termination, TriggerType,
+};
+use crate::id::{AgentName, JobId, ScheduleName};
+
+/// The documented fields in their documented order, then ours.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobRecord {
+    pub id: JobId,
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleName>,
+    pub trigger_type: TriggerType,
+    pub status: JobStatus,
+    pub exit_reason: Option<ExitReason>,
+    pub session_id: Option<String>,
+    pub forked_from: Option<JobId>,
+    /// When the job was created.
+    pub started_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+    pub duration_seconds: Option<u64>,
+    pub prompt: Option<String>,
+    pub summary: Option<String>,
+    pub output_file: Option<String>,
+    #[serde(default)]
+    pub retry_of: Option<JobId>,
+    /// Attempts started so far.
+    #[serde(default)]
+    pub attempt: u32,
+    /// When the first attempt started.
+    #[serde(default)]
+    pub run_started_at: Option<Timestamp>,
+    /// When the present attempt started.
+    #[serde(default)]
+    pub attempt_started_at: Option<Timestamp>,
+    /// A failed attempt is followed by another, not before this.
+    #[serde(default)]
+    pub not_before: Option<Timestamp>,
+    #[serde(default)]
+    pub error: Option<JobError>,
+    #[serde(default)]
+    pub termination: Option<Termination>,
+}
+
+impl From<Job> for JobRecord {
+    fn from(job: Job) -> Self {
+        let mut record = Self {
+            status: job.status(),
+            duration_seconds: job.duration_seconds(),
+            output_file: Some(format!("{}.jsonl", job.id)),
+            id: job.id,
+            agent: job.agent,
+            schedule: job.schedule,
+            trigger_type: job.trigger_type,
+            exit_reason: None,
+            session_id: job.session_id,
+            forked_from: None,
+            started_at: job.created_at,
+            finished_at: None,
+            prompt: job.prompt,
+            summary: None,
+            retry_of: None,
+            attempt: job.attempts,
+            run_started_at: job.run_started_at,
+            attempt_started_at: None,
+            not_before: None,
+            error: None,
+            termination: None,
+        };
+        match job.origin {
+            Some(Origin::ForkOf(parent)) => record.forked_from = Some(parent),
+            Some(Origin::RetryOf(parent)) => record.retry_of = Some(parent),
+            None => {}
+        }
+        match job.state {
+            JobState::Pending { not_before } => record.not_before = not_before,
+            JobState::Running { since } => record.attempt_started_at = Some(since),
+            JobState::Ended { at, outcome } => {
+                record.finished_at = Some(at);
+                record.exit_reason = Some(outcome.exit_reason());
+                record.write_outcome(outcome);
+            }
+        }
+        record
+    }
+}
+
+impl JobRecord {
+    fn write_outcome(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Completed { summary } => self.summary = summary,
+            Outcome::Failed { error, summary, .. } => (self.error, self.summary) = (Some(error), summary),
+            Outcome::Cancelled { how } => self.termination = Some(how),
+        }
+    }
+
+    fn read_state(&mut self) -> Result<JobState, RecordError> {
+        let needs = |field| RecordError { id: self.id.clone(), status: self.status, field };
+        match self.status {
+            JobStatus::Pending => Ok(JobState::Pending { not_before: self.not_before }),
+            JobStatus::Running => {
+                let since = self.attempt_started_at.ok_or_else(|| needs("attempt_started_at"))?;
+                Ok(JobState::Running { since })
+            }
+            JobStatus::Completed | JobStatus::Failed | JobStatus::Cancelled => {
+                let at = self.finished_at.ok_or_else(|| needs("finished_at"))?;
+                let outcome = match (self.status, self.exit_reason) {
+                    (JobStatus::Completed, Some(ExitReason::Success)) => {
+                        Outcome::Completed { summary: self.summary.take() }
+                    }
+                    (JobStatus::Cancelled, Some(ExitReason::Cancelled)) => {
+                        Outcome::Cancelled { how: self.termination.ok_or_else(|| needs("termination"))? }
+                    }
+                    (JobStatus::Failed, reason) => Outcome::Failed {
+                        reason: match reason {
+                            Some(ExitReason::Error) => FailReason::Error,
+                            Some(ExitReason::Timeout) => FailReason::Timeout,
+                            Some(ExitReason::MaxTurns) => FailReason::MaxTurns,
+                            _ => return Err(needs("exit_reason")),
+                        },
+                        error: self.error.clone().ok_or_else(|| needs("error"))?,
+                        summary: self.summary.take(),
+                    },
+                    _ => return Err(needs("exit_reason")),
+                };
+                Ok(JobState::Ended { at, outcome })
+            }
+        }
+    }
+}
+
+impl TryFrom<JobRecord> for Job {
+    type Error = RecordError;
+
+    /// A record that no sequence of changes could have written is refused, never guessed at.
+    fn try_from(mut record: JobRecord) -> Result<Self, RecordError> {
+        let state = record.read_state()?;
+        let origin = match (record.forked_from, record.retry_of) {
+            (Some(parent), _) => Some(Origin::ForkOf(parent)),
+            (None, Some(parent)) => Some(Origin::RetryOf(parent)),
+            (None, None) => None,
+        };
+        Ok(Self {
+            id: record.id,
+            agent: record.agent,
+            trigger_type: record.trigger_type,
+            created_at: record.started_at,
+            schedule: record.schedule,
+            prompt: record.prompt,
+            origin,
+            session_id: record.session_id,
+            attempts: record.attempt,
+            run_started_at: record.run_started_at,
+            state,
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the record of {id} says {status} but its {field} does not fit")]
+pub struct RecordError {
+    id: JobId,
+    status: JobStatus,
+    field: &'static str,
+}

@@ -1,0 +1,185 @@
+use proptest::prelude::*;
+
+use super::*;
+use jiff::ToSpan;
+use jiff::civil::date;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_705_654_800 + second).unwrap()
+}
+
+fn new_job() -> Job {
+    Job::new(
+        NewJob {
+            id: JobId::new(date(2024, 1, 19), 7),
+            agent: "bragdoc-marketer".parse().unwrap(),
+            trigger_type: TriggerType::Schedule,
+            schedule: Some("daily-analytics".parse().unwrap()),
+            prompt: Some("Analyze site traffic.".into()),
+            origin: None,
+        },
+        at(0),
+    )
+}
+
+fn failed(reason: FailReason, kind: ErrorKind) -> Outcome {
+    Outcome::Failed { reason, error: JobError { kind, message: "why".into() }, summary: None }
+}
+
+#[test]
+fn a_whole_life() {
+    let mut job = new_job();
+    assert_eq!(job.status(), JobStatus::Pending);
+    job.start(at(5)).unwrap();
+    job.set_session("s-1".into()).unwrap();
+    job.back_off(at(60)).unwrap();
+    assert_eq!(job.status(), JobStatus::Pending);
+    assert_eq!(job.start(at(59)), Err(Refused::BackingOff { until: at(60) }));
+    job.start(at(60)).unwrap();
+    assert_eq!(job.start(at(61)), Err(Refused::AlreadyRunning));
+    job.end(Outcome::Completed { summary: Some("Traffic up 12 %.".into()) }, at(328)).unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&job).unwrap());
+}
+
+#[test]
+fn what_cannot_follow_is_refused_and_changes_nothing() {
+    let mut pending = new_job();
+    let before = pending.clone();
+    assert_eq!(pending.set_session("s".into()), Err(Refused::NotRunning));
+    assert_eq!(pending.back_off(at(1)), Err(Refused::NotRunning));
+    assert_eq!(pending.end(Outcome::Completed { summary: None }, at(1)), Err(Refused::NotRunning));
+    assert_eq!(pending, before);
+    pending.end(Outcome::Cancelled { how: Termination::NotStarted }, at(1)).unwrap();
+    assert_eq!(pending.duration_seconds(), Some(0));
+    let message = pending.start(at(2)).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "job-2024-01-19-000007 is cancelled and never changes again; fork or retry it to get a new job"
+    );
+}
+
+#[test]
+fn status_and_exit_reason_follow_from_the_outcome() {
+    for (outcome, status, exit_reason, words) in [
+        (Outcome::Completed { summary: None }, "completed", "success", vec!["success"]),
+        (failed(FailReason::Error, ErrorKind::Exit), "failed", "error", vec!["error", "exit"]),
+        (failed(FailReason::Timeout, ErrorKind::Idle), "failed", "timeout", vec!["timeout", "idle"]),
+        (
+            failed(FailReason::MaxTurns, ErrorKind::Reported),
+            "failed",
+            "max_turns",
+            vec!["max_turns", "reported"],
+        ),
+        (Outcome::lost("node gone"), "failed", "error", vec!["error", "lost"]),
+        (Outcome::Cancelled { how: Termination::Forced }, "cancelled", "cancelled", vec!["cancelled"]),
+    ] {
+        assert_eq!(outcome.status().as_str(), status);
+        assert_eq!(outcome.exit_reason().as_str(), exit_reason);
+        assert_eq!(outcome.retry_words(), words);
+    }
+}
+
+#[test]
+fn words_are_the_same_in_json_and_in_rows() {
+    for status in JobStatus::ALL {
+        assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        assert_eq!(status.as_str().parse::<JobStatus>().unwrap(), *status);
+    }
+    for word in TriggerType::ALL {
+        assert_eq!(serde_json::to_value(word).unwrap(), word.as_str());
+    }
+    for word in ErrorKind::ALL {
+        assert_eq!(serde_json::to_value(word).unwrap(), word.as_str());
+    }
+    for word in ExitReason::ALL {
+        assert_eq!(serde_json::to_value(word).unwrap(), word.as_str());
+    }
+    for word in Termination::ALL {
+        assert_eq!(serde_json::to_value(word).unwrap(), word.as_str());
+    }
+    assert_eq!(
+        "done".parse::<JobStatus>().unwrap_err().to_string(),
+        "unknown word \"done\"; expected one of pending, running, completed, failed, cancelled"
+    );
+}
+
+#[test]
+fn a_record_that_nothing_could_have_written_is_refused() {
+    let mut job = new_job();
+    job.start(at(1)).unwrap();
+    job.end(failed(FailReason::Error, ErrorKind::Exit), at(2)).unwrap();
+    let good = serde_json::to_value(&job).unwrap();
+    for (field, value) in [
+        ("exit_reason", serde_json::json!("success")),
+        ("exit_reason", serde_json::Value::Null),
+        ("finished_at", serde_json::Value::Null),
+        ("error", serde_json::Value::Null),
+        ("status", serde_json::json!("completed")),
+        ("id", serde_json::json!("../../etc/passwd")),
+    ] {
+        let mut bad = good.clone();
+        bad[field] = value;
+        assert!(serde_json::from_value::<Job>(bad).is_err(), "{field}");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Start,
+    Session(String),
+    BackOff(i64),
+    End(Outcome),
+}
+
+fn any_outcome() -> impl Strategy<Value = Outcome> {
+    let reason = prop::sample::select(vec![FailReason::Error, FailReason::Timeout, FailReason::MaxTurns]);
+    prop_oneof![
+        any::<Option<String>>().prop_map(|summary| Outcome::Completed { summary }),
+        (reason, prop::sample::select(ErrorKind::ALL), any::<String>(), any::<Option<String>>()).prop_map(
+            |(reason, kind, message, summary)| Outcome::Failed {
+                reason,
+                error: JobError { kind, message },
+                summary
+            }
+        ),
+        prop::sample::select(Termination::ALL).prop_map(|how| Outcome::Cancelled { how }),
+    ]
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        3 => Just(Change::Start),
+        1 => any::<String>().prop_map(Change::Session),
+        2 => (0_i64..1_000).prop_map(Change::BackOff),
+        1 => any_outcome().prop_map(Change::End),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_sequence_of_events_moves_a_terminal_job(changes in prop::collection::vec((any_change(), -10_i64..1_000), 1..40)) {
+        let mut job = new_job();
+        let mut ended: Option<Job> = None;
+        for (change, second) in changes {
+            let now = at(second);
+            let answer = match change {
+                Change::Start => job.start(now),
+                Change::Session(id) => job.set_session(id),
+                Change::BackOff(wait) => job.back_off(now.checked_add(wait.seconds()).unwrap()),
+                Change::End(outcome) => job.end(outcome, now),
+            };
+            if let Some(ended) = &ended {
+                let refused = matches!(answer, Err(Refused::Terminal { .. }));
+                prop_assert!(refused);
+                prop_assert_eq!(&job, ended);
+            } else if matches!(job.state(), JobState::Ended { .. }) {
+                ended = Some(job.clone());
+            }
+            let written = serde_json::to_string(&job).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<Job>(&written).unwrap(), &job);
+        }
+        let fresh = new_job();
+        prop_assert_eq!((job.id(), job.agent()), (fresh.id(), fresh.agent()));
+        prop_assert_eq!((job.trigger_type(), job.created_at), (fresh.trigger_type(), fresh.created_at));
+    }
+}

@@ -1,0 +1,240 @@
+//! The plan: what to do now, decided from what is configured and what is so.
+//!
+//! `plan` reads and returns; it changes nothing, so a test is a table and a tick may be run twice. What it
+//! decides, in this order:
+//!
+//! 1. **lapses**: running jobs whose lease ran out, because their node is gone;
+//! 2. **firings**: for each schedule that lives by the clock, which due times run, which are skipped, missed or
+//!    coalesced, and which wait ([`due`] has the rules for one schedule);
+//! 3. **starts**: pending jobs that have a place, oldest first.
+//!
+//! A firing needs another look before its job can start: the caller acts, takes a new snapshot and plans again,
+//! until there is nothing left to do before `wake_at`.
+
+mod due;
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use crate::fleet::{Agent, Fleet, Schedule};
+use crate::id::{AgentName, JobId, ScheduleId};
+use crate::interval::Interval;
+use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
+use crate::trigger::{FiringKey, TriggerConfig};
+
+/// What is so: the store's answer at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    pub schedules: HashMap<ScheduleId, ScheduleRecord>,
+    /// Every job that has not ended, oldest first.
+    pub jobs: Vec<LiveJob>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveJob {
+    pub id: JobId,
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleId>,
+    /// Fired by the clock, as opposed to by hand.
+    pub by_clock: bool,
+    pub state: LiveState,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum LiveState {
+    Pending {
+        not_before: Option<Timestamp>,
+    },
+    /// `epoch` tells this holder of the lease from every other.
+    Running {
+        epoch: i64,
+        lease_until: Timestamp,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub actions: Vec<Action>,
+    /// Nothing changes by itself before this; none means only an event can change anything.
+    pub wake_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// The lease ran out: settle the attempt as lost.
+    Lapse { job: JobId, epoch: i64 },
+    /// Make room for the firing that follows.
+    CancelPrevious { job: JobId },
+    /// Write one row of the ledger; `Ran` makes a job too.
+    Fire { schedule: ScheduleId, key: FiringKey, due: Timestamp, outcome: FiringOutcome },
+    /// It is due but has to wait; said once, since the record remembers it.
+    Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
+    /// Claim this job, if the agent still has a place by then.
+    Start { job: JobId, agent: AgentName, max_concurrent: u32 },
+}
+
+/// What a due firing waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    AtCapacity { running: u32, max: u32 },
+    AlreadyRunning,
+    OutsideHours { opens: Timestamp },
+}
+
+impl Hold {
+    pub const fn reason(self) -> SkipReason {
+        match self {
+            Self::AtCapacity { .. } => SkipReason::AtCapacity,
+            Self::AlreadyRunning => SkipReason::AlreadyRunning,
+            Self::OutsideHours { .. } => SkipReason::OutsideHours,
+        }
+    }
+
+    /// The line for the log.
+    pub fn line(self, agent: &AgentName, schedule: &Schedule) -> String {
+        let why = match self {
+            Self::AtCapacity { running, max } => format!("at max capacity ({running}/{max})"),
+            Self::AlreadyRunning => "already running".to_owned(),
+            Self::OutsideHours { opens } => format!("outside active hours until {opens}"),
+        };
+        format!("Skipping {agent}/{}: {why}", schedule.name)
+    }
+}
+
+pub fn plan(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> Plan {
+    let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
+    plan.lapses(snapshot);
+    let crowds = Crowds::of(fleet);
+    for agent in &fleet.agents {
+        let mut places = Places::of(agent, snapshot, now);
+        for schedule in &agent.schedules {
+            if let Some(record) = snapshot.schedules.get(&schedule.id) {
+                plan.firings(schedule, record, snapshot, &mut places, &crowds);
+            }
+        }
+        plan.starts(agent, snapshot);
+    }
+    Plan { actions: plan.actions, wake_at: plan.wake_at }
+}
+
+struct Draft {
+    now: Timestamp,
+    actions: Vec<Action>,
+    wake_at: Option<Timestamp>,
+}
+
+impl Draft {
+    fn wake(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
+    }
+
+    fn lapses(&mut self, snapshot: &Snapshot) {
+        for job in &snapshot.jobs {
+            if let LiveState::Running { epoch, lease_until } = job.state {
+                if lease_until <= self.now {
+                    self.actions.push(Action::Lapse { job: job.id.clone(), epoch });
+                } else {
+                    self.wake(lease_until);
+                }
+            }
+        }
+    }
+
+    fn firings(
+        &mut self,
+        schedule: &Schedule,
+        record: &ScheduleRecord,
+        snapshot: &Snapshot,
+        places: &mut Places,
+        crowds: &Crowds,
+    ) {
+        if !schedule.enabled || record.state != ScheduleState::Active {
+            return;
+        }
+        let live: Vec<&LiveJob> =
+            snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
+        let look =
+            due::Look { now: self.now, schedule, record, live: &live, crowded: crowds.share(schedule) };
+        let verdict = look.verdict(places);
+        self.actions.extend(verdict.actions);
+        if let Some(wake) = verdict.wake_at {
+            self.wake(wake);
+        }
+    }
+
+    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot) {
+        let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
+        for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
+            let LiveState::Pending { not_before } = job.state else { continue };
+            match not_before {
+                Some(at) if at > self.now => self.wake(at),
+                _ if free > 0 => {
+                    free -= 1;
+                    self.actions.push(Action::Start {
+                        job: job.id.clone(),
+                        agent: agent.name.clone(),
+                        max_concurrent: agent.max_concurrent,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
+    let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent.name);
+    let running = of_agent.filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+    u32::try_from(running).unwrap_or(u32::MAX)
+}
+
+/// An agent's places: those of running jobs, and those that waiting jobs will take before any new firing.
+struct Places {
+    max: u32,
+    taken: u32,
+}
+
+impl Places {
+    fn of(agent: &Agent, snapshot: &Snapshot, now: Timestamp) -> Self {
+        let ready = |job: &&LiveJob| match job.state {
+            LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
+            LiveState::Running { .. } => true,
+        };
+        let taken = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
+        Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
+    }
+
+    fn take(&mut self) {
+        self.taken = self.taken.saturating_add(1);
+    }
+
+    /// Says who is in the way, if anyone is.
+    fn full(&self) -> Option<Hold> {
+        (self.taken >= self.max)
+            .then_some(Hold::AtCapacity { running: self.taken.min(self.max), max: self.max })
+    }
+}
+
+/// How many schedules share an interval: only a crowd needs to be spread.
+struct Crowds(HashMap<Interval, usize>);
+
+impl Crowds {
+    fn of(fleet: &Fleet) -> Self {
+        let mut crowds = HashMap::new();
+        for schedule in fleet.agents.iter().flat_map(|agent| &agent.schedules) {
+            if let TriggerConfig::Interval { interval } = schedule.trigger {
+                *crowds.entry(interval).or_default() += 1;
+            }
+        }
+        Self(crowds)
+    }
+
+    fn share(&self, schedule: &Schedule) -> bool {
+        let TriggerConfig::Interval { interval } = schedule.trigger else { return false };
+        self.0.get(&interval).is_some_and(|count| *count > 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

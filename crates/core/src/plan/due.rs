@@ -1,0 +1,239 @@
+//! One schedule that lives by the clock: which of its due times run, and which do not.
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Action, Hold, LiveJob, Places};
+use crate::cron::Cron;
+use crate::fleet::Schedule;
+use crate::interval::Interval;
+use crate::policy::{Jitter, MOST_MISFIRES, Misfire, Overlap};
+use crate::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
+use crate::trigger::{FiringKey, Occurrence, TriggerConfig};
+
+/// A firing this late was not missed, only served by a busy machine.
+const ON_TIME: SignedDuration = SignedDuration::from_secs(60);
+
+/// All that decides about one schedule.
+pub(super) struct Look<'a> {
+    pub(super) now: Timestamp,
+    pub(super) schedule: &'a Schedule,
+    pub(super) record: &'a ScheduleRecord,
+    /// The jobs of this schedule that have not ended.
+    pub(super) live: &'a [&'a LiveJob],
+    /// Other schedules have the same interval.
+    pub(super) crowded: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Verdict {
+    pub(super) actions: Vec<Action>,
+    pub(super) wake_at: Option<Timestamp>,
+}
+
+impl Look<'_> {
+    pub(super) fn verdict(&self, places: &mut Places) -> Verdict {
+        match &self.schedule.trigger {
+            TriggerConfig::Interval { interval } => self.interval(*interval, places),
+            TriggerConfig::Cron { expression, .. } => self.cron(expression, places),
+            TriggerConfig::Delay { .. } => {
+                self.record.run_at.map_or_else(Verdict::default, |at| self.delay(at, places))
+            }
+            // The rest fire on what happens outside, not by the clock.
+            TriggerConfig::Webhook { .. }
+            | TriggerConfig::Chat { .. }
+            | TriggerConfig::Manual {}
+            | TriggerConfig::GithubIssues { .. }
+            | TriggerConfig::GithubPullRequests { .. }
+            | TriggerConfig::AgentLifecycle { .. }
+            | TriggerConfig::DispatchResult { .. } => Verdict::default(),
+        }
+    }
+
+    /// From the end of the last job that it fired; while that one lives there is no next time.
+    fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
+        if self.live.iter().any(|job| job.by_clock) {
+            return Verdict::default();
+        }
+        let key = Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation);
+        let jitter =
+            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
+        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
+        let due = interval.next_trigger(self.record.last_run_at, jitter, place, self.record.armed_at);
+        let Some(opens) = self.schedule.timing.next_allowed(due.max(self.now), self.zone()) else {
+            return Verdict::default();
+        };
+        if due > self.now {
+            return Verdict::wake(opens);
+        }
+        let mut verdict = Verdict::default();
+        if opens > self.now {
+            verdict.wait(self, due, Hold::OutsideHours { opens });
+            verdict.wake_at = Some(opens);
+        } else if let Some(hold) = self.in_the_way(places) {
+            verdict.wait(self, due, hold);
+        } else {
+            self.make_room(&mut verdict);
+            verdict.fire(self, key, due, FiringOutcome::Ran);
+            places.take();
+        }
+        verdict
+    }
+
+    fn delay(&self, run_at: Timestamp, places: &mut Places) -> Verdict {
+        let due = run_at.max(self.schedule.timing.start_at.unwrap_or(run_at));
+        if due > self.now {
+            return Verdict::wake(due);
+        }
+        let mut verdict = Verdict::default();
+        verdict.fire(self, Occurrence::Delay(run_at).key(self.record.generation), due, FiringOutcome::Ran);
+        places.take();
+        verdict
+    }
+
+    fn cron(&self, cron: &Cron, places: &mut Places) -> Verdict {
+        let since = self.record.last_due.map_or(self.record.armed_at, |last| last.max(self.record.armed_at));
+        let mut verdict = Verdict::default();
+        for (due, outcome) in self.misfires(self.overdue(cron, since)) {
+            let outcome = match outcome {
+                FiringOutcome::Ran => self.against_overlap(due, places, &mut verdict),
+                decided => Some(decided),
+            };
+            // A firing that waits stops the row: what comes after it is looked at when it has fired.
+            let Some(outcome) = outcome else { return verdict };
+            verdict.fire(self, Occurrence::Cron(due).key(self.record.generation), due, outcome);
+        }
+        verdict.wake_at = self.next_wake(cron, since);
+        verdict
+    }
+
+    /// The due times in (since, now], oldest first; of very many only the newest, which is all any policy runs.
+    fn overdue(&self, cron: &Cron, since: Timestamp) -> Vec<Timestamp> {
+        let just_after = self.now.checked_add(SignedDuration::from_nanos(1)).unwrap_or(self.now);
+        let backwards = std::iter::successors(cron.previous_before(just_after, self.zone()), |due| {
+            cron.previous_before(*due, self.zone())
+        });
+        let mut due: Vec<Timestamp> = backwards
+            .take_while(|due| *due > since)
+            .filter(|due| self.spread(cron, *due) <= self.now)
+            .take(MOST_MISFIRES)
+            .collect();
+        due.reverse();
+        due
+    }
+
+    fn next_wake(&self, cron: &Cron, since: Timestamp) -> Option<Timestamp> {
+        let next = cron.next_after(self.now.max(since), self.zone())?;
+        // With jitter the last due time may still lie ahead, too.
+        let last = cron.previous_before(next, self.zone()).filter(|last| *last > since);
+        let last = last.map(|last| self.spread(cron, last)).filter(|last| *last > self.now);
+        Some(last.unwrap_or_else(|| self.spread(cron, next)))
+    }
+
+    /// Cron times are exact unless jitter was asked for; then it is a share of the time to the next one.
+    fn spread(&self, cron: &Cron, due: Timestamp) -> Timestamp {
+        let Some(jitter) = self.schedule.timing.jitter else { return due };
+        let Some(next) = cron.next_after(due, self.zone()) else { return due };
+        let key = Occurrence::Cron(due).key(self.record.generation);
+        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
+        due.checked_add(jitter.share_of(next.duration_since(due), place)).unwrap_or(due)
+    }
+
+    /// What the calendar and the misfire policy make of due times, oldest first.
+    fn misfires(&self, overdue: Vec<Timestamp>) -> Vec<(Timestamp, FiringOutcome)> {
+        let timing = &self.schedule.timing;
+        let newest = overdue.iter().copied().rfind(|due| timing.allows(*due, self.zone()));
+        let outcome = |due: Timestamp| {
+            let too_late = timing.latest().is_some_and(|latest| self.late(due) > latest);
+            match timing.misfire {
+                _ if !timing.allows(due, self.zone()) => FiringOutcome::Skipped(SkipReason::OutsideHours),
+                _ if self.missed(due) && too_late => FiringOutcome::Missed,
+                Misfire::RunAll => FiringOutcome::Ran,
+                Misfire::Skip if self.missed(due) => FiringOutcome::Missed,
+                Misfire::RunOnce | Misfire::Skip if Some(due) < newest => FiringOutcome::Coalesced,
+                Misfire::RunOnce | Misfire::Skip => FiringOutcome::Ran,
+            }
+        };
+        overdue.into_iter().map(|due| (due, outcome(due))).collect()
+    }
+
+    fn late(&self, due: Timestamp) -> SignedDuration {
+        self.now.duration_since(due)
+    }
+
+    /// What was held back, or comes only now because the machine was busy, was not missed.
+    fn missed(&self, due: Timestamp) -> bool {
+        let held_back = self.record.waiting.as_ref().is_some_and(|waiting| due >= waiting.due);
+        self.late(due) > ON_TIME && !held_back
+    }
+
+    /// What becomes of a firing that should run, given the jobs that live; none if it has to wait.
+    fn against_overlap(
+        &self,
+        due: Timestamp,
+        places: &mut Places,
+        verdict: &mut Verdict,
+    ) -> Option<FiringOutcome> {
+        // `run_all` makes up each missed firing: they queue, or the first would push out the others.
+        if !self.missed(due) || self.schedule.timing.misfire != Misfire::RunAll {
+            if self.schedule.timing.overlap == Overlap::Skip && !self.live.is_empty() {
+                return Some(FiringOutcome::Skipped(SkipReason::AlreadyRunning));
+            }
+            if let Some(hold) = self.in_the_way(places) {
+                verdict.wait(self, due, hold);
+                return None;
+            }
+            self.make_room(verdict);
+        }
+        places.take();
+        Some(FiringOutcome::Ran)
+    }
+
+    /// Queueing firings, and those that push the previous job aside, never wait.
+    fn in_the_way(&self, places: &Places) -> Option<Hold> {
+        match self.schedule.timing.overlap {
+            Overlap::Queue => None,
+            Overlap::CancelPrevious if !self.live.is_empty() => None,
+            Overlap::Skip if !self.live.is_empty() => Some(Hold::AlreadyRunning),
+            Overlap::Skip | Overlap::CancelPrevious | Overlap::Allow => places.full(),
+        }
+    }
+
+    fn zone(&self) -> &TimeZone {
+        self.schedule.zone.time_zone()
+    }
+
+    fn make_room(&self, verdict: &mut Verdict) {
+        if self.schedule.timing.overlap == Overlap::CancelPrevious && !verdict.fires() {
+            verdict
+                .actions
+                .extend(self.live.iter().map(|job| Action::CancelPrevious { job: job.id.clone() }));
+        }
+    }
+}
+
+/// The spread of intervals that nobody set a jitter for.
+const AUTOMATIC: Jitter = Jitter::ONE;
+
+impl Verdict {
+    fn wake(at: Timestamp) -> Self {
+        Self { actions: Vec::new(), wake_at: Some(at) }
+    }
+
+    fn fires(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Fire { outcome: FiringOutcome::Ran, .. }))
+    }
+
+    fn fire(&mut self, look: &Look<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
+        self.actions.push(Action::Fire { schedule: look.schedule.id, key, due, outcome });
+    }
+
+    /// Says so once: the record remembers what it waits for, and since when.
+    fn wait(&mut self, look: &Look<'_>, due: Timestamp, hold: Hold) {
+        let known = look.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
+        // A row before it clears what the record remembers.
+        if !known || !self.actions.is_empty() {
+            self.actions.push(Action::Wait { schedule: look.schedule.id, due, hold });
+        }
+    }
+}

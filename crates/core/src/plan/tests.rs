@@ -1,0 +1,462 @@
+//! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
+
+use super::*;
+use crate::id::ScheduleId;
+use crate::policy::{Retry, Zone};
+use crate::schedule::{DisabledBy, Waiting};
+
+/// A point in time on 2026-01-05, a Monday, unless it says otherwise.
+fn at(text: &str) -> Timestamp {
+    let full = if text.contains('T') { text.to_owned() } else { format!("2026-01-05T{text}") };
+    let full = if full.len() == 16 { format!("{full}:00Z") } else { format!("{full}Z") };
+    full.parse().unwrap()
+}
+
+struct Scene {
+    fleet: Fleet,
+    snapshot: Snapshot,
+}
+
+impl Scene {
+    /// One agent `a` with one schedule `s`, written as in YAML, armed at midnight.
+    fn new(schedule: &str) -> Self {
+        let mut scene = Self {
+            fleet: Fleet {
+                agents: vec![Agent {
+                    name: "a".parse().unwrap(),
+                    max_concurrent: 1,
+                    retry: Retry::default(),
+                    schedules: Vec::new(),
+                }],
+            },
+            snapshot: Snapshot::default(),
+        };
+        scene.add("s", schedule);
+        scene
+    }
+
+    fn add(&mut self, name: &str, schedule: &str) -> ScheduleId {
+        let json: serde_json::Value = serde_json::from_str(schedule).unwrap();
+        let (timing, trigger): (serde_json::Map<_, _>, serde_json::Map<_, _>) = json
+            .as_object()
+            .unwrap()
+            .clone()
+            .into_iter()
+            .partition(|(key, _)| TIMING.contains(&key.as_str()));
+        let agent = &mut self.fleet.agents[0];
+        let name = name.parse().unwrap();
+        let schedule = Schedule {
+            id: ScheduleId::of(&agent.name, &name),
+            name,
+            enabled: true,
+            trigger: serde_json::from_value(trigger.into()).unwrap(),
+            timing: serde_json::from_value(timing.into()).unwrap(),
+            zone: Zone::UTC,
+            prompt: None,
+        };
+        let record = ScheduleRecord::new(&agent.name, &schedule, at("00:00"));
+        self.snapshot.schedules.insert(schedule.id, record);
+        agent.schedules.push(schedule);
+        self.fleet.agents[0].schedules.last().unwrap().id
+    }
+
+    fn max(mut self, max_concurrent: u32) -> Self {
+        self.fleet.agents[0].max_concurrent = max_concurrent;
+        self
+    }
+
+    fn record(&mut self) -> &mut ScheduleRecord {
+        let id = self.fleet.agents[0].schedules[0].id;
+        self.snapshot.schedules.get_mut(&id).unwrap()
+    }
+
+    fn last_due(mut self, due: &str) -> Self {
+        self.record().last_due = Some(at(due));
+        self
+    }
+
+    fn last_run(mut self, end: &str) -> Self {
+        self.record().last_run_at = Some(at(end));
+        self.record().interval_count = 1;
+        self
+    }
+
+    fn waiting(mut self, due: &str, reason: SkipReason) -> Self {
+        self.record().waiting = Some(Waiting { due: at(due), reason });
+        self
+    }
+
+    /// A live job: of schedule `s` fired by the clock, of `s` by hand, or of the agent alone.
+    fn job(mut self, whose: &str, state: LiveState) -> Self {
+        let number = self.snapshot.jobs.len() as u64 + 1;
+        let of_schedule = (whose != "agent").then_some(self.fleet.agents[0].schedules[0].id);
+        self.snapshot.jobs.push(LiveJob {
+            id: JobId::new(jiff::civil::date(2026, 1, 5), number),
+            agent: "a".parse().unwrap(),
+            schedule: of_schedule,
+            by_clock: whose == "clock",
+            state,
+        });
+        self
+    }
+
+    fn plan(&self, now: &str) -> String {
+        let plan = plan(at(now), &self.fleet, &self.snapshot);
+        let mut lines: Vec<String> = plan.actions.iter().map(|action| self.line(action)).collect();
+        let wake = plan.wake_at.filter(|wake| *wake < Timestamp::MAX);
+        lines.extend(wake.map(|wake| format!("wake {}", short(wake))));
+        lines.join(" | ")
+    }
+
+    fn line(&self, action: &Action) -> String {
+        let number = |job: &JobId| job.as_str().trim_start_matches("job-2026-01-05-00000").to_owned();
+        match action {
+            Action::Lapse { job, epoch } => format!("lapse {} epoch {epoch}", number(job)),
+            Action::CancelPrevious { job } => format!("cancel {}", number(job)),
+            Action::Fire { key, due, outcome, .. } => {
+                let reason = outcome.skip_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+                let key = if key.kind() == "cron" { "cron" } else { key.as_str() };
+                format!("{}{reason} {key} {}", outcome.as_str(), short(*due))
+            }
+            Action::Wait { hold, schedule, due } => {
+                let agent = &self.fleet.agents[0];
+                let schedule = agent.schedules.iter().find(|known| known.id == *schedule).unwrap();
+                format!("{}, due {}", hold.line(&agent.name, schedule), short(*due))
+            }
+            Action::Start { job, .. } => format!("start {}", number(job)),
+        }
+    }
+}
+
+const TIMING: [&str; 8] =
+    ["jitter", "misfire", "max_lateness", "overlap", "active_hours", "exclude_dates", "start_at", "end_at"];
+
+/// `HH:MM`, with what else it takes to be exact.
+fn short(at: Timestamp) -> String {
+    let seconds = if at.as_second() % 60 == 0 { "" } else { ":%S" };
+    let day = if at.to_string().starts_with("2026-01-05") { "" } else { "%m-%d " };
+    at.strftime(&format!("{day}%H:%M{seconds}")).to_string()
+}
+
+const RUNNING: LiveState = LiveState::Running { epoch: 1, lease_until: Timestamp::MAX };
+const PENDING: LiveState = LiveState::Pending { not_before: None };
+
+fn check(cases: impl IntoIterator<Item = (&'static str, Scene, &'static str, &'static str)>) {
+    for (case, scene, now, expected) in cases {
+        assert_eq!(scene.plan(now), expected, "{case}");
+    }
+}
+
+const EVERY: &str = r#"{"type":"interval","interval":"5m"}"#;
+const HOURLY: &str = r#"{"type":"cron","expression":"0 * * * *"}"#;
+
+fn hourly(policies: &str) -> Scene {
+    Scene::new(&format!(r#"{{"type":"cron","expression":"0 * * * *",{policies}}}"#)).last_due("09:00")
+}
+
+#[test]
+fn intervals_count_from_completion() {
+    check([
+        ("never ran: at once", Scene::new(EVERY), "10:00", "ran interval:1 00:00"),
+        ("not due", Scene::new(EVERY).last_run("10:03"), "10:05", "wake 10:08"),
+        ("due", Scene::new(EVERY).last_run("10:03"), "10:08", "ran interval:2 10:08"),
+        ("asleep: once, at once", Scene::new(EVERY).last_run("10:00"), "10:30", "ran interval:2 10:05"),
+        (
+            "its own job lives: no next time",
+            Scene::new(EVERY).job("clock", RUNNING).last_run("10:00"),
+            "11:00",
+            "",
+        ),
+        (
+            "a manual run holds it and does not move it",
+            Scene::new(EVERY).max(2).job("hand", RUNNING).last_run("10:00"),
+            "10:06",
+            "Skipping a/s: already running, due 10:05",
+        ),
+        ("a clock set back", Scene::new(EVERY).last_run("10:00"), "09:00", "wake 10:05"),
+    ]);
+}
+
+#[test]
+fn cron_fires_at_its_times() {
+    check([
+        ("not yet", Scene::new(HOURLY).last_due("09:00"), "09:30", "wake 10:00"),
+        ("due", Scene::new(HOURLY).last_due("09:00"), "10:00", "ran cron 10:00 | wake 11:00"),
+        ("decided already", Scene::new(HOURLY).last_due("10:00"), "10:00", "wake 11:00"),
+        ("nothing from before it was armed", Scene::new(HOURLY), "00:30", "wake 01:00"),
+        ("a clock set back fires nothing again", Scene::new(HOURLY).last_due("10:00"), "08:30", "wake 11:00"),
+    ]);
+}
+
+#[test]
+fn missed_firings_follow_the_misfire_policy() {
+    check([
+        (
+            "run_once: the newest runs for all",
+            hourly(r#""misfire":"run_once""#),
+            "12:30",
+            "coalesced cron 10:00 | coalesced cron 11:00 | ran cron 12:00 | wake 13:00",
+        ),
+        (
+            "skip: none, and the next is awaited",
+            hourly(r#""misfire":"skip""#),
+            "12:30",
+            "missed cron 10:00 | missed cron 11:00 | missed cron 12:00 | wake 13:00",
+        ),
+        (
+            "skip: a minute late is on time",
+            hourly(r#""misfire":"skip""#),
+            "11:01",
+            "missed cron 10:00 | ran cron 11:00 | wake 12:00",
+        ),
+        (
+            "run_all: each, oldest first, beyond the capacity of 1",
+            hourly(r#""misfire":"run_all""#),
+            "12:30",
+            "ran cron 10:00 | ran cron 11:00 | ran cron 12:00 | wake 13:00",
+        ),
+        (
+            "run_all: also while the first of them lives",
+            hourly(r#""misfire":"run_all""#).last_due("10:00").job("clock", RUNNING),
+            "12:30",
+            "ran cron 11:00 | ran cron 12:00 | wake 13:00",
+        ),
+        (
+            "run_all within max_lateness",
+            hourly(r#""misfire":"run_all","max_lateness":"2h""#),
+            "12:30",
+            "missed cron 10:00 | ran cron 11:00 | ran cron 12:00 | wake 13:00",
+        ),
+        ("run_once too late", hourly(r#""max_lateness":"10m""#), "10:30", "missed cron 10:00 | wake 11:00"),
+    ]);
+    let week = hourly(r#""misfire":"run_all","max_lateness":"30d""#).plan("2026-01-12T10:30");
+    assert_eq!(week.matches("ran cron").count(), crate::policy::MOST_MISFIRES);
+}
+
+#[test]
+fn overlap_and_capacity() {
+    check([
+        (
+            "skip: recorded, and the clock moves on",
+            hourly(r#""overlap":"skip""#).job("clock", RUNNING),
+            "10:00",
+            "skipped already_running cron 10:00 | wake 11:00",
+        ),
+        (
+            "queue",
+            hourly(r#""overlap":"queue""#).job("clock", RUNNING),
+            "10:00",
+            "ran cron 10:00 | wake 11:00",
+        ),
+        (
+            "cancel_previous",
+            hourly(r#""overlap":"cancel_previous""#).job("clock", RUNNING),
+            "10:00",
+            "cancel 1 | ran cron 10:00 | wake 11:00",
+        ),
+        (
+            "allow, with a place free",
+            hourly(r#""overlap":"allow""#).max(2).job("clock", RUNNING),
+            "10:00",
+            "ran cron 10:00 | wake 11:00",
+        ),
+        (
+            "allow, with none",
+            hourly(r#""overlap":"allow""#).job("clock", RUNNING),
+            "10:00",
+            "Skipping a/s: at max capacity (1/1), due 10:00",
+        ),
+        (
+            "two of two places taken, as the log says it",
+            Scene::new(EVERY).max(2).job("agent", RUNNING).job("agent", RUNNING),
+            "10:00",
+            "Skipping a/s: at max capacity (2/2), due 00:00",
+        ),
+        (
+            "said once",
+            Scene::new(EVERY).job("agent", RUNNING).waiting("00:00", SkipReason::AtCapacity),
+            "10:00",
+            "",
+        ),
+        (
+            "a waiting job takes its place before a new firing",
+            Scene::new(EVERY).job("agent", PENDING),
+            "10:00",
+            "Skipping a/s: at max capacity (1/1), due 00:00 | start 1",
+        ),
+        (
+            "held back is not missed",
+            hourly(r#""misfire":"skip""#).waiting("10:00", SkipReason::AtCapacity),
+            "10:45",
+            "ran cron 10:00 | wake 11:00",
+        ),
+        (
+            "held back over the next time: once",
+            hourly(r#""misfire":"skip""#).waiting("10:00", SkipReason::AtCapacity),
+            "11:45",
+            "coalesced cron 10:00 | ran cron 11:00 | wake 12:00",
+        ),
+    ]);
+}
+
+#[test]
+fn two_due_schedules_share_the_places() {
+    let mut scene = Scene::new(EVERY);
+    scene.add("t", HOURLY);
+    scene.record().last_run_at = Some(at("09:00"));
+    assert_eq!(
+        scene.plan("10:00"),
+        "ran interval:1 09:05 | coalesced cron 01:00 | coalesced cron 02:00 | coalesced cron 03:00 | coalesced cron 04:00 | coalesced cron 05:00 | coalesced cron 06:00 | coalesced cron 07:00 | coalesced cron 08:00 | coalesced cron 09:00 | Skipping a/t: at max capacity (1/1), due 10:00"
+    );
+}
+
+#[test]
+fn the_calendar_closes_schedules() {
+    let night = r#""active_hours":{"start":"22:00","end":"06:00"}"#;
+    let interval =
+        |policies: &str| Scene::new(&format!(r#"{{"type":"interval","interval":"5m",{policies}}}"#));
+    check([
+        (
+            "cron: a row for each",
+            hourly(night),
+            "11:00",
+            "skipped outside_hours cron 10:00 | skipped outside_hours cron 11:00 | wake 12:00",
+        ),
+        (
+            "interval: waits for the opening",
+            interval(night),
+            "10:00",
+            "Skipping a/s: outside active hours until 2026-01-05T22:00:00Z, due 00:00 | wake 22:00",
+        ),
+        ("interval: not due before the opening", interval(night).last_run("05:58"), "05:59", "wake 22:00"),
+        ("open", interval(night), "23:00", "ran interval:1 00:00"),
+        (
+            "excluded date",
+            hourly(r#""exclude_dates":["2026-01-05"]"#),
+            "10:00",
+            "skipped outside_hours cron 10:00 | wake 11:00",
+        ),
+        (
+            "not started",
+            interval(r#""start_at":"2026-01-05T12:00:00Z""#),
+            "10:00",
+            "Skipping a/s: outside active hours until 2026-01-05T12:00:00Z, due 00:00 | wake 12:00",
+        ),
+        ("over", interval(r#""end_at":"2026-01-05T09:00:00Z""#), "10:00", ""),
+    ]);
+}
+
+#[test]
+fn delays_fire_once() {
+    let delay = r#"{"type":"delay","run_at":"2026-01-05T10:00:00Z"}"#;
+    let busy = || Scene::new(delay).job("agent", RUNNING);
+    check([
+        ("ahead", Scene::new(delay), "09:00", "wake 10:00"),
+        ("due", Scene::new(delay), "10:00", "ran delay:2026-01-05T10:00:00Z 10:00"),
+        ("past: at once", Scene::new(delay), "23:00", "ran delay:2026-01-05T10:00:00Z 10:00"),
+        ("a busy agent queues it", busy(), "10:00", "ran delay:2026-01-05T10:00:00Z 10:00"),
+        (
+            "years ahead",
+            Scene::new(r#"{"type":"delay","run_at":"2040-01-05T10:00:00Z"}"#),
+            "09:00",
+            "wake 01-05 10:00",
+        ),
+        ("by in", Scene::new(r#"{"type":"delay","in":"2h"}"#), "01:00", "wake 02:00"),
+    ]);
+}
+
+#[test]
+fn what_is_off_or_waits_for_the_outside_does_not_fire() {
+    for state in
+        [ScheduleState::Disabled { why: DisabledBy::Person }, ScheduleState::Error { reason: "gone".into() }]
+    {
+        let mut scene = Scene::new(EVERY);
+        scene.record().state = state;
+        assert_eq!(scene.plan("10:00"), "");
+    }
+    let mut scene = Scene::new(EVERY);
+    scene.fleet.agents[0].schedules[0].enabled = false;
+    assert_eq!(scene.plan("10:00"), "");
+    for trigger in [
+        r#"{"type":"manual"}"#,
+        r#"{"type":"webhook","secret":"x"}"#,
+        r#"{"type":"chat"}"#,
+        r#"{"type":"github_issues","owner":"o","repo":"r"}"#,
+        r#"{"type":"github_pull_requests","owner":"o","repo":"r"}"#,
+        r#"{"type":"agent_lifecycle","event":"session_end"}"#,
+        r#"{"type":"dispatch_result"}"#,
+    ] {
+        assert_eq!(Scene::new(trigger).plan("10:00"), "", "{trigger}");
+    }
+}
+
+#[test]
+fn jobs_start_oldest_first_while_there_are_places() {
+    let manual = || Scene::new(r#"{"type":"manual"}"#);
+    let backing_off = |until: &str| LiveState::Pending { not_before: Some(at(until)) };
+    check([
+        ("one place", manual().job("agent", PENDING).job("agent", PENDING), "10:00", "start 1"),
+        (
+            "two of three",
+            manual().max(2).job("hand", PENDING).job("hand", PENDING).job("hand", PENDING),
+            "10:00",
+            "start 1 | start 2",
+        ),
+        ("full", manual().job("agent", RUNNING).job("agent", PENDING), "10:00", ""),
+        ("backing off", manual().job("agent", backing_off("10:05")), "10:00", "wake 10:05"),
+        ("backed off", manual().job("agent", backing_off("10:05")), "10:05", "start 1"),
+        (
+            "one that backs off keeps nobody waiting",
+            manual().job("agent", backing_off("10:05")).job("agent", PENDING),
+            "10:00",
+            "start 2 | wake 10:05",
+        ),
+    ]);
+}
+
+#[test]
+fn a_lease_that_ran_out_lapses() {
+    let held = |until: &str| LiveState::Running { epoch: 7, lease_until: at(until) };
+    let manual = || Scene::new(r#"{"type":"manual"}"#);
+    check([
+        ("held", manual().job("agent", held("10:01")), "10:00", "wake 10:01"),
+        ("ran out", manual().job("agent", held("10:00")), "10:00", "lapse 1 epoch 7"),
+    ]);
+}
+
+#[test]
+fn a_crowd_of_equal_intervals_spreads_out_and_cron_does_not() {
+    let mut scene = Scene::new(r#"{"type":"interval","interval":"1h"}"#);
+    for number in 0..9 {
+        scene.add(&format!("s{number}"), r#"{"type":"interval","interval":"1h"}"#);
+    }
+    for record in scene.snapshot.schedules.values_mut() {
+        record.last_run_at = Some(at("09:00"));
+    }
+    let due: std::collections::BTreeSet<Timestamp> = scene.fleet.agents[0]
+        .schedules
+        .iter()
+        .map(|schedule| {
+            let mut alone = scene.fleet.clone();
+            alone.agents[0].schedules.retain(|other| other.id == schedule.id || other.name.as_str() == "s");
+            plan(at("09:30"), &alone, &scene.snapshot).wake_at.unwrap()
+        })
+        .collect();
+    assert!(due.len() > 5, "{due:?}");
+    assert!(due.iter().all(|due| (at("10:00")..=at("10:00:36")).contains(due)), "{due:?}");
+    assert_eq!(
+        Scene::new(r#"{"type":"interval","interval":"1h"}"#).last_run("09:00").plan("09:30"),
+        "wake 10:00"
+    );
+    let spread = hourly(r#""jitter":10"#);
+    let wake = plan(at("09:30"), &spread.fleet, &spread.snapshot).wake_at.unwrap();
+    assert!(wake > at("10:00") && wake <= at("10:06"), "{wake}");
+    assert_eq!(plan(at("10:00"), &spread.fleet, &spread.snapshot).wake_at, Some(wake), "still ahead");
+    assert!(plan(wake, &spread.fleet, &spread.snapshot).actions.len() == 1, "and then it fires");
+}
+
+#[test]
+fn a_plan_made_twice_is_the_same() {
+    let scene = hourly(r#""misfire":"run_all""#).job("clock", RUNNING).job("agent", PENDING);
+    assert_eq!(scene.plan("12:30"), scene.plan("12:30"));
+}

@@ -1,0 +1,304 @@
+//! Schedules as they live: on or off, how far they have come, and what became of each firing.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::Schedule;
+use crate::id::{AgentName, ScheduleId, ScheduleName};
+use crate::trigger::{FiringKey, TriggerConfig};
+use crate::word::written_as;
+
+/// What the store knows of a schedule; what it is meant to do stands in [`crate::fleet::Schedule`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleRecord {
+    pub id: ScheduleId,
+    pub agent: AgentName,
+    pub name: ScheduleName,
+    pub state: ScheduleState,
+    /// As it was last loaded.
+    pub trigger: TriggerConfig,
+    /// When a `delay` is due: `in` is counted from when it was first loaded.
+    pub run_at: Option<Timestamp>,
+    /// Grows when the schedule is re-armed, so that old keys can be used again.
+    pub generation: u32,
+    /// Since when it watches the clock: firings due before this are nobody's.
+    pub armed_at: Timestamp,
+    /// How many `interval` firings it has had.
+    pub interval_count: u64,
+    /// The due time of its last firing by the clock, whatever became of it.
+    pub last_due: Option<Timestamp>,
+    /// When the last job that it fired ended, or when it last found no work.
+    pub last_run_at: Option<Timestamp>,
+    pub last_error: Option<String>,
+    /// A due firing that could not be made yet, and why.
+    pub waiting: Option<Waiting>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum ScheduleState {
+    Active,
+    /// By a person, or because it is done.
+    Disabled {
+        why: DisabledBy,
+    },
+    /// A trigger that cannot go on.
+    Error {
+        reason: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DisabledBy {
+    Person,
+    /// A delay fires once.
+    Done,
+}
+
+/// Due since, and held back by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    pub due: Timestamp,
+    pub reason: SkipReason,
+}
+
+/// Why a schedule did not fire: data, not prose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    UnsupportedType,
+    Disabled,
+    AlreadyRunning,
+    AtCapacity,
+    NotDue,
+    Duplicate,
+    Filtered,
+    NoWork,
+    OutsideHours,
+    OverBudget,
+    Paused,
+}
+
+/// What became of one planned firing; the ledger has a row for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FiringOutcome {
+    /// It made a job.
+    Ran,
+    Skipped(SkipReason),
+    /// Its time passed while nobody could fire it, and the policy let it go.
+    Missed,
+    /// A later firing ran for it.
+    Coalesced,
+}
+
+written_as! {
+    DisabledBy { Person = "person", Done = "done" }
+    SkipReason {
+        UnsupportedType = "unsupported_type", Disabled = "disabled", AlreadyRunning = "already_running",
+        AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
+        NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
+    }
+}
+
+impl FiringOutcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ran => "ran",
+            Self::Skipped(_) => "skipped",
+            Self::Missed => "missed",
+            Self::Coalesced => "coalesced",
+        }
+    }
+
+    pub const fn skip_reason(self) -> Option<SkipReason> {
+        match self {
+            Self::Skipped(reason) => Some(reason),
+            Self::Ran | Self::Missed | Self::Coalesced => None,
+        }
+    }
+}
+
+impl ScheduleRecord {
+    /// As it is when it is first loaded.
+    pub fn new(agent: &AgentName, schedule: &Schedule, now: Timestamp) -> Self {
+        Self {
+            id: schedule.id,
+            agent: agent.clone(),
+            name: schedule.name.clone(),
+            state: ScheduleState::Active,
+            trigger: schedule.trigger.clone(),
+            run_at: run_at(&schedule.trigger, now),
+            generation: 0,
+            armed_at: now,
+            interval_count: 0,
+            last_due: None,
+            last_run_at: None,
+            last_error: None,
+            waiting: None,
+        }
+    }
+
+    /// It was loaded again. Only a changed trigger is armed anew: a delay that is done gets its new time, and a
+    /// trigger that gave up may try again; what a person turned off stays off.
+    pub fn reload(&mut self, schedule: &Schedule, now: Timestamp) -> bool {
+        if self.trigger == schedule.trigger {
+            return false;
+        }
+        self.trigger = schedule.trigger.clone();
+        self.run_at = run_at(&schedule.trigger, now);
+        self.armed_at = now;
+        self.waiting = None;
+        if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
+            self.state = ScheduleState::Active;
+        }
+        true
+    }
+
+    /// Does nothing to one that is on already. What fell due while it was off is not made up; a delay that is
+    /// done, or a trigger that gave up, starts anew.
+    pub fn enable(&mut self, now: Timestamp) -> bool {
+        match self.state {
+            ScheduleState::Active => false,
+            ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => {
+                self.state = ScheduleState::Active;
+                self.generation += 1;
+                self.armed_at = now;
+                true
+            }
+        }
+    }
+
+    /// Running jobs are not disturbed, and everything else the record says is kept.
+    pub fn disable(&mut self, why: DisabledBy) -> bool {
+        let off = ScheduleState::Disabled { why };
+        let changed = self.state != off;
+        self.state = off;
+        self.waiting = None;
+        changed
+    }
+
+    /// A firing by the clock was decided, one way or another: the clock moves on.
+    pub fn passed(&mut self, key: &FiringKey, due: Timestamp) {
+        self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));
+        self.waiting = None;
+        match key.kind() {
+            "interval" => self.interval_count += 1,
+            "delay" => self.state = ScheduleState::Disabled { why: DisabledBy::Done },
+            _ => {}
+        }
+    }
+
+    /// A job that it fired ended, or a look for work found none; `error` is the truth about that run only.
+    pub fn finished(&mut self, at: Timestamp, error: Option<String>) {
+        self.last_run_at = Some(self.last_run_at.map_or(at, |last| last.max(at)));
+        self.last_error = error;
+    }
+}
+
+fn run_at(trigger: &TriggerConfig, now: Timestamp) -> Option<Timestamp> {
+    match trigger {
+        TriggerConfig::Delay { run_at: Some(at), .. } => Some(*at),
+        TriggerConfig::Delay { r#in: Some(wait), .. } => now.checked_add(wait.duration()).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Timing, Zone};
+    use crate::trigger::Occurrence;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_705_654_800 + second).unwrap()
+    }
+
+    fn schedule(trigger: &str) -> Schedule {
+        let (agent, name) = (agent(), "nightly".parse().unwrap());
+        Schedule {
+            id: ScheduleId::of(&agent, &name),
+            name,
+            enabled: true,
+            trigger: serde_json::from_str(trigger).unwrap(),
+            timing: Timing::default(),
+            zone: Zone::UTC,
+            prompt: None,
+        }
+    }
+
+    fn agent() -> AgentName {
+        "coder".parse().unwrap()
+    }
+
+    fn record() -> ScheduleRecord {
+        ScheduleRecord::new(&agent(), &schedule(r#"{"type":"manual"}"#), at(0))
+    }
+
+    #[test]
+    fn a_delay_is_done_once_and_armed_by_a_new_time_or_by_hand() {
+        let first = schedule(r#"{"type":"delay","in":"10s"}"#);
+        let mut record = ScheduleRecord::new(&agent(), &first, at(0));
+        assert!(!record.reload(&first, at(5)), "the time counts from the first load");
+        assert_eq!(record.run_at, Some(at(10)));
+        record.passed(&Occurrence::Delay(at(10)).key(0), at(10));
+        assert_eq!(record.state, ScheduleState::Disabled { why: DisabledBy::Done });
+        let mut by_hand = record.clone();
+        assert!(by_hand.enable(at(20)));
+        assert_eq!((by_hand.run_at, by_hand.generation), (Some(at(10)), 1), "due again, under a new key");
+        assert!(record.reload(&schedule(r#"{"type":"delay","in":"1m"}"#), at(20)));
+        assert_eq!((record.run_at, &record.state), (Some(at(80)), &ScheduleState::Active));
+    }
+
+    #[test]
+    fn a_reload_never_turns_on_what_a_person_turned_off() {
+        let mut record = record();
+        record.disable(DisabledBy::Person);
+        assert!(record.reload(&schedule(r#"{"type":"cron","expression":"@daily"}"#), at(9)));
+        assert_eq!(record.state, ScheduleState::Disabled { why: DisabledBy::Person });
+        record.state = ScheduleState::Error { reason: "no such repository".into() };
+        assert!(record.reload(&schedule(r#"{"type":"cron","expression":"@hourly"}"#), at(10)));
+        assert_eq!(record.state, ScheduleState::Active);
+    }
+
+    #[test]
+    fn off_and_on_again_keeps_history_and_makes_nothing_up() {
+        let mut schedule = record();
+        schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
+        schedule.finished(at(20), Some("boom".into()));
+        assert!(!schedule.enable(at(25)), "it is on");
+        assert!(schedule.disable(DisabledBy::Person));
+        assert!(!schedule.disable(DisabledBy::Person), "it is off");
+        assert_eq!((schedule.last_run_at, schedule.last_error.as_deref()), (Some(at(20)), Some("boom")));
+        assert!(schedule.enable(at(100)));
+        assert_eq!((schedule.armed_at, schedule.generation), (at(100), 1));
+        assert_eq!(schedule.last_run_at, Some(at(20)));
+    }
+
+    #[test]
+    fn last_error_tells_of_the_last_run_only() {
+        let mut schedule = record();
+        schedule.finished(at(1), Some("boom".into()));
+        schedule.finished(at(2), None);
+        assert_eq!(schedule.last_error, None);
+    }
+
+    #[test]
+    fn time_never_runs_back() {
+        let mut schedule = record();
+        schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
+        schedule.passed(&Occurrence::Cron(at(5)).key(0), at(5));
+        schedule.finished(at(9), None);
+        schedule.finished(at(8), None);
+        assert_eq!((schedule.last_due, schedule.last_run_at), (Some(at(10)), Some(at(9))));
+    }
+
+    #[test]
+    fn only_interval_firings_are_counted() {
+        let mut schedule = record();
+        schedule.passed(&Occurrence::Interval(1).key(0), at(1));
+        schedule.passed(&Occurrence::Cron(at(2)).key(0), at(2));
+        assert_eq!(schedule.interval_count, 1);
+    }
+}
