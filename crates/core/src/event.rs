@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, JobId, ScheduleName};
-use crate::job::{ErrorKind, ExitReason, Termination};
+use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
 use crate::schedule::{DisabledBy, SkipReason};
 use crate::trigger::FiringKey;
 
@@ -59,6 +59,52 @@ pub enum Fact {
     ScheduleDisabled { why: DisabledBy },
 }
 
+impl Fact {
+    /// What the last attempt of a job came to.
+    pub fn of_settled(job: &Job, outcome: &Outcome) -> Self {
+        let exit_reason = outcome.exit_reason();
+        let duration_seconds = job.duration_seconds().unwrap_or_default();
+        match (job.state(), outcome) {
+            (_, Outcome::Cancelled { how }) => Self::JobCancelled { termination: *how, duration_seconds },
+            (_, Outcome::Completed { .. }) => Self::JobCompleted { exit_reason, duration_seconds },
+            (JobState::Pending { not_before: Some(not_before) }, Outcome::Failed { error, .. }) => {
+                Self::JobRetrying {
+                    attempt: job.attempts(),
+                    not_before: *not_before,
+                    kind: error.kind,
+                    message: error.message.clone(),
+                }
+            }
+            (_, Outcome::Failed { error, .. }) => Self::JobFailed {
+                exit_reason,
+                duration_seconds,
+                kind: error.kind,
+                message: error.message.clone(),
+            },
+        }
+    }
+
+    /// The word under `type`.
+    pub const fn type_name(&self) -> &'static str {
+        match self {
+            Self::JobCreated => "job:created",
+            Self::JobForked { .. } => "job:forked",
+            Self::JobStarted { .. } => "job:started",
+            Self::JobRetrying { .. } => "job:retrying",
+            Self::JobCompleted { .. } => "job:completed",
+            Self::JobFailed { .. } => "job:failed",
+            Self::JobCancelled { .. } => "job:cancelled",
+            Self::ScheduleFired { .. } => "schedule:fired",
+            Self::ScheduleSkipped { .. } => "schedule:skipped",
+            Self::ScheduleMissed { .. } => "schedule:missed",
+            Self::ScheduleCoalesced { .. } => "schedule:coalesced",
+            Self::ScheduleWaiting { .. } => "schedule:waiting",
+            Self::ScheduleEnabled => "schedule:enabled",
+            Self::ScheduleDisabled { .. } => "schedule:disabled",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +126,7 @@ mod tests {
         let json = serde_json::to_string(&event).unwrap();
         let expected = r#"{"seq":7,"at":"2026-01-01T00:00:00Z","agent":"coder","schedule":"nightly","type":"schedule:skipped","key":"cron:2026-01-01T00:00:00Z","due":"2026-01-01T00:00:00Z","reason":"already_running"}"#;
         assert_eq!(json, expected);
+        assert!(json.contains(event.fact.type_name()));
         assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event);
     }
 }

@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, JobId, ScheduleName};
+use crate::policy::Retry;
 use crate::word::written_as;
 pub use record::{JobRecord, RecordError};
 
@@ -43,7 +44,6 @@ pub struct Job {
 /// What a new job begins with; the rest follows from its life.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
-    pub id: JobId,
     pub agent: AgentName,
     pub trigger_type: TriggerType,
     pub schedule: Option<ScheduleName>,
@@ -156,8 +156,8 @@ pub enum ExitReason {
 }
 
 impl Job {
-    pub fn new(new: NewJob, now: Timestamp) -> Self {
-        let NewJob { id, agent, trigger_type, schedule, prompt, origin } = new;
+    pub fn new(id: JobId, new: NewJob, now: Timestamp) -> Self {
+        let NewJob { agent, trigger_type, schedule, prompt, origin } = new;
         Self {
             id,
             agent,
@@ -244,8 +244,19 @@ impl Job {
         }
     }
 
-    /// The running attempt failed and the retry policy wants another one at `not_before`.
-    pub fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {
+    /// The running attempt is over: the job ends with it, or waits for another one if the retry policy says so.
+    pub fn settle(&mut self, outcome: Outcome, retry: &Retry, now: Timestamp) -> Result<(), Refused> {
+        let wait = match outcome {
+            Outcome::Failed { .. } => retry.wait_after(self.attempts, &outcome.retry_words()),
+            Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+        };
+        match wait.and_then(|wait| now.checked_add(wait).ok()) {
+            Some(not_before) => self.back_off(not_before),
+            None => self.end(outcome, now),
+        }
+    }
+
+    fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {
         match self.state {
             JobState::Running { .. } => {
                 self.state = JobState::Pending { not_before: Some(not_before) };
@@ -257,7 +268,7 @@ impl Job {
     }
 
     /// The job is over. Only a cancellation can end one that has not begun.
-    pub fn end(&mut self, outcome: Outcome, now: Timestamp) -> Result<(), Refused> {
+    fn end(&mut self, outcome: Outcome, now: Timestamp) -> Result<(), Refused> {
         match (&self.state, &outcome) {
             (JobState::Ended { .. }, _) => Err(self.terminal()),
             (JobState::Pending { .. }, Outcome::Completed { .. } | Outcome::Failed { .. }) => {
@@ -268,6 +279,11 @@ impl Job {
                 Ok(())
             }
         }
+    }
+
+    /// Somebody asked for it to stop. A running job is cancelled once its processes are gone.
+    pub fn cancel(&mut self, how: Termination, now: Timestamp) -> Result<(), Refused> {
+        self.end(Outcome::Cancelled { how }, now)
     }
 
     fn terminal(&self) -> Refused {

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use jiff::ToSpan;
 use jiff::civil::date;
 
 fn at(second: i64) -> Timestamp {
@@ -10,8 +9,8 @@ fn at(second: i64) -> Timestamp {
 
 fn new_job() -> Job {
     Job::new(
+        JobId::new(date(2024, 1, 19), 7),
         NewJob {
-            id: JobId::new(date(2024, 1, 19), 7),
             agent: "bragdoc-marketer".parse().unwrap(),
             trigger_type: TriggerType::Schedule,
             schedule: Some("daily-analytics".parse().unwrap()),
@@ -20,6 +19,10 @@ fn new_job() -> Job {
         },
         at(0),
     )
+}
+
+fn patient() -> Retry {
+    Retry { max_attempts: 2, ..Retry::default() }
 }
 
 fn failed(reason: FailReason, kind: ErrorKind) -> Outcome {
@@ -32,12 +35,12 @@ fn a_whole_life() {
     assert_eq!(job.status(), JobStatus::Pending);
     job.start(at(5)).unwrap();
     job.set_session("s-1".into()).unwrap();
-    job.back_off(at(60)).unwrap();
+    job.settle(failed(FailReason::Error, ErrorKind::Exit), &patient(), at(30)).unwrap();
     assert_eq!(job.status(), JobStatus::Pending);
     assert_eq!(job.start(at(59)), Err(Refused::BackingOff { until: at(60) }));
     job.start(at(60)).unwrap();
     assert_eq!(job.start(at(61)), Err(Refused::AlreadyRunning));
-    job.end(Outcome::Completed { summary: Some("Traffic up 12 %.".into()) }, at(328)).unwrap();
+    job.settle(Outcome::Completed { summary: Some("Traffic up 12 %.".into()) }, &patient(), at(328)).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&job).unwrap());
 }
 
@@ -46,10 +49,12 @@ fn what_cannot_follow_is_refused_and_changes_nothing() {
     let mut pending = new_job();
     let before = pending.clone();
     assert_eq!(pending.set_session("s".into()), Err(Refused::NotRunning));
-    assert_eq!(pending.back_off(at(1)), Err(Refused::NotRunning));
-    assert_eq!(pending.end(Outcome::Completed { summary: None }, at(1)), Err(Refused::NotRunning));
+    let completed = Outcome::Completed { summary: None };
+    assert_eq!(pending.settle(completed, &patient(), at(1)), Err(Refused::NotRunning));
+    let failed = failed(FailReason::Error, ErrorKind::Exit);
+    assert_eq!(pending.settle(failed, &patient(), at(1)), Err(Refused::NotRunning));
     assert_eq!(pending, before);
-    pending.end(Outcome::Cancelled { how: Termination::NotStarted }, at(1)).unwrap();
+    pending.cancel(Termination::NotStarted, at(1)).unwrap();
     assert_eq!(pending.duration_seconds(), Some(0));
     let message = pending.start(at(2)).unwrap_err().to_string();
     assert_eq!(
@@ -107,7 +112,7 @@ fn words_are_the_same_in_json_and_in_rows() {
 fn a_record_that_nothing_could_have_written_is_refused() {
     let mut job = new_job();
     job.start(at(1)).unwrap();
-    job.end(failed(FailReason::Error, ErrorKind::Exit), at(2)).unwrap();
+    job.settle(failed(FailReason::Error, ErrorKind::Exit), &Retry::default(), at(2)).unwrap();
     let good = serde_json::to_value(&job).unwrap();
     for (field, value) in [
         ("exit_reason", serde_json::json!("success")),
@@ -127,8 +132,8 @@ fn a_record_that_nothing_could_have_written_is_refused() {
 enum Change {
     Start,
     Session(String),
-    BackOff(i64),
-    End(Outcome),
+    Settle(Outcome),
+    Cancel(Termination),
 }
 
 fn any_outcome() -> impl Strategy<Value = Outcome> {
@@ -150,8 +155,8 @@ fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         3 => Just(Change::Start),
         1 => any::<String>().prop_map(Change::Session),
-        2 => (0_i64..1_000).prop_map(Change::BackOff),
-        1 => any_outcome().prop_map(Change::End),
+        2 => any_outcome().prop_map(Change::Settle),
+        1 => prop::sample::select(Termination::ALL).prop_map(Change::Cancel),
     ]
 }
 
@@ -165,8 +170,8 @@ proptest! {
             let answer = match change {
                 Change::Start => job.start(now),
                 Change::Session(id) => job.set_session(id),
-                Change::BackOff(wait) => job.back_off(now.checked_add(wait.seconds()).unwrap()),
-                Change::End(outcome) => job.end(outcome, now),
+                Change::Settle(outcome) => job.settle(outcome, &patient(), now),
+                Change::Cancel(how) => job.cancel(how, now),
             };
             if let Some(ended) = &ended {
                 let refused = matches!(answer, Err(Refused::Terminal { .. }));

@@ -147,9 +147,8 @@ impl Look<'_> {
             let too_late = timing.latest().is_some_and(|latest| self.late(due) > latest);
             match timing.misfire {
                 _ if !timing.allows(due, self.zone()) => FiringOutcome::Skipped(SkipReason::OutsideHours),
-                _ if self.missed(due) && too_late => FiringOutcome::Missed,
+                policy if self.missed(due) && (too_late || policy == Misfire::Skip) => FiringOutcome::Missed,
                 Misfire::RunAll => FiringOutcome::Ran,
-                Misfire::Skip if self.missed(due) => FiringOutcome::Missed,
                 Misfire::RunOnce | Misfire::Skip if Some(due) < newest => FiringOutcome::Coalesced,
                 Misfire::RunOnce | Misfire::Skip => FiringOutcome::Ran,
             }
