@@ -189,6 +189,10 @@ impl Job {
         self.trigger_type
     }
 
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
     pub fn attempts(&self) -> u32 {
         self.attempts
     }

@@ -36,8 +36,8 @@ pub struct LiveJob {
     pub id: JobId,
     pub agent: AgentName,
     pub schedule: Option<ScheduleId>,
-    /// Fired by the clock, as opposed to by hand.
-    pub by_clock: bool,
+    /// Fired by its schedule's trigger, as opposed to by hand.
+    pub by_trigger: bool,
     pub state: LiveState,
 }
 

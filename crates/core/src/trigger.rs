@@ -281,6 +281,16 @@ impl FiringKey {
         self.0.split_once(':').map_or(self.as_str(), |(kind, _)| kind)
     }
 
+    /// The schedule's own clock made it, as opposed to something outside.
+    pub fn is_by_clock(&self) -> bool {
+        matches!(self.kind(), "cron" | "interval" | "delay")
+    }
+
+    /// A person made it, as opposed to the schedule's trigger.
+    pub fn is_by_hand(&self) -> bool {
+        self.kind() == "manual"
+    }
+
     /// A key as it was stored.
     pub fn stored(text: String) -> Self {
         Self(text)

@@ -52,7 +52,7 @@ impl Look<'_> {
 
     /// From the end of the last job that it fired; while that one lives there is no next time.
     fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
-        if self.live.iter().any(|job| job.by_clock) {
+        if self.live.iter().any(|job| job.by_trigger) {
             return Verdict::default();
         }
         let key = Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation);
@@ -145,12 +145,14 @@ impl Look<'_> {
         let newest = overdue.iter().copied().rfind(|due| timing.allows(*due, self.zone()));
         let outcome = |due: Timestamp| {
             let too_late = timing.latest().is_some_and(|latest| self.late(due) > latest);
-            match timing.misfire {
-                _ if !timing.allows(due, self.zone()) => FiringOutcome::Skipped(SkipReason::OutsideHours),
-                policy if self.missed(due) && (too_late || policy == Misfire::Skip) => FiringOutcome::Missed,
-                Misfire::RunAll => FiringOutcome::Ran,
-                Misfire::RunOnce | Misfire::Skip if Some(due) < newest => FiringOutcome::Coalesced,
-                Misfire::RunOnce | Misfire::Skip => FiringOutcome::Ran,
+            if !timing.allows(due, self.zone()) {
+                FiringOutcome::Skipped(SkipReason::OutsideHours)
+            } else if self.missed(due) && (too_late || timing.misfire == Misfire::Skip) {
+                FiringOutcome::Missed
+            } else if timing.misfire != Misfire::RunAll && Some(due) < newest {
+                FiringOutcome::Coalesced
+            } else {
+                FiringOutcome::Ran
             }
         };
         overdue.into_iter().map(|due| (due, outcome(due))).collect()

@@ -94,7 +94,7 @@ impl Scene {
             id: JobId::new(jiff::civil::date(2026, 1, 5), number),
             agent: "a".parse().unwrap(),
             schedule: of_schedule,
-            by_clock: whose == "clock",
+            by_trigger: whose == "clock",
             state,
         });
         self

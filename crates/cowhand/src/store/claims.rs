@@ -1,0 +1,228 @@
+//! Claims: who may run a job's next attempt, for how long, and how it ends.
+//!
+//! A claim starts an attempt and takes a lease on the job. Its epoch grows with every claim, and every later
+//! write says which epoch it belongs to, so a node that lost its lease can no longer change anything.
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::job::{Job, JobState, Outcome};
+use cowhand_core::policy::Retry;
+use jiff::{SignedDuration, Timestamp};
+
+use super::db::{Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError, jobs, schedules};
+
+statements! {
+    LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
+    RUNNING_OF_AGENT = same "select count(*) as running from jobs where agent = $1 and status = 'running'";
+    NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
+    EPOCH = same "select epoch, schedule_id, by_trigger from jobs where id = $1";
+    ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at) values ($1, $2, $3, $4, $5)";
+    RENEW_LEASES = same "update leases set expires_at = $3 where node = $1 and expires_at > $2 returning job_id, epoch";
+    GET_LEASE = same "select expires_at from leases where job_id = $1 and epoch = $2";
+    END_LEASE = same "delete from leases where job_id = $1";
+    ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at) values ($1, $2, $3, $4)";
+    END_ATTEMPT = same "update attempts set ended_at = $3, outcome = $4 where job_id = $1 and number = $2";
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Claim {
+    /// Ours until the lease runs out.
+    Claimed { job: Job, epoch: i64 },
+    /// Somebody else has it, or it has ended.
+    Taken,
+    /// The agent has no place free any more.
+    AtCapacity,
+}
+
+/// A lease that is still ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub job: JobId,
+    pub epoch: i64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Settled {
+    /// Ended, or pending again if another attempt follows.
+    Done(Job),
+    /// The lease belongs to somebody else by now: nothing was written.
+    Fenced,
+}
+
+impl Store {
+    /// Starts the job's next attempt on `node`, if it still waits and its agent has a place free.
+    pub async fn claim(
+        &self,
+        id: JobId,
+        max_concurrent: u32,
+        node: String,
+        lease: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError> {
+        let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
+        let agent = job.agent().clone();
+        self.write(move |tx| {
+            Box::pin(async move {
+                if !has_place(tx, &agent, max_concurrent).await? {
+                    return Ok(Claim::AtCapacity);
+                }
+                let mut job = jobs::lock(tx, &id).await?;
+                if job.start(now).is_err() {
+                    return Ok(Claim::Taken);
+                }
+                jobs::save(tx, &job).await?;
+                let epoch =
+                    take_lease(tx, &job, &node, now.checked_add(lease).unwrap_or(Timestamp::MAX)).await?;
+                tx.execute(ADD_ATTEMPT, args![id.as_str(), job.attempts(), node.as_str(), now]).await?;
+                let started = Fact::JobStarted { attempt: job.attempts(), node };
+                jobs::record(tx, &job, started, now);
+                Ok(Claim::Claimed { job, epoch })
+            })
+        })
+        .await
+    }
+
+    /// Extends every lease of the node that has not run out, and names them: what is missing was lost.
+    pub async fn renew(
+        &self,
+        node: String,
+        lease: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Vec<Held>, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
+                let rows = tx.all(RENEW_LEASES, args![node.as_str(), now, until]).await?;
+                rows.iter()
+                    .map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? }))
+                    .collect()
+            })
+        })
+        .await
+    }
+
+    /// The running attempt told which session it is.
+    pub async fn set_session(
+        &self,
+        id: JobId,
+        epoch: i64,
+        session_id: String,
+    ) -> Result<Settled, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut job = jobs::lock(tx, &id).await?;
+                if !is_ours(tx, &job, epoch).await? {
+                    return Ok(Settled::Fenced);
+                }
+                job.set_session(session_id)?;
+                jobs::save(tx, &job).await?;
+                Ok(Settled::Done(job))
+            })
+        })
+        .await
+    }
+
+    /// The attempt is over: the job ends, or waits for its next attempt as the policy says.
+    pub async fn settle(
+        &self,
+        id: JobId,
+        epoch: i64,
+        outcome: Outcome,
+        retry: Retry,
+        now: Timestamp,
+    ) -> Result<Settled, StoreError> {
+        self.write(move |tx| Box::pin(settle(tx, id, epoch, outcome, retry, now))).await
+    }
+
+    /// A lease that ran out: its attempt is lost. Does nothing if it was renewed or settled meanwhile.
+    pub async fn release_lapsed(
+        &self,
+        id: JobId,
+        epoch: i64,
+        retry: Retry,
+        now: Timestamp,
+    ) -> Result<Settled, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                jobs::lock(tx, &id).await?;
+                let lease = tx.one(GET_LEASE, args![id.as_str(), epoch]).await?;
+                if lease.map(|row| row.time("expires_at")).transpose()?.is_some_and(|until| until > now) {
+                    return Ok(Settled::Fenced);
+                }
+                let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
+                settle(tx, id, epoch, lost, retry, now).await
+            })
+        })
+        .await
+    }
+}
+
+async fn settle(
+    tx: &mut Tx<'_>,
+    id: JobId,
+    epoch: i64,
+    outcome: Outcome,
+    retry: Retry,
+    now: Timestamp,
+) -> Result<Settled, StoreError> {
+    let mut job = jobs::lock(tx, &id).await?;
+    if !is_ours(tx, &job, epoch).await? {
+        return Ok(Settled::Fenced);
+    }
+    job.settle(outcome.clone(), &retry, now)?;
+    jobs::save(tx, &job).await?;
+    tx.execute(END_LEASE, args![id.as_str()]).await?;
+    let written = serde_json::to_string(&outcome)
+        .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+    tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
+    if matches!(job.state(), JobState::Ended { .. }) {
+        tell_schedule(tx, &job, &outcome, now).await?;
+    }
+    jobs::record(tx, &job, Fact::of_settled(&job, &outcome), now);
+    Ok(Settled::Done(job))
+}
+
+/// Capacity counts every running job of the agent on every node, so claims of one agent go one by one.
+async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> Result<bool, StoreError> {
+    tx.one(LOCK_AGENT, args![agent.as_str()]).await?;
+    let row = tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?;
+    let running: i64 = row.map_or(Ok(0), |row| row.get("running"))?;
+    Ok(running < i64::from(max_concurrent))
+}
+
+async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Timestamp) -> Result<i64, StoreError> {
+    let row = tx.one(NEXT_EPOCH, args![job.id().as_str()]).await?;
+    let epoch: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
+    tx.execute(ADD_LEASE, args![job.id().as_str(), job.attempts(), node, epoch, until]).await?;
+    Ok(epoch)
+}
+
+async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
+    let row = tx.one(EPOCH, args![job.id().as_str()]).await?;
+    let current: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
+    Ok(current == epoch && matches!(job.state(), JobState::Running { .. }))
+}
+
+/// A schedule counts from the end of the jobs that its trigger fired; those by hand do not move it.
+pub(super) async fn tell_schedule(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let row = tx.one(EPOCH, args![job.id().as_str()]).await?;
+    let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
+    let schedule: Option<ScheduleId> = row.parse_opt("schedule_id")?;
+    if let (Some(id), 1) = (schedule, row.get::<i64>("by_trigger")?) {
+        let mut schedule = schedules::lock(tx, id).await?;
+        let error = match outcome {
+            Outcome::Failed { error, .. } => Some(error.message.clone()),
+            Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+        };
+        schedule.finished(now, error);
+        schedules::save(tx, &schedule).await?;
+    }
+    Ok(())
+}

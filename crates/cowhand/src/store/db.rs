@@ -1,0 +1,238 @@
+//! One face for two databases: arguments, rows and the transaction that a verb works in.
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use jiff::Timestamp;
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
+
+use super::dialect::Statement;
+use super::{StoreError, events};
+
+/// A transaction under way. Events that a verb records are numbered and written at its very end, so that on
+/// PostgreSQL the row that numbers them is held as shortly as can be.
+#[derive(Debug)]
+pub(super) struct Tx<'c> {
+    connection: Connection<'c>,
+    pub(super) recorded: Vec<Recorded>,
+}
+
+#[derive(Debug)]
+enum Connection<'c> {
+    Sqlite(&'c mut SqliteConnection),
+    Postgres(&'c mut PgConnection),
+}
+
+/// A fact that waits for its number.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) at: Timestamp,
+    pub(super) agent: AgentName,
+    pub(super) schedule: Option<ScheduleName>,
+    pub(super) job: Option<JobId>,
+    pub(super) fact: Fact,
+}
+
+impl<'c> Tx<'c> {
+    pub(super) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
+        Self { connection: Connection::Sqlite(connection), recorded: Vec::new() }
+    }
+
+    pub(super) fn postgres(connection: &'c mut PgConnection) -> Self {
+        Self { connection: Connection::Postgres(connection), recorded: Vec::new() }
+    }
+
+    pub(super) fn record(&mut self, recorded: Recorded) {
+        self.recorded.push(recorded);
+    }
+
+    /// Writes what was recorded; the last thing a verb's transaction does.
+    pub(super) async fn write_events(&mut self) -> Result<(), StoreError> {
+        let recorded = std::mem::take(&mut self.recorded);
+        events::append(self, recorded).await
+    }
+
+    /// How many rows it touched.
+    pub(super) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
+        let done = match &mut self.connection {
+            Connection::Sqlite(c) => {
+                bind_sqlite(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
+            }
+            Connection::Postgres(c) => {
+                bind_postgres(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
+            }
+        };
+        done.map_err(|error| StoreError::statement(sql.name, error))
+    }
+
+    pub(super) async fn all(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
+        let rows = match &mut self.connection {
+            Connection::Sqlite(c) => bind_sqlite(sql, args)
+                .fetch_all(&mut **c)
+                .await
+                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect()),
+            Connection::Postgres(c) => bind_postgres(sql, args)
+                .fetch_all(&mut **c)
+                .await
+                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect()),
+        };
+        rows.map_err(|error| StoreError::statement(sql.name, error))
+    }
+
+    pub(super) async fn one(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
+        Ok(self.all(sql, args).await?.pop())
+    }
+
+    /// Asks the database whether it takes the text.
+    pub(super) async fn prepare(&mut self, sql: Statement) -> Result<(), StoreError> {
+        use sqlx::{Executor, SqlSafeStr};
+        let prepared = match &mut self.connection {
+            Connection::Sqlite(c) => c.prepare(sql.sqlite.into_sql_str()).await.map(drop),
+            Connection::Postgres(c) => c.prepare(sql.postgres.into_sql_str()).await.map(drop),
+        };
+        prepared.map_err(|error| StoreError::statement(sql.name, error))
+    }
+}
+
+/// A value on its way into a statement. A missing one still knows its type, which PostgreSQL asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Arg {
+    Int(Option<i64>),
+    Text(Option<String>),
+}
+
+fn bind_sqlite(sql: Statement, args: Vec<Arg>) -> Query<'static, Sqlite, SqliteArguments> {
+    args.into_iter().fold(sqlx::query(sql.sqlite), |query, arg| match arg {
+        Arg::Int(value) => query.bind(value),
+        Arg::Text(value) => query.bind(value),
+    })
+}
+
+fn bind_postgres(sql: Statement, args: Vec<Arg>) -> Query<'static, Postgres, PgArguments> {
+    args.into_iter().fold(sqlx::query(sql.postgres), |query, arg| match arg {
+        Arg::Int(value) => query.bind(value),
+        Arg::Text(value) => query.bind(value),
+    })
+}
+
+/// `args![id, now, "word"]`: anything that has a column's form.
+macro_rules! args {
+    ($($value:expr),* $(,)?) => { vec![$($crate::store::db::Arg::from($value)),*] };
+}
+pub(super) use args;
+
+impl From<i64> for Arg {
+    fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl From<u32> for Arg {
+    fn from(value: u32) -> Self {
+        Self::Int(Some(value.into()))
+    }
+}
+
+impl From<Timestamp> for Arg {
+    fn from(at: Timestamp) -> Self {
+        Self::Int(Some(at.as_microsecond()))
+    }
+}
+
+impl From<Option<Timestamp>> for Arg {
+    fn from(at: Option<Timestamp>) -> Self {
+        Self::Int(at.map(Timestamp::as_microsecond))
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Self {
+        Self::Text(Some(text.to_owned()))
+    }
+}
+
+impl From<Option<&str>> for Arg {
+    fn from(text: Option<&str>) -> Self {
+        Self::Text(text.map(str::to_owned))
+    }
+}
+
+impl From<String> for Arg {
+    fn from(text: String) -> Self {
+        Self::Text(Some(text))
+    }
+}
+
+impl From<Option<String>> for Arg {
+    fn from(text: Option<String>) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<ScheduleId> for Arg {
+    fn from(id: ScheduleId) -> Self {
+        Self::Text(Some(id.to_string()))
+    }
+}
+
+/// A row on its way out, and the statement it came from.
+#[derive(Debug)]
+pub(super) struct Row(&'static str, AnyRow);
+
+#[derive(Debug)]
+enum AnyRow {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl Row {
+    pub(super) fn get<'r, T>(&'r self, column: &'static str) -> Result<T, StoreError>
+    where
+        T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, Postgres> + Type<Postgres>,
+        &'static str: ColumnIndex<SqliteRow> + ColumnIndex<PgRow>,
+    {
+        let value = match &self.1 {
+            AnyRow::Sqlite(row) => row.try_get(column),
+            AnyRow::Postgres(row) => row.try_get(column),
+        };
+        value.map_err(|error| StoreError::statement(self.0, error))
+    }
+
+    /// A word, an id or a name that has to parse; anything else means that somebody else wrote the row.
+    pub(super) fn parse<T: std::str::FromStr>(&self, column: &'static str) -> Result<T, StoreError> {
+        let text: String = self.get(column)?;
+        text.parse().map_err(|_| self.unreadable(column, &text))
+    }
+
+    pub(super) fn parse_opt<T: std::str::FromStr>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let text: Option<String> = self.get(column)?;
+        text.map(|text| text.parse().map_err(|_| self.unreadable(column, &text))).transpose()
+    }
+
+    pub(super) fn time(&self, column: &'static str) -> Result<Timestamp, StoreError> {
+        let micros: i64 = self.get(column)?;
+        Timestamp::from_microsecond(micros).map_err(|_| self.unreadable(column, &micros.to_string()))
+    }
+
+    pub(super) fn time_opt(&self, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
+        let micros: Option<i64> = self.get(column)?;
+        let read = |micros| {
+            Timestamp::from_microsecond(micros).map_err(|_| self.unreadable(column, &micros.to_string()))
+        };
+        micros.map(read).transpose()
+    }
+
+    pub(super) fn count<T: TryFrom<i64>>(&self, column: &'static str) -> Result<T, StoreError> {
+        let number: i64 = self.get(column)?;
+        T::try_from(number).map_err(|_| self.unreadable(column, &number.to_string()))
+    }
+
+    pub(super) fn unreadable(&self, column: &str, value: &str) -> StoreError {
+        StoreError::Unreadable { what: format!("{} {column} {value:?}", self.0) }
+    }
+}

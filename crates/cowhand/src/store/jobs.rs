@@ -1,0 +1,230 @@
+//! Jobs: made, read, listed, and cancelled while they wait.
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::job::{
+    ErrorKind, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Outcome, Termination,
+};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::db::{Arg, Recorded, Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError};
+
+statements! {
+    ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
+        started_at, prompt, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
+        attempt_started_at, not_before, error_kind, error_message, termination) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) \
+        on conflict (id) do nothing";
+    SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
+        attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
+        error_message = $12, termination = $13 where id = $1";
+    GET_JOB = same "select * from jobs where id = $1";
+    LOCK_JOB = locked "select * from jobs where id = $1";
+    LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
+        and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
+        and (id <> $6 or $6 is null) \
+        and (started_at < $7 or (started_at = $7 and id < $6) or $7 is null) \
+        order by started_at desc, id desc limit $8";
+}
+
+/// Which jobs to list; unset means any.
+#[derive(Debug, Clone, Default)]
+pub struct JobFilter {
+    pub agent: Option<AgentName>,
+    pub schedule: Option<ScheduleName>,
+    pub status: Option<JobStatus>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Only those that come after this one in the list.
+    pub after: Option<Job>,
+}
+
+/// What asking for an end came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancel {
+    /// It was waiting; now it is over.
+    Done(Job),
+    /// Its processes have to be ended first.
+    Running(Job),
+    AlreadyStopped(Job),
+}
+
+impl Store {
+    /// A job that no schedule fired: by hand for an agent, a fork or a retry.
+    pub async fn add_job(&self, new: NewJob, now: Timestamp) -> Result<Job, StoreError> {
+        let random = self.random;
+        self.write(move |tx| {
+            Box::pin(async move {
+                let job = add(tx, new, Place::default(), now, random).await?;
+                record_created(tx, &job, now);
+                Ok(job)
+            })
+        })
+        .await
+    }
+
+    pub async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move { tx.one(GET_JOB, args![id.as_str()]).await?.as_ref().map(read).transpose() })
+        })
+        .await
+    }
+
+    /// The newest first.
+    pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
+        let JobFilter { agent, schedule, status, since, until, after } = filter;
+        let after = after.map(JobRecord::from);
+        let args = args![
+            agent.as_ref().map(AgentName::as_str),
+            schedule.as_ref().map(ScheduleName::as_str),
+            status.map(JobStatus::as_str),
+            since,
+            until,
+            after.as_ref().map(|job| job.id.as_str()),
+            after.as_ref().map(|job| job.started_at),
+            limit,
+        ];
+        self.read(move |tx| {
+            Box::pin(async move { tx.all(LIST_JOBS, args).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    /// A waiting job ends at once; for a running one the caller has to end its processes and settle it.
+    pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<Cancel, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut job = lock(tx, &id).await?;
+                match job.state() {
+                    JobState::Ended { .. } => return Ok(Cancel::AlreadyStopped(job)),
+                    JobState::Running { .. } => return Ok(Cancel::Running(job)),
+                    JobState::Pending { .. } => {}
+                }
+                let how = Termination::NotStarted;
+                job.cancel(how, now)?;
+                save(tx, &job).await?;
+                super::claims::tell_schedule(tx, &job, &Outcome::Cancelled { how }, now).await?;
+                record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
+                Ok(Cancel::Done(job))
+            })
+        })
+        .await
+    }
+}
+
+/// Where a job came from, beyond what the job itself says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    pub(super) schedule: Option<ScheduleId>,
+    pub(super) by_trigger: bool,
+}
+
+/// A taken id is drawn again.
+pub(super) async fn add(
+    tx: &mut Tx<'_>,
+    new: NewJob,
+    place: Place,
+    now: Timestamp,
+    random: fn() -> u64,
+) -> Result<Job, StoreError> {
+    const DRAWS: usize = 20;
+    let today = TimeZone::UTC.to_datetime(now).date();
+    for _ in 0..DRAWS {
+        let job = Job::new(JobId::new(today, random()), new.clone(), now);
+        let record = JobRecord::from(job.clone());
+        let mut columns = args![
+            record.id.as_str(),
+            record.agent.as_str(),
+            record.schedule.as_ref().map(ScheduleName::as_str),
+            place.schedule.map(|id| id.to_string()),
+            i64::from(place.by_trigger),
+            record.trigger_type.as_str(),
+            record.forked_from.as_ref().map(JobId::as_str),
+            record.retry_of.as_ref().map(JobId::as_str),
+            record.started_at,
+            record.prompt.clone(),
+        ];
+        columns.extend(changing_columns(record));
+        if tx.execute(ADD_JOB, columns).await? == 1 {
+            return Ok(job);
+        }
+    }
+    Err(StoreError::NoFreeId(DRAWS))
+}
+
+pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
+    record(tx, job, Fact::JobCreated, now);
+    if let Some(Origin::ForkOf(parent)) = job.origin() {
+        record(tx, job, Fact::JobForked { forked_from: parent.clone() }, now);
+    }
+}
+
+pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
+    let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
+    tx.record(Recorded { at: now, agent, schedule, job: Some(job.id().clone()), fact });
+}
+
+/// The job, kept from other writers until the end of the transaction.
+pub(super) async fn lock(tx: &mut Tx<'_>, id: &JobId) -> Result<Job, StoreError> {
+    let row = tx.one(LOCK_JOB, args![id.as_str()]).await?;
+    read(&row.ok_or_else(|| StoreError::NoJob(id.clone()))?)
+}
+
+pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
+    let mut columns = args![job.id().as_str()];
+    columns.extend(changing_columns(JobRecord::from(job.clone())));
+    tx.execute(SAVE_JOB, columns).await?;
+    Ok(())
+}
+
+/// In the order of the statements; the columns before them never change.
+fn changing_columns(record: JobRecord) -> Vec<Arg> {
+    let (kind, message) = record.error.map(|error| (error.kind.as_str(), error.message)).unzip();
+    args![
+        record.status.as_str(),
+        record.exit_reason.map(|reason| reason.as_str()),
+        record.session_id,
+        record.finished_at,
+        record.summary,
+        record.attempt,
+        record.run_started_at,
+        record.attempt_started_at,
+        record.not_before,
+        kind,
+        message,
+        record.termination.map(Termination::as_str),
+    ]
+}
+
+fn read(row: &Row) -> Result<Job, StoreError> {
+    let kind: Option<ErrorKind> = row.parse_opt("error_kind")?;
+    let message: Option<String> = row.get("error_message")?;
+    let id: JobId = row.parse("id")?;
+    let record = JobRecord {
+        output_file: None,
+        duration_seconds: None,
+        agent: row.parse("agent")?,
+        schedule: row.parse_opt("schedule")?,
+        trigger_type: row.parse("trigger_type")?,
+        status: row.parse("status")?,
+        exit_reason: row.parse_opt("exit_reason")?,
+        session_id: row.get("session_id")?,
+        forked_from: row.parse_opt("forked_from")?,
+        started_at: row.time("started_at")?,
+        finished_at: row.time_opt("finished_at")?,
+        prompt: row.get("prompt")?,
+        summary: row.get("summary")?,
+        retry_of: row.parse_opt("retry_of")?,
+        attempt: row.count("attempt")?,
+        run_started_at: row.time_opt("run_started_at")?,
+        attempt_started_at: row.time_opt("attempt_started_at")?,
+        not_before: row.time_opt("not_before")?,
+        error: kind.zip(message).map(|(kind, message)| JobError { kind, message }),
+        termination: row.parse_opt("termination")?,
+        id,
+    };
+    Job::try_from(record).map_err(|error| StoreError::Unreadable { what: error.to_string() })
+}

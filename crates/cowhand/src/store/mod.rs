@@ -1,0 +1,120 @@
+//! The store: the truth about schedules, firings, jobs, attempts, leases and events.
+//!
+//! One concrete [`Store`] on SQLite or PostgreSQL. Verbs are named after what the program means; "now" is always
+//! an argument. One file for each table, one SQL text for both databases ([`dialect`] has the exceptions).
+//!
+//! Three rules hold everywhere:
+//!
+//! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
+//!   `cowhand-core` decide, writes the rows and the events, or does nothing.
+//! - **Locks are taken in one order**: agent, job, schedule, event counter. So no two verbs can wait for each
+//!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
+//! - **A row that cannot be read is an error**, never a default.
+
+mod claims;
+mod db;
+mod dialect;
+mod error;
+mod events;
+mod firings;
+mod jobs;
+mod open;
+mod schedules;
+mod snapshot;
+mod writer;
+
+use std::pin::Pin;
+
+use sqlx::{PgPool, SqlitePool};
+
+use db::Tx;
+use writer::Writer;
+
+pub use claims::{Claim, Held, Settled};
+pub use error::StoreError;
+pub use firings::{Decision, Fired, Firing, LedgerRow};
+pub use jobs::{Cancel, JobFilter};
+
+/// Clones share the connections.
+#[derive(Debug, Clone)]
+pub struct Store {
+    database: Database,
+    /// Where the random part of a job id comes from.
+    random: fn() -> u64,
+}
+
+#[derive(Debug, Clone)]
+enum Database {
+    Sqlite { readers: SqlitePool, writer: Writer },
+    Postgres(PgPool),
+}
+
+type Answer<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
+
+impl Store {
+    /// Runs a verb in a transaction of its own and answers when it is durable. On SQLite several may share one
+    /// commit; each stands or falls alone.
+    async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
+    {
+        match &self.database {
+            Database::Sqlite { writer, .. } => writer.write(verb).await,
+            Database::Postgres(pool) => {
+                let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
+                let mut tx = Tx::postgres(&mut transaction);
+                let answer = verb(&mut tx).await?;
+                tx.write_events().await?;
+                transaction.commit().await.map_err(StoreError::connection)?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Runs reads that see one moment of the store.
+    async fn read<T, F>(&self, verb: F) -> Result<T, StoreError>
+    where
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
+    {
+        match &self.database {
+            Database::Sqlite { readers, .. } => {
+                let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
+                verb(&mut Tx::sqlite(&mut transaction)).await
+            }
+            Database::Postgres(pool) => {
+                let begin = "begin isolation level repeatable read read only";
+                let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
+                verb(&mut Tx::postgres(&mut transaction)).await
+            }
+        }
+    }
+
+    /// Has the database prepare every statement of this program, and says how many there are.
+    pub async fn check_statements(&self) -> Result<usize, StoreError> {
+        let all: Vec<_> =
+            [claims::ALL, events::ALL, firings::ALL, jobs::ALL, schedules::ALL, snapshot::ALL].concat();
+        let count = all.len();
+        self.read(|tx| {
+            Box::pin(async move {
+                for statement in all {
+                    tx.prepare(statement).await?;
+                }
+                Ok(())
+            })
+        })
+        .await?;
+        Ok(count)
+    }
+
+    /// Finishes what was asked for and closes the connections.
+    pub async fn close(self) {
+        match self.database {
+            Database::Sqlite { readers, writer } => {
+                writer.close().await;
+                readers.close().await;
+            }
+            Database::Postgres(pool) => pool.close().await,
+        }
+    }
+}

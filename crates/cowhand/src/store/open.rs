@@ -1,0 +1,98 @@
+//! Opening: where the store is, how it is set up, and the migrations that bring it up to date.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection};
+
+use super::writer::Writer;
+use super::{Database, Store, StoreError};
+
+static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
+static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+
+/// Another process may hold the file for a moment, and a crowd all connections; longer than this is an error.
+const BUSY: Duration = Duration::from_secs(10);
+const READERS: u32 = 4;
+const POSTGRES_CONNECTIONS: u32 = 16;
+
+impl Store {
+    /// `postgres://…` or the path of an SQLite file, which is made if it is not there.
+    pub async fn open(place: &str) -> Result<Self, StoreError> {
+        if place.starts_with("postgres://") || place.starts_with("postgresql://") {
+            Self::open_postgres(place).await
+        } else {
+            Self::open_sqlite(Path::new(place)).await
+        }
+    }
+
+    async fn open_sqlite(path: &Path) -> Result<Self, StoreError> {
+        let place = path.display().to_string();
+        let cannot =
+            |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // A commit that was answered survives a power cut; group commit pays for it.
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY);
+        let mut writer = options.connect().await.map_err(|error| cannot(&error))?;
+        SQLITE.run(&mut writer).await.map_err(|error| migration_error(&place, &SQLITE, &error))?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(options.read_only(true))
+            .await
+            .map_err(|error| cannot(&error))?;
+        let database = Database::Sqlite { readers, writer: Writer::start(writer) };
+        Ok(Self { database, random: || fastrand::u64(..) })
+    }
+
+    async fn open_postgres(url: &str) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|error| StoreError::Open { place: "postgres".to_owned(), why: error.to_string() })?
+            // A node that hangs in the middle of a transaction must not hold the others up for long.
+            .options([("idle_in_transaction_session_timeout", "30s"), ("lock_timeout", "30s")]);
+        // The URL may hold a password: only these parts are ever shown.
+        let place = format!(
+            "postgres://{}:{}/{}",
+            options.get_host(),
+            options.get_port(),
+            options.get_database().unwrap_or_default()
+        );
+        let cannot =
+            |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
+        // Outside the pool, which would try for half a minute what a refused connection answers at once.
+        let mut first = options.connect().await.map_err(|error| cannot(&error))?;
+        POSTGRES.run(&mut first).await.map_err(|error| migration_error(&place, &POSTGRES, &error))?;
+        first.close().await.map_err(|error| cannot(&error))?;
+        let pool = PgPoolOptions::new()
+            .max_connections(POSTGRES_CONNECTIONS)
+            .acquire_timeout(BUSY)
+            .connect_lazy_with(options);
+        Ok(Self { database: Database::Postgres(pool), random: || fastrand::u64(..) })
+    }
+
+    /// The same store with another source of chance.
+    #[must_use]
+    pub fn with_random(mut self, random: fn() -> u64) -> Self {
+        self.random = random;
+        self
+    }
+}
+
+fn migration_error(place: &str, known: &Migrator, error: &MigrateError) -> StoreError {
+    match error {
+        MigrateError::VersionMissing(found) => StoreError::Newer {
+            place: place.to_owned(),
+            found: *found,
+            known: known.iter().map(|migration| migration.version).max().unwrap_or_default(),
+        },
+        other => StoreError::Open { place: place.to_owned(), why: other.to_string() },
+    }
+}

@@ -1,0 +1,171 @@
+//! Schedules: loaded from the fleet, turned on and off, held back.
+
+use cowhand_core::event::Fact;
+use cowhand_core::fleet::Fleet;
+use cowhand_core::id::ScheduleId;
+use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
+use jiff::Timestamp;
+
+use super::db::{Arg, Recorded, Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError};
+
+statements! {
+    ALL_SCHEDULES = same "select * from schedules order by agent, name";
+    LOCK_SCHEDULE = locked "select * from schedules where id = $1";
+    ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
+        armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (id) do nothing";
+    SAVE_SCHEDULE = same "update schedules set agent = $2, name = $3, trigger_config = $4, state = $5, state_why = $6, \
+        run_at = $7, generation = $8, armed_at = $9, interval_count = $10, last_due = $11, last_run_at = $12, \
+        last_error = $13, waiting_due = $14, waiting_reason = $15 where id = $1";
+}
+
+impl Store {
+    /// Makes the store know every schedule of the fleet; only what is new or changed is armed. Schedules that
+    /// the fleet no longer has keep their history.
+    pub async fn load_schedules(&self, fleet: Fleet, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                for agent in &fleet.agents {
+                    for schedule in &agent.schedules {
+                        let new = ScheduleRecord::new(&agent.name, schedule, now);
+                        if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
+                            let mut known = lock(tx, schedule.id).await?;
+                            if known.reload(schedule, now) {
+                                save(tx, &known).await?;
+                            }
+                        }
+                    }
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    pub async fn schedules(&self) -> Result<Vec<ScheduleRecord>, StoreError> {
+        self.read(|tx| Box::pin(all(tx))).await
+    }
+
+    /// Says whether it was off.
+    pub async fn enable(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, |schedule, now| schedule.enable(now).then_some(Fact::ScheduleEnabled)).await
+    }
+
+    /// Says whether it was on.
+    pub async fn disable(&self, id: ScheduleId, why: DisabledBy, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, move |schedule, _| {
+            schedule.disable(why).then_some(Fact::ScheduleDisabled { why })
+        })
+        .await
+    }
+
+    /// It is due but has to wait; the first word of it counts.
+    pub async fn hold(
+        &self,
+        id: ScheduleId,
+        due: Timestamp,
+        reason: SkipReason,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.change(id, now, move |schedule, _| {
+            let since = match &schedule.waiting {
+                Some(waiting) if waiting.reason == reason => return None,
+                Some(waiting) => waiting.due.min(due),
+                None => due,
+            };
+            schedule.waiting = Some(Waiting { due: since, reason });
+            Some(Fact::ScheduleWaiting { due: since, reason })
+        })
+        .await
+    }
+
+    async fn change<F>(&self, id: ScheduleId, now: Timestamp, change: F) -> Result<bool, StoreError>
+    where
+        F: FnOnce(&mut ScheduleRecord, Timestamp) -> Option<Fact> + Send + 'static,
+    {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut schedule = lock(tx, id).await?;
+                let Some(fact) = change(&mut schedule, now) else { return Ok(false) };
+                save(tx, &schedule).await?;
+                let ScheduleRecord { agent, name, .. } = schedule;
+                tx.record(Recorded { at: now, agent, schedule: Some(name), job: None, fact });
+                Ok(true)
+            })
+        })
+        .await
+    }
+}
+
+pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreError> {
+    tx.all(ALL_SCHEDULES, args![]).await?.iter().map(read).collect()
+}
+
+/// The row, kept from other writers until the end of the transaction.
+pub(super) async fn lock(tx: &mut Tx<'_>, id: ScheduleId) -> Result<ScheduleRecord, StoreError> {
+    let row = tx.one(LOCK_SCHEDULE, args![id]).await?;
+    read(&row.ok_or(StoreError::NoSchedule(id))?)
+}
+
+pub(super) async fn save(tx: &mut Tx<'_>, schedule: &ScheduleRecord) -> Result<(), StoreError> {
+    tx.execute(SAVE_SCHEDULE, columns(schedule)?).await?;
+    Ok(())
+}
+
+fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
+    let trigger = serde_json::to_string(&schedule.trigger);
+    let trigger = trigger.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+    let (state, why) = match &schedule.state {
+        ScheduleState::Active => ("active", None),
+        ScheduleState::Disabled { why } => ("disabled", Some(why.as_str())),
+        ScheduleState::Error { reason } => ("error", Some(reason.as_str())),
+    };
+    let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);
+    Ok(args![
+        schedule.id,
+        schedule.agent.as_str(),
+        schedule.name.as_str(),
+        trigger,
+        state,
+        why,
+        schedule.run_at,
+        schedule.generation,
+        schedule.armed_at,
+        interval_count,
+        schedule.last_due,
+        schedule.last_run_at,
+        schedule.last_error.clone(),
+        schedule.waiting.as_ref().map(|waiting| waiting.due),
+        schedule.waiting.as_ref().map(|waiting| waiting.reason.as_str()),
+    ])
+}
+
+fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
+    let trigger: String = row.get("trigger_config")?;
+    let waiting_due = row.time_opt("waiting_due")?;
+    let waiting_reason = row.parse_opt("waiting_reason")?;
+    let state: String = row.get("state")?;
+    let state = match state.as_str() {
+        "active" => ScheduleState::Active,
+        "disabled" => ScheduleState::Disabled { why: row.parse("state_why")? },
+        "error" => ScheduleState::Error { reason: row.get("state_why")? },
+        other => return Err(row.unreadable("state", other)),
+    };
+    Ok(ScheduleRecord {
+        id: row.parse("id")?,
+        agent: row.parse("agent")?,
+        name: row.parse("name")?,
+        state,
+        trigger: serde_json::from_str(&trigger).map_err(|_| row.unreadable("trigger_config", &trigger))?,
+        run_at: row.time_opt("run_at")?,
+        generation: row.count("generation")?,
+        armed_at: row.time("armed_at")?,
+        interval_count: row.count("interval_count")?,
+        last_due: row.time_opt("last_due")?,
+        last_run_at: row.time_opt("last_run_at")?,
+        last_error: row.get("last_error")?,
+        waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| Waiting { due, reason }),
+    })
+}

@@ -1,0 +1,47 @@
+//! What the planner looks at: every schedule and every job that has not ended, at one moment.
+
+use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
+use jiff::Timestamp;
+
+use super::db::{Row, args};
+use super::dialect::statements;
+use super::{Store, StoreError, schedules};
+
+statements! {
+    LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
+        jobs.epoch, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
+        where jobs.status in ('pending', 'running') order by jobs.started_at, jobs.id";
+}
+
+impl Store {
+    pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        self.read(|tx| {
+            Box::pin(async move {
+                let schedules =
+                    schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
+                let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
+                Ok(Snapshot { schedules, jobs })
+            })
+        })
+        .await
+    }
+}
+
+fn read(row: &Row) -> Result<LiveJob, StoreError> {
+    let status: String = row.get("status")?;
+    let state = match status.as_str() {
+        "pending" => LiveState::Pending { not_before: row.time_opt("not_before")? },
+        // Running without a lease cannot be; if it is, nobody holds it.
+        _ => LiveState::Running {
+            epoch: row.get("epoch")?,
+            lease_until: row.time_opt("expires_at")?.unwrap_or(Timestamp::MIN),
+        },
+    };
+    Ok(LiveJob {
+        id: row.parse("id")?,
+        agent: row.parse("agent")?,
+        schedule: row.parse_opt("schedule_id")?,
+        by_trigger: row.get::<i64>("by_trigger")? == 1,
+        state,
+    })
+}

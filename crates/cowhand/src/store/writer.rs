@@ -1,0 +1,161 @@
+//! Group commit on SQLite: one writer takes what has queued up and commits it together.
+//!
+//! A sync costs the same for one change as for a hundred. Each verb runs inside a savepoint of its own, so that
+//! one that fails takes nothing else with it; nobody gets an answer before the commit.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor};
+use tokio::sync::{mpsc, oneshot};
+
+use super::db::Tx;
+use super::{Answer, StoreError};
+
+/// How many verbs may share a commit; enough to make the sync cheap, few enough to keep the wait short.
+const MOST_TOGETHER: usize = 256;
+/// How many may queue before callers have to wait to get in.
+const QUEUE: usize = 1_024;
+
+#[derive(Debug, Clone)]
+pub(super) struct Writer {
+    queue: mpsc::Sender<Request>,
+}
+
+enum Request {
+    Verb(Box<dyn Verb>),
+    Close(oneshot::Sender<()>),
+}
+
+impl Writer {
+    pub(super) fn start(connection: SqliteConnection) -> Self {
+        let (queue, requests) = mpsc::channel(QUEUE);
+        tokio::spawn(work(connection, requests));
+        Self { queue }
+    }
+
+    pub(super) async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let verb = Box::new(Queued { verb: Some(verb), done: None, reply });
+        self.queue.send(Request::Verb(verb)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Answers when everything that was asked for before is written and the file is closed.
+    pub(super) async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
+        if self.queue.send(Request::Close(reply)).await.is_ok() {
+            // An error here means that the writer is gone, which is what was asked for.
+            closed.await.unwrap_or_default();
+        }
+    }
+}
+
+async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Request>) {
+    let mut closing = None;
+    while closing.is_none() {
+        let mut group = Vec::new();
+        let mut waiting = Vec::new();
+        if requests.recv_many(&mut waiting, MOST_TOGETHER).await == 0 {
+            break;
+        }
+        for request in waiting {
+            match request {
+                Request::Verb(verb) => group.push(verb),
+                Request::Close(reply) => closing = Some(reply),
+            }
+        }
+        commit_together(&mut connection, group).await;
+    }
+    requests.close();
+    // A close that fails has nothing left to lose: every answer that was given is on disk.
+    drop(connection.close().await);
+    if let Some(reply) = closing {
+        // Nobody waits any more if this fails.
+        reply.send(()).unwrap_or_default();
+    }
+}
+
+async fn commit_together(connection: &mut SqliteConnection, mut group: Vec<Box<dyn Verb>>) {
+    match run_together(connection, &mut group).await {
+        Ok(()) => group.into_iter().for_each(|verb| verb.answer(None)),
+        Err(error) => {
+            // The connection may hold half a transaction; if even this fails the next begin says so.
+            drop(connection.execute("rollback").await);
+            let why = error.to_string();
+            group.into_iter().for_each(|verb| verb.answer(Some(&why)));
+        }
+    }
+}
+
+async fn run_together(
+    connection: &mut SqliteConnection,
+    group: &mut [Box<dyn Verb>],
+) -> Result<(), sqlx::Error> {
+    // Immediate: a deferred transaction that reads before it writes fails under contention, whatever the timeout.
+    connection.execute("begin immediate").await?;
+    for verb in group {
+        connection.execute("savepoint verb").await?;
+        let back = if verb.run(connection).await { "" } else { "rollback to verb; " };
+        connection.execute(AssertSqlSafe(format!("{back}release verb"))).await?;
+    }
+    connection.execute("commit").await?;
+    Ok(())
+}
+
+/// A verb in the queue, whatever its answer's type.
+trait Verb: Send {
+    /// Says whether what it did is to be kept.
+    fn run<'r>(
+        &'r mut self,
+        connection: &'r mut SqliteConnection,
+    ) -> futures_util::future::BoxFuture<'r, bool>;
+    fn answer(self: Box<Self>, commit_failed: Option<&str>);
+}
+
+struct Queued<T, F> {
+    verb: Option<F>,
+    done: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Verb for Queued<T, F>
+where
+    T: Send,
+    F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send,
+{
+    fn run<'r>(
+        &'r mut self,
+        connection: &'r mut SqliteConnection,
+    ) -> futures_util::future::BoxFuture<'r, bool> {
+        let verb = self.verb.take();
+        let done = &mut self.done;
+        Box::pin(async move {
+            let Some(verb) = verb else { return false };
+            let whole = async {
+                let mut tx = Tx::sqlite(connection);
+                let answer = verb(&mut tx).await?;
+                tx.write_events().await?;
+                Ok(answer)
+            };
+            let answer = AssertUnwindSafe(whole).catch_unwind().await.unwrap_or(Err(StoreError::Panicked));
+            done.insert(answer).is_ok()
+        })
+    }
+
+    fn answer(self: Box<Self>, commit_failed: Option<&str>) {
+        let answer = match (commit_failed, self.done) {
+            (_, Some(Err(error))) => Err(error),
+            (Some(why), _) => Err(StoreError::Commit(why.to_owned())),
+            (None, Some(answer)) => answer,
+            (None, None) => Err(StoreError::Closed),
+        };
+        // The caller may have gone away; what it asked for is done all the same.
+        drop(self.reply.send(answer));
+    }
+}

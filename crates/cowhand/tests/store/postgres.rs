@@ -1,0 +1,131 @@
+//! A real PostgreSQL server of a test's own, gone with the test.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Stopped and removed when dropped.
+pub(crate) struct Postgres {
+    server: Child,
+    data: TempDir,
+}
+
+impl Postgres {
+    pub(crate) fn start() -> Self {
+        let data = tempfile::Builder::new().prefix("cowhand-pg-").tempdir().expect("a folder for the server");
+        copy_template(data.path());
+        let log = fs::File::create(data.path().join("log")).unwrap();
+        let server = as_server_user(&tool("postgres"))
+            .arg("-D")
+            .arg(data.path().join("db"))
+            // No TCP: a socket in our own folder cannot collide with anybody's.
+            .args(["-c", "listen_addresses="])
+            .arg("-c")
+            .arg(format!("unix_socket_directories={}", data.path().display()))
+            .args(["-c", "fsync=off", "-c", "max_connections=50"])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("postgres starts");
+        let postgres = Self { server, data };
+        postgres.wait_until_ready();
+        postgres
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres:///postgres?host={}&user=postgres", self.data.path().display())
+    }
+
+    fn wait_until_ready(&self) {
+        let patience = Instant::now() + Duration::from_secs(60);
+        let ready = || {
+            let mut probe = Command::new(tool("pg_isready"));
+            probe.arg("-q").arg("-h").arg(self.data.path()).status().is_ok_and(|status| status.success())
+        };
+        while !ready() {
+            assert!(Instant::now() < patience, "PostgreSQL did not start:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn log(&self) -> String {
+        let mut text = String::new();
+        fs::File::open(self.data.path().join("log")).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The data is thrown away, so there is nothing to shut down gently.
+        self.server.kill().ok();
+        self.server.wait().ok();
+    }
+}
+
+/// `initdb` takes seconds, a copy of its work a moment: the first test makes it, the others wait for it.
+fn copy_template(to: &Path) {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let template = cache.join("postgres-template");
+    let lock = fs::File::create(cache.join("postgres-template.lock")).unwrap();
+    lock.lock().unwrap();
+    if !template.join("complete").exists() {
+        fs::remove_dir_all(&template).ok();
+        make_template(&template);
+        fs::write(template.join("complete"), "").unwrap();
+    }
+    drop(lock);
+    run(Command::new("cp").arg("-a").arg(template.join("db")).arg(to));
+    give_to_server_user(to);
+}
+
+fn make_template(template: &Path) {
+    let scratch = tempfile::Builder::new().prefix("cowhand-initdb-").tempdir().unwrap();
+    give_to_server_user(scratch.path());
+    let mut initdb = as_server_user(&tool("initdb"));
+    initdb.args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "-D"]);
+    run(initdb.arg(scratch.path().join("db")).stdout(Stdio::null()));
+    fs::create_dir_all(template).unwrap();
+    run(Command::new("cp").arg("-a").arg(scratch.path().join("db")).arg(template));
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}
+
+/// PostgreSQL refuses to run as root; whoever else runs the tests runs the server too. It dies with the test.
+fn as_server_user(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.arg("--pdeathsig=KILL");
+    if is_root() {
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    }
+    command.arg(program);
+    command
+}
+
+fn give_to_server_user(folder: &Path) {
+    if is_root() {
+        run(Command::new("chown").arg("65534:65534").arg(folder));
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// The server's programs are rarely on the PATH; Debian keeps them by version.
+fn tool(name: &str) -> PathBuf {
+    let by_version = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let folders =
+        on_path.unwrap_or_default().into_iter().chain(by_version.map(|version| version.path().join("bin")));
+    let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not installed; scripts/test installs PostgreSQL"))
+}

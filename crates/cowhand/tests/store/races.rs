@@ -1,0 +1,121 @@
+//! Many at once: one firing for each key, no job claimed twice, never more than an agent may run.
+
+use std::collections::HashSet;
+
+use cowhand::store::{Claim, Decision, Fired, Firing, Settled};
+use cowhand_core::job::Outcome;
+use cowhand_core::policy::Retry;
+use jiff::SignedDuration;
+use tokio::task::JoinSet;
+
+use crate::{Place, at, cron_key, hand_job, new_job, on_both, with_schedule};
+
+on_both! {
+    sixteen_fire_the_same_key,
+    sixteen_claim_the_same_jobs,
+    sixteen_claimers_never_exceed_the_capacity,
+    readers_never_see_a_gap_in_the_events,
+}
+
+const TASKS: usize = 16;
+const LEASE: SignedDuration = SignedDuration::from_hours(1);
+
+async fn sixteen_fire_the_same_key(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    for round in 0..20 {
+        let mut tasks = JoinSet::new();
+        for _ in 0..TASKS {
+            let store = store.clone();
+            let firing =
+                Firing { schedule, key: cron_key(round), due: at(round), decision: Decision::Run(new_job()) };
+            tasks.spawn(async move { store.fire_once(firing, at(round)).await.unwrap() });
+        }
+        let answers = tasks.join_all().await;
+        let won = answers.iter().filter(|fired| matches!(fired, Fired::Recorded(Some(_)))).count();
+        assert_eq!((won, answers.len()), (1, TASKS));
+    }
+    assert_eq!(store.ledger(schedule, 1_000).await.unwrap().len(), 20);
+    assert_eq!(store.snapshot().await.unwrap().jobs.len(), 20);
+    assert_eq!(store.last_event().await.unwrap(), 40);
+}
+
+async fn sixteen_claim_the_same_jobs(place: Place) {
+    let store = place.open().await;
+    let mut jobs = Vec::new();
+    for _ in 0..40 {
+        jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
+    }
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (store, mut jobs) = (store.clone(), jobs.clone());
+        jobs.rotate_left(task);
+        tasks.spawn(async move {
+            let mut won = Vec::new();
+            for id in jobs {
+                let claim = store.claim(id, 1_000, format!("node-{task}"), LEASE, at(1)).await.unwrap();
+                if let Claim::Claimed { job, .. } = claim {
+                    won.push(job.id().clone());
+                }
+            }
+            won
+        });
+    }
+    let won: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+    let distinct: HashSet<_> = won.iter().cloned().collect();
+    assert_eq!((won.len(), distinct.len()), (40, 40), "each job once");
+}
+
+async fn sixteen_claimers_never_exceed_the_capacity(place: Place) {
+    let store = place.open().await;
+    let mut jobs = Vec::new();
+    for _ in 0..TASKS {
+        jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
+    }
+    for round in 0..3 {
+        let mut tasks = JoinSet::new();
+        for (number, id) in jobs.clone().into_iter().enumerate() {
+            let store = store.clone();
+            tasks.spawn(
+                async move { store.claim(id, 3, format!("node-{number}"), LEASE, at(1)).await.unwrap() },
+            );
+        }
+        let mut running = Vec::new();
+        for claim in tasks.join_all().await {
+            if let Claim::Claimed { job, epoch } = claim {
+                running.push((job.id().clone(), epoch));
+            }
+        }
+        assert_eq!(running.len(), 3, "round {round}");
+        for (id, epoch) in running {
+            jobs.retain(|job| *job != id);
+            let outcome = Outcome::Completed { summary: None };
+            let settled = store.settle(id, epoch, outcome, Retry::default(), at(2)).await.unwrap();
+            assert!(matches!(settled, Settled::Done(_)));
+        }
+    }
+}
+
+/// A follower that only ever asks for what comes after its cursor misses nothing, whatever commits when.
+async fn readers_never_see_a_gap_in_the_events(place: Place) {
+    const EACH: i64 = 25;
+    let store = place.open().await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let store = store.clone();
+        tasks.spawn(async move {
+            for _ in 0..EACH {
+                store.add_job(hand_job(), at(0)).await.unwrap();
+            }
+        });
+    }
+    let total = EACH * i64::try_from(TASKS).unwrap();
+    let mut cursor = 0;
+    while cursor < total {
+        for event in store.events_after(cursor, 100).await.unwrap() {
+            assert_eq!(event.seq, cursor + 1);
+            cursor = event.seq;
+        }
+        tokio::task::yield_now().await;
+    }
+    tasks.join_all().await;
+}
