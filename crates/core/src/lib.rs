@@ -4,8 +4,10 @@
 //! and random numbers are handed in, so each rule is a table of inputs and answers.
 
 pub mod cron;
+mod cut;
 pub mod fleet;
 pub mod id;
 pub mod interval;
+pub mod output;
 pub mod policy;
 pub mod trigger;
