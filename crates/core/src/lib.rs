@@ -11,3 +11,4 @@ pub mod interval;
 pub mod output;
 pub mod policy;
 pub mod trigger;
+pub mod work;
