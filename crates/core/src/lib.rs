@@ -10,5 +10,6 @@ pub mod id;
 pub mod interval;
 pub mod output;
 pub mod policy;
+pub mod prompt;
 pub mod trigger;
 pub mod work;
