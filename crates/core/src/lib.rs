@@ -4,13 +4,17 @@
 //! and random numbers are handed in, so each rule is a table of inputs and answers.
 
 pub mod cron;
+mod cut;
 pub mod event;
 pub mod fleet;
 pub mod id;
 pub mod interval;
 pub mod job;
+pub mod output;
 pub mod plan;
 pub mod policy;
+pub mod prompt;
 pub mod schedule;
 pub mod trigger;
 pub mod word;
+pub mod work;

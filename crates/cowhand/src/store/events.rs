@@ -1,6 +1,7 @@
 //! The event log: numbered in the order of the commits, without gaps.
 
 use cowhand_core::event::{Event, Fact};
+use cowhand_core::id::{JobId, ScheduleName};
 
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
@@ -21,8 +22,8 @@ pub(super) async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<(
     for (seq, event) in (first..).zip(recorded) {
         let data = serde_json::to_string(&event.fact)
             .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
-        let schedule = event.schedule.as_ref().map(|name| name.as_str());
-        let job = event.job.as_ref().map(|id| id.as_str());
+        let schedule = event.schedule.as_ref().map(ScheduleName::as_str);
+        let job = event.job.as_ref().map(JobId::as_str);
         let row = args![seq, event.at, event.fact.type_name(), event.agent.as_str(), schedule, job, data];
         tx.execute(ADD_EVENT, row).await?;
     }

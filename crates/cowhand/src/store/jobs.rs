@@ -3,7 +3,8 @@
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{
-    ErrorKind, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Outcome, Termination,
+    ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Outcome,
+    Termination,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -185,7 +186,7 @@ fn changing_columns(record: JobRecord) -> Vec<Arg> {
     let (kind, message) = record.error.map(|error| (error.kind.as_str(), error.message)).unzip();
     args![
         record.status.as_str(),
-        record.exit_reason.map(|reason| reason.as_str()),
+        record.exit_reason.map(ExitReason::as_str),
         record.session_id,
         record.finished_at,
         record.summary,

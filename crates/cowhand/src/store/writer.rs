@@ -82,14 +82,13 @@ async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Req
 }
 
 async fn commit_together(connection: &mut SqliteConnection, mut group: Vec<Box<dyn Verb>>) {
-    match run_together(connection, &mut group).await {
-        Ok(()) => group.into_iter().for_each(|verb| verb.answer(None)),
-        Err(error) => {
-            // The connection may hold half a transaction; if even this fails the next begin says so.
-            drop(connection.execute("rollback").await);
-            let why = error.to_string();
-            group.into_iter().for_each(|verb| verb.answer(Some(&why)));
-        }
+    let failed = run_together(connection, &mut group).await.err().map(|error| error.to_string());
+    if failed.is_some() {
+        // The connection may hold half a transaction; if even this fails the next begin says so.
+        drop(connection.execute("rollback").await);
+    }
+    for verb in group {
+        verb.answer(failed.as_deref());
     }
 }
 

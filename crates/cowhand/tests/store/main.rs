@@ -1,6 +1,9 @@
 //! One suite for both databases: every verb, every rule, on SQLite and on PostgreSQL.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+
 mod conformance;
+mod crash;
 mod damage;
 mod migrations;
 mod postgres;
@@ -22,6 +25,7 @@ pub(crate) struct Place {
 }
 
 enum Keep {
+    Nothing,
     Folder { _folder: TempDir },
     Server { _server: postgres::Postgres },
 }
@@ -36,6 +40,11 @@ impl Place {
     pub(crate) fn postgres() -> Self {
         let server = postgres::Postgres::start();
         Self { url: server.url(), _keep: Keep::Server { _server: server } }
+    }
+
+    /// Somebody else's.
+    pub(crate) fn at(url: String) -> Self {
+        Self { url, _keep: Keep::Nothing }
     }
 
     pub(crate) async fn open(&self) -> Store {

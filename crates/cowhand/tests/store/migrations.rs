@@ -4,7 +4,7 @@
 //! migration has to carry it along; when a version adds tables that matter, it gets a fixture of its own.
 
 use cowhand::store::JobFilter;
-use cowhand_core::job::JobStatus;
+use cowhand_core::job::JobStatus::{Cancelled, Completed, Failed, Pending, Running};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState};
 use sqlx::migrate::Migrator;
 use sqlx::{Connection, Executor};
@@ -44,7 +44,6 @@ async fn a_used_store_of_the_first_version_is_carried_along(place: Place) {
     let store = place.open().await;
     let jobs = store.jobs(JobFilter::default(), 100).await.unwrap();
     let statuses: Vec<_> = jobs.iter().map(cowhand_core::job::Job::status).collect();
-    use JobStatus::{Cancelled, Completed, Failed, Pending, Running};
     assert_eq!(statuses, [Pending, Running, Cancelled, Failed, Completed]);
     let schedules = store.schedules().await.unwrap();
     assert_eq!(schedules[1].state, ScheduleState::Disabled { why: DisabledBy::Person });

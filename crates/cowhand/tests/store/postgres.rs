@@ -41,7 +41,7 @@ impl Postgres {
     }
 
     fn wait_until_ready(&self) {
-        let patience = Instant::now() + Duration::from_secs(60);
+        let patience = Instant::now() + Duration::from_mins(1);
         let ready = || {
             let mut probe = Command::new(tool("pg_isready"));
             probe.arg("-q").arg("-h").arg(self.data.path()).status().is_ok_and(|status| status.success())

@@ -1,0 +1,62 @@
+//! Cutting what is too long, so that everyone sees that and how much was cut.
+
+use std::fmt::Write;
+
+/// No marker is longer than this.
+pub(crate) const LONGEST_MARKER: usize = 48;
+
+/// Appends at most `cap` to `out`, as `cost` counts it for each character: all of `text`, or its beginning and a
+/// marker with the number of bytes that are missing. `already` bytes were cut off the text before.
+///
+/// A cap below [`LONGEST_MARKER`] counts as that, since there must be room to say what happened.
+pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {
+    let cap = cap.max(LONGEST_MARKER);
+    let room = if already == 0 { cap } else { cap - LONGEST_MARKER };
+    let (mut used, mut end_with_marker) = (0, 0);
+    for (at, character) in text.char_indices() {
+        used += cost(character);
+        if used <= cap - LONGEST_MARKER {
+            end_with_marker = at + character.len_utf8();
+        }
+        if used > room {
+            out.push_str(&text[..end_with_marker]);
+            push_marker(out, already + text.len() - end_with_marker);
+            return;
+        }
+    }
+    out.push_str(text);
+    if already > 0 {
+        push_marker(out, already);
+    }
+}
+
+fn push_marker(out: &mut String, bytes: usize) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "[… {bytes} bytes cut …]");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_on_character_boundaries_and_says_how_much() {
+        let long = "é".repeat(50);
+        for (text, already, cap, expected) in [
+            ("short", 0, 100, "short".to_owned()),
+            ("", 0, 0, String::new()),
+            ("", 7, 100, "[… 7 bytes cut …]".to_owned()),
+            ("kept", 7, 100, "kept[… 7 bytes cut …]".to_owned()),
+            (&long, 0, 100, long.clone()),
+            (&long, 0, 99, format!("{}[… 50 bytes cut …]", "é".repeat(25))),
+            (&long, 5, 99, format!("{}[… 55 bytes cut …]", "é".repeat(25))),
+            (&long, 0, 0, "[… 100 bytes cut …]".to_owned()),
+        ] {
+            let mut out = String::new();
+            push_cut(&mut out, text, already, cap, char::len_utf8);
+            assert_eq!(out, expected, "{text} at {cap}");
+            assert!(out.len() <= cap.max(LONGEST_MARKER));
+        }
+        assert!(format!("[… {} bytes cut …]", usize::MAX).len() <= LONGEST_MARKER);
+    }
+}

@@ -1,0 +1,233 @@
+//! What a job says: one message for each line of its JSONL file.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+mod cap;
+
+/// One line of a job's output. Keys that are not ours stay in `extra` and come out as they went in.
+///
+/// `timestamp` may be missing on the way in; whoever appends the message sets it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum OutputMessage {
+    /// The life of a session, and agent output that has no better type.
+    System {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subtype: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timestamp: Option<Timestamp>,
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// What the agent said.
+    Assistant {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+        /// A piece of a message that comes whole later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partial: Option<bool>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timestamp: Option<Timestamp>,
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// A tool the agent called.
+    ToolUse {
+        tool_name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_use_id: Option<String>,
+        #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+        input: Option<Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timestamp: Option<Timestamp>,
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// What the tool answered.
+    ToolResult {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_use_id: Option<String>,
+        #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        success: Option<bool>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timestamp: Option<Timestamp>,
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// What went wrong.
+    Error {
+        message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stack: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timestamp: Option<Timestamp>,
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+}
+
+/// Tokens of one assistant message.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Fresh ones and those written to and read from the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A tool may well answer `null`, which is not the same as no answer.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl OutputMessage {
+    /// The word behind `type`, for each variant.
+    const TYPES: [&str; 5] = ["system", "assistant", "tool_use", "tool_result", "error"];
+
+    /// A message from JSON that someone wants to append, checked before anything is written.
+    pub fn from_json(value: Value) -> Result<Self, OutputError> {
+        let Value::Object(fields) = &value else {
+            return Err(OutputError::NotAnObject(name_of(&value)));
+        };
+        let kind = match fields.get("type") {
+            Some(Value::String(kind)) => kind.clone(),
+            Some(other) => return Err(OutputError::UnknownType(other.to_string())),
+            None => return Err(OutputError::NoType),
+        };
+        if !Self::TYPES.contains(&kind.as_str()) {
+            return Err(OutputError::UnknownType(format!("{kind:?}")));
+        }
+        serde_json::from_value(value).map_err(|error| OutputError::Field { kind, problem: error.to_string() })
+    }
+
+    /// One line of a JSONL file; none for a blank line. Whether a bad line stops the reader is its own choice.
+    pub fn read_line(line: &str) -> Result<Option<Self>, OutputError> {
+        if line.trim().is_empty() {
+            return Ok(None);
+        }
+        let value = serde_json::from_str(line).map_err(|error| OutputError::NotJson(error.to_string()))?;
+        Self::from_json(value).map(Some)
+    }
+
+    /// The message as one line without its end, of at most `cap` bytes; caps below [`Self::LEAST_CAP`] count as
+    /// that. What is too long is cut and marked, and the line stays a message of the same type.
+    pub fn to_line(&self, cap: usize) -> Result<String, OutputError> {
+        let whole = self.json(serde_json::to_string(self))?;
+        if whole.len() <= cap.max(Self::LEAST_CAP) {
+            return Ok(whole);
+        }
+        let fields = self.json(serde_json::to_value(self))?;
+        self.json(serde_json::to_string(&cap::fit(fields, cap.max(Self::LEAST_CAP))))
+    }
+
+    /// Room for the fields that every message has, and for saying what was cut.
+    pub const LEAST_CAP: usize = 1024;
+
+    fn json<T>(&self, written: serde_json::Result<T>) -> Result<T, OutputError> {
+        let kind = || Self::TYPES[self.place()].to_owned();
+        written.map_err(|error| OutputError::Field { kind: kind(), problem: error.to_string() })
+    }
+
+    const fn place(&self) -> usize {
+        match self {
+            Self::System { .. } => 0,
+            Self::Assistant { .. } => 1,
+            Self::ToolUse { .. } => 2,
+            Self::ToolResult { .. } => 3,
+            Self::Error { .. } => 4,
+        }
+    }
+
+    pub const fn timestamp(&self) -> Option<Timestamp> {
+        match self {
+            Self::System { timestamp, .. }
+            | Self::Assistant { timestamp, .. }
+            | Self::ToolUse { timestamp, .. }
+            | Self::ToolResult { timestamp, .. }
+            | Self::Error { timestamp, .. } => *timestamp,
+        }
+    }
+
+    /// The message with the time at which it is appended, unless it has one of its own.
+    #[must_use]
+    pub fn stamped(mut self, now: Timestamp) -> Self {
+        match &mut self {
+            Self::System { timestamp, .. }
+            | Self::Assistant { timestamp, .. }
+            | Self::ToolUse { timestamp, .. }
+            | Self::ToolResult { timestamp, .. }
+            | Self::Error { timestamp, .. } => *timestamp = timestamp.or(Some(now)),
+        }
+        self
+    }
+}
+
+/// What a job came to: the last thing the agent said as a whole, or else the last result of a tool.
+pub fn final_output(messages: &[OutputMessage]) -> Option<Cow<'_, str>> {
+    let said = messages.iter().rev().find_map(said);
+    said.map(Cow::Borrowed).or_else(|| messages.iter().rev().find_map(answered))
+}
+
+fn said(message: &OutputMessage) -> Option<&str> {
+    match message {
+        OutputMessage::Assistant { content, partial, .. } if *partial != Some(true) => {
+            content.as_deref().filter(|content| !content.trim().is_empty())
+        }
+        _ => None,
+    }
+}
+
+fn answered(message: &OutputMessage) -> Option<Cow<'_, str>> {
+    let OutputMessage::ToolResult { result: Some(result), .. } = message else { return None };
+    match result {
+        Value::Null => None,
+        Value::String(text) => (!text.trim().is_empty()).then_some(Cow::Borrowed(text)),
+        other => Some(Cow::Owned(other.to_string())),
+    }
+}
+
+const fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutputError {
+    #[error("an output line must be JSON: {0}")]
+    NotJson(String),
+    #[error("an output message must be a JSON object with a `type`, not {0}")]
+    NotAnObject(&'static str),
+    #[error("an output message needs a `type`: {}", OutputMessage::TYPES.join(", "))]
+    NoType,
+    #[error("unknown output type {0}; expected one of {types}", types = OutputMessage::TYPES.join(", "))]
+    UnknownType(String),
+    #[error("output message of type {kind}: {problem}")]
+    Field { kind: String, problem: String },
+}
+
+#[cfg(test)]
+mod tests;

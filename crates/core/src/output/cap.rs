@@ -1,0 +1,123 @@
+//! Making a message fit: the longest parts are cut, small ones beside them stay whole.
+
+use serde_json::{Map, Value};
+
+use crate::cut::{LONGEST_MARKER, push_cut};
+
+/// The least room that any value fits in: a marker in quotes.
+const LEAST: usize = LONGEST_MARKER + 2;
+
+/// The key under which a message says that whole fields are missing.
+const NOTE: &str = "cut";
+
+/// The fields of all types; everything else in a message is extra.
+const OWN: [&str; 15] = [
+    "type",
+    "timestamp",
+    "subtype",
+    "content",
+    "partial",
+    "usage",
+    "tool_name",
+    "tool_use_id",
+    "input",
+    "result",
+    "success",
+    "error",
+    "message",
+    "code",
+    "stack",
+];
+
+/// The fields of a message, with a JSON text of at most `cap` bytes.
+pub(super) fn fit(message: Value, cap: usize) -> Value {
+    let whole = length(&message);
+    let Value::Object(mut fields) = message else { return message };
+    if frame(&fields) + fields.len() * LEAST > cap {
+        // So many extra keys that their names alone would not fit.
+        fields.retain(|key, _| OWN.contains(&key.as_str()));
+        let kept = frame(&fields) + fields.values().map(length).sum::<usize>();
+        fields.insert(NOTE.to_owned(), note(whole.saturating_sub(kept)));
+    }
+    let usage = fields.get("usage").map_or(0, length);
+    let mut fields = fit_object(fields, cap);
+    // Text is no usage; the note takes its place, and less room.
+    if fields.get("usage").is_some_and(Value::is_string) {
+        fields.shift_remove("usage");
+        fields.insert(NOTE.to_owned(), note(usage));
+    }
+    Value::Object(fields)
+}
+
+/// A value's JSON in `room` bytes, which are at least [`LEAST`]. A container with more entries than can be shown
+/// becomes the beginning of its JSON text.
+fn fit_value(value: Value, room: usize) -> Value {
+    if length(&value) <= room {
+        return value;
+    }
+    match value {
+        Value::String(text) => cut(&text, room),
+        Value::Array(items) if frame_of_array(&items) + items.len() * LEAST <= room => {
+            let level = level(items.iter().map(length).collect(), room - frame_of_array(&items));
+            items.into_iter().map(|item| fit_value(item, level)).collect()
+        }
+        Value::Object(fields) if frame(&fields) + fields.len() * LEAST <= room => {
+            Value::Object(fit_object(fields, room))
+        }
+        other => cut(&other.to_string(), room),
+    }
+}
+
+fn fit_object(fields: Map<String, Value>, room: usize) -> Map<String, Value> {
+    let level = level(fields.values().map(length).collect(), room.saturating_sub(frame(&fields)));
+    fields.into_iter().map(|(key, value)| (key, fit_value(value, level))).collect()
+}
+
+/// The most that each part may have so that all together have `room`: parts below it stay whole and leave the
+/// rest to the others.
+fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
+    lengths.sort_unstable();
+    let count = lengths.len();
+    for (place, length) in lengths.into_iter().enumerate() {
+        let share = room / (count - place);
+        if length > share {
+            return share;
+        }
+        room -= length;
+    }
+    usize::MAX
+}
+
+fn length(value: &Value) -> usize {
+    value.to_string().len()
+}
+
+/// What an object takes without its values: braces, keys, colons and commas.
+fn frame(fields: &Map<String, Value>) -> usize {
+    2 + fields.keys().map(|key| key.chars().map(cost).sum::<usize>() + 4).sum::<usize>()
+}
+
+fn frame_of_array(items: &[Value]) -> usize {
+    2 + items.len()
+}
+
+fn cut(text: &str, room: usize) -> Value {
+    let mut out = String::new();
+    push_cut(&mut out, text, 0, room.saturating_sub(2), cost);
+    Value::String(out)
+}
+
+fn note(bytes: usize) -> Value {
+    let mut out = String::new();
+    push_cut(&mut out, "", bytes, LONGEST_MARKER, cost);
+    Value::String(out)
+}
+
+/// The bytes of a character inside a JSON string.
+const fn cost(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        other => other.len_utf8(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Prompts: templates in which only `{{ }}` is syntax, filled in one pass, with text from outside kept apart.
+//!
+//! A template is cut into own text and placeholders when it is loaded. Only what stands between the braces is
+//! ever given to the template engine, and what comes back is only ever printed: no value is expanded again, and
+//! `{% %}` or `{# #}` mean nothing anywhere. What is printed is taken to be from outside, whatever it is: one
+//! line goes in as it is, without control characters, and more than one goes into a fence that nothing inside
+//! can close.
+
+use crate::work::WorkItem;
+
+mod context;
+mod outside;
+mod template;
+#[cfg(test)]
+mod tests;
+mod variables;
+
+pub use context::{Context, Firing, Upstream};
+use outside::{Outside, Part};
+pub use template::Template;
+pub use variables::Variables;
+
+/// The most bytes that one value adds to a prompt, besides its fence.
+pub const VALUE_CAP: usize = 64 * 1024;
+/// The most bytes of a whole prompt.
+pub const PROMPT_CAP: usize = 256 * 1024;
+
+/// What an agent is told when nobody said anything.
+pub const LAST_RESORT: &str = "Execute your configured task";
+
+/// The prompt that counts: of whoever fired the trigger, else the schedule's, else the agent's own. Blank is
+/// unset.
+pub fn choose<'a>(trigger: Option<&'a str>, schedule: Option<&'a str>, default: Option<&'a str>) -> &'a str {
+    let set = |text: &&str| !text.trim().is_empty();
+    [trigger, schedule, default].into_iter().flatten().find(set).unwrap_or(LAST_RESORT)
+}
+
+/// The template with its values.
+pub fn render(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
+    template.parts(context).map(|parts| outside::lay_out(&parts))
+}
+
+/// The template with its values, and the work item after it if there is one.
+pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
+    let mut parts = template.parts(context)?;
+    if let Some(item) = context.work_item {
+        if let Some(Part::Own(text)) = parts.last_mut() {
+            text.truncate(text.trim_end().len());
+        }
+        parts.extend(item_parts(item));
+    }
+    Ok(outside::lay_out(&parts))
+}
+
+fn item_parts(item: &WorkItem) -> Vec<Part> {
+    let own = |text: &str| Part::Own(text.to_owned());
+    let line = |text: &str| Part::Outside(Outside::line(text));
+    let mut parts = vec![own("\n\n## Work Item: "), line(&item.title), own("\n\n")];
+    if !item.description.trim().is_empty() {
+        parts.extend([Part::Outside(Outside::block(&item.description)), own("\n\n")]);
+    }
+    let facts = [
+        ("Source", item.id.source()),
+        ("ID", item.id.external_id()),
+        ("Priority", item.priority.as_str()),
+        ("Labels", &item.labels.join(", ")),
+        ("URL", &item.url),
+    ];
+    for (name, value) in facts.into_iter().filter(|(_, value)| !value.is_empty()) {
+        parts.extend([Part::Own(format!("- **{name}:** ")), line(value), own("\n")]);
+    }
+    parts.pop();
+    parts
+}
+
+/// How to write two braces that are not syntax.
+const LITERAL: &str = r#"{{ "{{" }}"#;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PromptError {
+    #[error(
+        "line {line}: unknown variable {name:?} for a {trigger} trigger{}; known are {}. For a literal `{{{{` write `{LITERAL}`",
+        .suggestion.as_ref().map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default(),
+        .known.join(", ")
+    )]
+    Unknown { line: usize, name: String, trigger: String, suggestion: Option<String>, known: Vec<String> },
+    #[error("line {line}: `{{{{` without `}}}}` on the same line. For a literal `{{{{` write `{LITERAL}`")]
+    Unclosed { line: usize },
+    #[error("line {line}: `{placeholder}` cannot be read: {problem}. For a literal `{{{{` write `{LITERAL}`")]
+    Unreadable { line: usize, placeholder: String, problem: String },
+    #[error("a prompt of {bytes} bytes is too long; the most is {PROMPT_CAP}")]
+    TooLong { bytes: usize },
+    #[error("a prompt has more than {most} placeholders", most = template::MOST_PLACEHOLDERS)]
+    TooMany,
+    #[error(
+        "line {line}: `{placeholder}` has no value this time; `{{{{ NAME | default(\"\") }}}}` allows for that"
+    )]
+    Missing { line: usize, placeholder: String },
+    #[error("line {line}: `{placeholder}` cannot be worked out: {problem}")]
+    Failed { line: usize, placeholder: String, problem: String },
+}

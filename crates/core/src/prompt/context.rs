@@ -1,0 +1,126 @@
+//! What a prompt can speak of, from the typed parts of a job.
+
+use std::collections::BTreeMap;
+
+use jiff::{Timestamp, Zoned};
+use minijinja::value::{Serde, Value};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use crate::id::{AgentName, JobId, ScheduleName};
+use crate::trigger::{EndStatus, FiringKey, Task};
+use crate::work::WorkItem;
+
+/// The parts of a job that its prompt can use.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// In the schedule's zone, which decides what day it is.
+    pub now: &'a Zoned,
+    pub agent: &'a AgentName,
+    pub schedule: Option<&'a ScheduleName>,
+    pub job_id: &'a JobId,
+    pub firing: Firing<'a>,
+    pub task: &'a Task,
+    /// Its title, description, URL and labels take the place of the task's: it is what the job is about.
+    pub work_item: Option<&'a WorkItem>,
+    pub upstream: Option<&'a Upstream>,
+    /// The body of a webhook delivery.
+    pub payload: Option<&'a Json>,
+}
+
+/// What made the job.
+#[derive(Debug, Clone, Copy)]
+pub struct Firing<'a> {
+    /// The word behind `type:`.
+    pub trigger: &'a str,
+    pub key: &'a FiringKey,
+    pub fired_at: Timestamp,
+    pub scheduled_for: Option<Timestamp>,
+}
+
+/// The job whose end made this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Upstream {
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleName>,
+    pub job_id: JobId,
+    pub status: EndStatus,
+    pub result: Option<String>,
+    pub summary: Option<String>,
+}
+
+impl Context<'_> {
+    /// All values by name. What `declared` names is there, if only as nothing.
+    pub(super) fn values(&self, declared: &[&'static str]) -> Value {
+        let mut values: BTreeMap<String, Value> = BTreeMap::new();
+        // First, so that no key from outside takes the place of a name of ours.
+        values.extend(self.task.metadata.iter().map(|(key, text)| (key.clone(), Value::from(text.as_str()))));
+        let mut set = |name: &str, value: Value| values.insert(name.to_owned(), value);
+        for (name, value) in self.own() {
+            set(name, value);
+        }
+        for (root, value) in [("issue", self.issue()), ("upstream", json!(self.upstream))] {
+            let fields = declared.iter().filter_map(|name| name.strip_prefix(root)?.strip_prefix('.'));
+            let fields: BTreeMap<_, _> = fields.map(|field| (field, value.get(field))).collect();
+            if !fields.is_empty() {
+                set(root, Value::from(Serde(&fields)));
+            }
+        }
+        if let Some(payload) = self.payload {
+            set("payload", Value::from(Serde(payload)));
+        }
+        for name in declared.iter().filter(|name| !name.contains('.')) {
+            values.entry((*name).to_owned()).or_insert(Value::from(()));
+        }
+        Value::from(values)
+    }
+
+    fn own(&self) -> [(&'static str, Value); 15] {
+        let (task, item, firing) = (self.task, self.work_item, &self.firing);
+        let trigger = json!({
+            "type": firing.trigger,
+            "fired_at": firing.fired_at,
+            "key": firing.key,
+            "scheduled_for": firing.scheduled_for,
+        });
+        let text = |text: &str| Value::from(text);
+        [
+            ("date", Value::from(self.now.strftime("%Y-%m-%d").to_string())),
+            ("time", Value::from(self.now.strftime("%H:%M:%S").to_string())),
+            ("now", Value::from(self.now.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())),
+            ("agent", text(self.agent.as_str())),
+            ("schedule", Value::from(self.schedule.map(ScheduleName::as_str))),
+            ("job_id", text(self.job_id.as_str())),
+            ("trigger_type", text(firing.trigger)),
+            ("trigger", Value::from(Serde(&trigger))),
+            ("title", text(item.map_or(&task.title, |item| &item.title))),
+            ("body", text(item.map_or(&task.body, |item| &item.description))),
+            ("url", text(item.map_or(&task.url, |item| &item.url))),
+            ("labels", Value::from(Serde(item.map_or(&task.labels, |item| &item.labels)))),
+            ("assignee", Value::from(task.assignee.as_deref())),
+            ("source_id", text(&task.source_id)),
+            ("metadata", Value::from(Serde(&task.metadata))),
+        ]
+    }
+
+    fn issue(&self) -> Json {
+        let task = self.task;
+        match self.work_item {
+            Some(item) => json!({
+                "number": item.id.external_id(),
+                "title": item.title,
+                "body": item.description,
+                "url": item.url,
+                "labels": item.labels,
+            }),
+            None if self.firing.trigger.starts_with("github_") => json!({
+                "number": task.source_id,
+                "title": task.title,
+                "body": task.body,
+                "url": task.url,
+                "labels": task.labels,
+            }),
+            None => Json::Null,
+        }
+    }
+}

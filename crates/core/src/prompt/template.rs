@@ -1,0 +1,239 @@
+//! A template: own text and placeholders, checked when it is loaded.
+
+use minijinja::value::Value;
+use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
+use serde_json::Value as Json;
+
+use super::outside::{Outside, Part};
+use super::{Context, PROMPT_CAP, PromptError, Variables};
+use crate::cut::push_cut;
+
+pub(super) const MOST_PLACEHOLDERS: usize = 500;
+
+/// Steps of the engine for one placeholder: plenty for any sensible one.
+const FUEL: u64 = 1_000;
+
+/// The engine reads an expression by recursion; a short one cannot use up the stack.
+const LONGEST_EXPRESSION: usize = 1_000;
+
+/// Values that are whole texts, fenced even when they happen to be of one line.
+const TEXTS: [&str; 3] = ["body", "issue.body", "upstream.result"];
+
+/// A prompt that has been read and checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+    variables: Variables,
+    lenient: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Placeholder(Placeholder),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Placeholder {
+    line: usize,
+    /// What stands between the braces.
+    expression: String,
+}
+
+impl Template {
+    /// Refuses whatever is not known for this kind of schedule.
+    pub fn parse(text: &str, variables: Variables) -> Result<Self, PromptError> {
+        let (template, problems) = Self::read(text, variables, false);
+        problems.into_iter().next().map_or(Ok(template), Err)
+    }
+
+    /// For files that were written for a program without templates: what is not known stays as it is, with a
+    /// warning.
+    pub fn parse_lenient(text: &str, variables: Variables) -> (Self, Vec<PromptError>) {
+        Self::read(text, variables, true)
+    }
+
+    fn read(text: &str, variables: Variables, lenient: bool) -> (Self, Vec<PromptError>) {
+        let (mut pieces, mut problems) = (Vec::new(), Vec::new());
+        if text.len() > PROMPT_CAP {
+            problems.push(PromptError::TooLong { bytes: text.len() });
+        }
+        let (mut line, mut rest) = (1, text);
+        while let Some(open) = rest.find("{{") {
+            if pieces.len() >= 2 * MOST_PLACEHOLDERS {
+                problems.push(PromptError::TooMany);
+                break;
+            }
+            let (before, inside) = (&rest[..open], &rest[open + 2..]);
+            line += before.matches('\n').count();
+            pieces.push(Piece::Text(before.to_owned()));
+            let (length, piece) = placeholder(inside, line, &variables);
+            pieces.push(piece.unwrap_or_else(|problem| {
+                problems.push(problem);
+                Piece::Text(format!("{{{{{}", &inside[..length]))
+            }));
+            rest = &inside[length..];
+        }
+        pieces.push(Piece::Text(rest.to_owned()));
+        (Self { pieces, variables, lenient }, problems)
+    }
+
+    pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<Part>, PromptError> {
+        let values = context.values(self.variables.exact());
+        let part = |piece: &Piece| match piece {
+            Piece::Text(text) => Ok(Part::Own(text.clone())),
+            Piece::Placeholder(placeholder) => match placeholder.work_out(&values) {
+                Ok(value) => Ok(Part::Outside(value)),
+                Err(_) if self.lenient => Ok(Part::Own(placeholder.as_written())),
+                Err(problem) => Err(problem),
+            },
+        };
+        self.pieces.iter().map(part).collect()
+    }
+}
+
+/// What follows `{{`: how much of it belongs to the placeholder, and what it is.
+fn placeholder(inside: &str, line: usize, variables: &Variables) -> (usize, Result<Piece, PromptError>) {
+    let Some(close) = closing(inside) else { return (0, Err(PromptError::Unclosed { line })) };
+    let placeholder = Placeholder { line, expression: inside[..close].to_owned() };
+    let checked = placeholder.check(variables);
+    (close + 2, checked.map(|()| Piece::Placeholder(placeholder)))
+}
+
+/// Where `}}` is, on the same line and not inside quotes.
+fn closing(inside: &str) -> Option<usize> {
+    let line = inside.split('\n').next().unwrap_or_default();
+    outside_quotes(line).find(|(at, _)| line[*at..].starts_with("}}")).map(|(at, _)| at)
+}
+
+/// The characters of an expression that are not in a string, with their places.
+fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let (mut quote, mut escaped) = (None, false);
+    text.char_indices().filter(move |(_, character)| {
+        let was_inside = quote.is_some();
+        match quote {
+            Some(_) if escaped => escaped = false,
+            Some(_) if *character == '\\' => escaped = true,
+            Some(open) if *character == open => quote = None,
+            None if matches!(character, '"' | '\'') => quote = Some(*character),
+            _ => {}
+        }
+        !was_inside && quote.is_none()
+    })
+}
+
+impl Placeholder {
+    fn as_written(&self) -> String {
+        format!("{{{{{}}}}}", self.expression)
+    }
+
+    /// As written, but short enough for a message.
+    fn shown(&self) -> String {
+        let mut shown = String::new();
+        push_cut(&mut shown, &self.as_written(), 0, 200, char::len_utf8);
+        shown
+    }
+
+    fn check(&self, variables: &Variables) -> Result<(), PromptError> {
+        self.check_offered()?;
+        let engine = engine();
+        let expression = engine
+            .compile_expression(&self.expression)
+            .map_err(|error| self.unreadable(problem_of(&error)))?;
+        let mut names: Vec<_> = expression.undeclared_variables(true).into_iter().collect();
+        names.sort_unstable();
+        names.iter().try_for_each(|name| variables.check(name, self.line))
+    }
+
+    /// What the engine would only notice while it runs, or not at all: it does not tell which variables a slice
+    /// uses.
+    fn check_offered(&self) -> Result<(), PromptError> {
+        if self.expression.len() > LONGEST_EXPRESSION {
+            return Err(self.unreadable(format!("it is longer than {LONGEST_EXPRESSION} bytes")));
+        }
+        let plain: String = outside_quotes(&self.expression).map(|(_, character)| character).collect();
+        if plain.contains([':', '{', '}']) {
+            return Err(self.unreadable("slices and maps are not offered here".to_owned()));
+        }
+        if plain.split(|c: char| !is_word(c)).any(|word| word == "is") {
+            return Err(self.unreadable("tests with `is` are not offered here".to_owned()));
+        }
+        for after in plain.split('|').skip(1) {
+            let name: String = after.trim_start().chars().take_while(|c| is_word(*c)).collect();
+            if !FILTERS.contains(&name.as_str()) {
+                let offered = FILTERS.join(", ");
+                return Err(self.unreadable(format!("no filter {name:?}; there are {offered}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn work_out(&self, values: &Value) -> Result<Outside, PromptError> {
+        let missing = || PromptError::Missing { line: self.line, placeholder: self.shown() };
+        let failed =
+            |problem: String| PromptError::Failed { line: self.line, placeholder: self.shown(), problem };
+        let engine = engine();
+        let answer = engine
+            .compile_expression(&self.expression)
+            .and_then(|expression| expression.eval(values.clone()));
+        let value = match answer {
+            Ok(value) if value.is_undefined() => return Err(missing()),
+            Err(error) if error.kind() == ErrorKind::UndefinedError => return Err(missing()),
+            Ok(value) => value,
+            Err(error) => return Err(failed(problem_of(&error))),
+        };
+        let json = serde_json::to_value(&value).map_err(|error| failed(error.to_string()))?;
+        let whole_text = TEXTS.contains(&self.expression.trim());
+        Ok(if whole_text { Outside::block(&printed(&json)) } else { Outside::new(&printed(&json)) })
+    }
+
+    fn unreadable(&self, problem: String) -> PromptError {
+        PromptError::Unreadable { line: self.line, placeholder: self.shown(), problem }
+    }
+}
+
+const fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_'
+}
+
+const FILTERS: [&str; 5] = ["default", "join", "lower", "trim", "upper"];
+
+/// Nothing but the [`FILTERS`]: no functions, no tests, no other templates.
+fn engine<'a>() -> Environment<'a> {
+    let mut engine = Environment::empty();
+    engine.set_undefined_behavior(UndefinedBehavior::Strict);
+    engine.set_fuel(Some(FUEL));
+    engine.set_debug(false);
+    engine.add_filter("default", filters::default);
+    engine.add_filter("join", filters::join);
+    engine.add_filter("lower", filters::lower);
+    engine.add_filter("trim", filters::trim);
+    engine.add_filter("upper", filters::upper);
+    engine
+}
+
+fn problem_of(error: &minijinja::Error) -> String {
+    error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)
+}
+
+/// A value as people read it: nothing for null, `a, b` for a list, `k: v` lines in order of the keys for a map.
+fn printed(value: &Json) -> String {
+    match value {
+        Json::Array(items) => items.iter().map(printed_inside).collect::<Vec<_>>().join(", "),
+        Json::Object(fields) => {
+            let mut lines: Vec<_> =
+                fields.iter().map(|(key, value)| format!("{key}: {}", printed_inside(value))).collect();
+            lines.sort_unstable();
+            lines.join("\n")
+        }
+        other => printed_inside(other),
+    }
+}
+
+fn printed_inside(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Which variables a prompt may use: some always, some by the schedule's trigger and work source.
+
+use super::PromptError;
+
+/// The names that a template may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variables {
+    trigger: String,
+    /// Always there, if only as nothing.
+    exact: Vec<&'static str>,
+    /// Any path below these; what is there shows only when the trigger fires.
+    open: Vec<&'static str>,
+    /// Whoever fires the trigger adds keys of their own.
+    free: bool,
+}
+
+const ALWAYS: &[&str] = &[
+    "date",
+    "time",
+    "now",
+    "agent",
+    "schedule",
+    "job_id",
+    "trigger_type",
+    "trigger.type",
+    "trigger.fired_at",
+    "trigger.key",
+    "trigger.scheduled_for",
+    "title",
+    "body",
+    "url",
+    "labels",
+    "assignee",
+    "source_id",
+];
+const ISSUE: &[&str] = &["issue.number", "issue.title", "issue.body", "issue.url", "issue.labels"];
+
+impl Variables {
+    /// For a schedule with this `type:`, and with or without a work source. A type that is not built in has the
+    /// common ones; its own are in `metadata.*`.
+    pub fn of(trigger: &str, work_source: bool) -> Self {
+        let own: &[&str] = match trigger {
+            "cron" => &["fire_time", "cron_expression"],
+            "delay" => &["fire_time", "run_at", "workflow_id"],
+            "webhook" => &["github_event", "action", "delivery_id", "issue_number", "pr_number", "timestamp"],
+            "github_pull_requests" => &["head_ref", "base_ref", "is_draft"],
+            "agent_lifecycle" => &["event_type", "agent_id", "timestamp"],
+            "dispatch_result" => &[
+                "upstream.result",
+                "upstream.status",
+                "upstream.job_id",
+                "upstream.schedule",
+                "upstream.agent",
+                "upstream.summary",
+                "source_workflow_id",
+                "dispatch_id",
+                "status",
+                "timestamp",
+            ],
+            _ => &[],
+        };
+        let has_issue = work_source || matches!(trigger, "github_issues" | "github_pull_requests");
+        let issue = if has_issue { ISSUE } else { &[] };
+        let open = if trigger == "webhook" { vec!["metadata", "payload"] } else { vec!["metadata"] };
+        Self {
+            trigger: trigger.to_owned(),
+            exact: [ALWAYS, own, issue].concat(),
+            open,
+            free: trigger == "manual",
+        }
+    }
+
+    pub(super) fn exact(&self) -> &[&'static str] {
+        &self.exact
+    }
+
+    pub(super) fn check(&self, name: &str, line: usize) -> Result<(), PromptError> {
+        let root = name.split_once('.').map_or(name, |(root, _)| root);
+        let is_free = self.free && root == name;
+        if is_free || self.exact.contains(&name) || self.open.contains(&root) {
+            return Ok(());
+        }
+        Err(PromptError::Unknown {
+            line,
+            name: name.to_owned(),
+            trigger: self.trigger.clone(),
+            suggestion: self.nearest(name),
+            known: self.known(),
+        })
+    }
+
+    fn known(&self) -> Vec<String> {
+        let exact = self.exact.iter().copied().map(str::to_owned);
+        let open = self.open.iter().flat_map(|root| [(*root).to_owned(), format!("{root}.*")]);
+        exact.chain(open).collect()
+    }
+
+    fn nearest(&self, name: &str) -> Option<String> {
+        let distance = |known: &str| strsim::damerau_levenshtein(known, name);
+        let nearest = self.exact.iter().chain(&self.open).min_by_key(|known| distance(known))?;
+        // One slip in a short word, two in a longer one; more is a different word.
+        (distance(nearest) <= (nearest.len() / 3).clamp(1, 2)).then(|| (*nearest).to_owned())
+    }
+}

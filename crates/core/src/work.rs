@@ -1,0 +1,530 @@
+//! Work items: *what* an agent works on, in one shape for every source, and the words of their life.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct WorkItemId {
+    source: String,
+    external_id: String,
+}
+
+const LONGEST_ID: usize = 200;
+
+impl WorkItemId {
+    pub fn new(source: &str, external_id: &str) -> Result<Self, WorkError> {
+        let source_is_plain = source.starts_with(|c: char| c.is_ascii_alphabetic())
+            && source.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let external_is_plain = external_id.starts_with(char::is_alphanumeric)
+            && external_id.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-'))
+            && !external_id.contains("..");
+        if source_is_plain && external_is_plain && source.len() + external_id.len() < LONGEST_ID {
+            Ok(Self { source: source.to_owned(), external_id: external_id.to_owned() })
+        } else {
+            Err(WorkError::Id(format!("{source}-{external_id}")))
+        }
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub fn external_id(&self) -> &str {
+        &self.external_id
+    }
+}
+
+impl FromStr for WorkItemId {
+    type Err = WorkError;
+
+    fn from_str(text: &str) -> Result<Self, WorkError> {
+        let (source, external_id) = text.split_once('-').ok_or_else(|| WorkError::Id(text.to_owned()))?;
+        Self::new(source, external_id)
+    }
+}
+
+impl fmt::Display for WorkItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.source, self.external_id)
+    }
+}
+
+impl From<WorkItemId> for String {
+    fn from(id: WorkItemId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for WorkItemId {
+    type Error = WorkError;
+
+    fn try_from(text: String) -> Result<Self, WorkError> {
+        text.parse()
+    }
+}
+
+/// The most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    Critical,
+    High,
+    Medium,
+    Low,
+}
+
+impl Priority {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+
+    /// The most urgent that a label's words name: `priority:high` and `P1-bug` do, `slow` and `highlight` do not.
+    pub fn of_labels<S: AsRef<str>>(labels: &[S]) -> Self {
+        let words = labels.iter().flat_map(|label| label.as_ref().split(|c: char| !c.is_alphanumeric()));
+        words.filter_map(Self::of_word).min().unwrap_or(Self::Medium)
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        match word.to_lowercase().as_str() {
+            "critical" | "p0" | "urgent" => Some(Self::Critical),
+            "high" | "p1" | "important" => Some(Self::High),
+            "low" | "p3" => Some(Self::Low),
+            _ => None,
+        }
+    }
+}
+
+/// One normalised entry of a work source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkItem {
+    /// Written as `id`, `source` and `external_id`.
+    #[serde(flatten, with = "id_fields")]
+    #[schemars(with = "id_fields::IdFields")]
+    pub id: WorkItemId,
+    pub title: String,
+    pub description: String,
+    pub priority: Priority,
+    pub labels: Vec<String>,
+    /// What only this source knows, for example assignee, milestone and author.
+    pub metadata: Map<String, Value>,
+    pub url: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Three fields outside, one id inside: they cannot disagree.
+mod id_fields {
+    use schemars::JsonSchema;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::WorkItemId;
+
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    pub(super) struct IdFields {
+        id: WorkItemId,
+        source: String,
+        external_id: String,
+    }
+
+    pub(super) fn serialize<S: Serializer>(id: &WorkItemId, serializer: S) -> Result<S::Ok, S::Error> {
+        let (source, external_id) = (id.source.clone(), id.external_id.clone());
+        IdFields { id: id.clone(), source, external_id }.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<WorkItemId, D::Error> {
+        let fields = IdFields::deserialize(deserializer)?;
+        if fields.id.source == fields.source && fields.id.external_id == fields.external_id {
+            Ok(fields.id)
+        } else {
+            let IdFields { id, source, external_id } = fields;
+            Err(D::Error::custom(format!(
+                "id {id} is not of source {source:?} and external_id {external_id:?}"
+            )))
+        }
+    }
+}
+
+impl WorkItem {
+    /// Who comes first: the more urgent, then the older, then the smaller id (shorter first, so 9 is before 10).
+    pub fn compare_place(&self, other: &Self) -> Ordering {
+        let place = |item: &Self| (item.priority, item.created_at);
+        let id = |item: &Self| (item.id.external_id.len(), item.id.to_string());
+        place(self).cmp(&place(other)).then_with(|| id(self).cmp(&id(other)))
+    }
+}
+
+/// The item to take next.
+pub fn first_in_line(items: &[WorkItem]) -> Option<&WorkItem> {
+    items.iter().min_by(|a, b| a.compare_place(b))
+}
+
+/// Which items to fetch; all that are set must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FetchOptions {
+    /// An item must have all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// An item must have one of them; empty means any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub priority: Vec<Priority>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// From an earlier [`FetchResult::next_cursor`]; only its source can read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    pub include_claimed: bool,
+}
+
+impl FetchOptions {
+    /// Whether an item has the wanted labels and priority. Whether it is claimed only its source can tell.
+    pub fn admits(&self, item: &WorkItem) -> bool {
+        // Trackers do not tell `Bug` and `bug` apart, so neither does a filter.
+        let has =
+            |wanted: &String| item.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase());
+        let priority_fits = self.priority.is_empty() || self.priority.contains(&item.priority);
+        priority_fits && self.labels.iter().all(has)
+    }
+}
+
+/// One page of items.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FetchResult {
+    pub items: Vec<WorkItem>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// All that match, if the source says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_count: Option<u64>,
+}
+
+/// How a claim went; written as `{success, work_item?, reason?, message?}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "ClaimFields", into = "ClaimFields")]
+#[schemars(with = "ClaimFields")]
+pub enum ClaimResult {
+    /// The item as it is after the claim.
+    Claimed(Box<WorkItem>),
+    Refused {
+        reason: ClaimFailureReason,
+        message: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClaimFailureReason {
+    /// Another agent got there first.
+    AlreadyClaimed,
+    /// The item was deleted or moved.
+    NotFound,
+    /// We may not change it.
+    PermissionDenied,
+    /// The external system failed.
+    SourceError,
+    /// The item is closed or otherwise unavailable.
+    InvalidState,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct ClaimFields {
+    success: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    work_item: Option<Box<WorkItem>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<ClaimFailureReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+impl From<ClaimResult> for ClaimFields {
+    fn from(result: ClaimResult) -> Self {
+        match result {
+            ClaimResult::Claimed(item) => {
+                Self { success: true, work_item: Some(item), reason: None, message: None }
+            }
+            ClaimResult::Refused { reason, message } => {
+                Self { success: false, work_item: None, reason: Some(reason), message }
+            }
+        }
+    }
+}
+
+impl TryFrom<ClaimFields> for ClaimResult {
+    type Error = WorkError;
+
+    fn try_from(fields: ClaimFields) -> Result<Self, WorkError> {
+        match fields {
+            ClaimFields { success: true, work_item: Some(item), reason: None, .. } => Ok(Self::Claimed(item)),
+            ClaimFields { success: false, reason: Some(reason), message, .. } => {
+                Ok(Self::Refused { reason, message })
+            }
+            _ => Err(WorkError::Claim),
+        }
+    }
+}
+
+/// What is reported to the source when the work is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkResult {
+    pub outcome: WorkOutcome,
+    pub summary: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<String>,
+    /// Pull request URLs, commit hashes, file paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+    /// For failures and partial success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkOutcome {
+    Success,
+    Failure,
+    Partial,
+}
+
+/// How an item goes back to the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReleaseOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Post a comment that explains it.
+    pub add_comment: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReleaseResult {
+    pub success: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkError {
+    #[error(
+        "{0:?} is not a work item id; expected SOURCE-ID, for example github-42, with letters, digits, '.', '_' and '-' in ID"
+    )]
+    Id(String),
+    #[error("a claim has either `success: true` and a `work_item`, or `success: false` and a `reason`")]
+    Claim,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn item(id: &str, priority: Priority, created_at: &str) -> WorkItem {
+        WorkItem {
+            id: id.parse().unwrap(),
+            title: "Fix authentication bug".into(),
+            description: "Users are unable to log in when using SSO.".into(),
+            priority,
+            labels: vec!["bug".into(), "Authentication".into()],
+            metadata: Map::new(),
+            url: "https://github.com/org/repo/issues/42".into(),
+            created_at: created_at.parse().unwrap(),
+            updated_at: created_at.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn ids_are_checked_before_they_touch_a_path() {
+        for (text, source, external_id) in [
+            ("github-42", "github", "42"),
+            ("files-fix-login.v2", "files", "fix-login.v2"),
+            ("jira-PROJ-7", "jira", "PROJ-7"),
+            ("my_queue-straße", "my_queue", "straße"),
+        ] {
+            let id: WorkItemId = text.parse().unwrap();
+            assert_eq!((id.source(), id.external_id()), (source, external_id));
+            assert_eq!(id.to_string(), text);
+        }
+        let long = format!("github-{}", "4".repeat(LONGEST_ID));
+        for bad in [
+            "",
+            "github",
+            "github-",
+            "-42",
+            "42-1",
+            "github-.",
+            "github-..",
+            "github-../x",
+            "github-a/b",
+            "github-a\\b",
+            "github-a..b",
+            "github--1",
+            "github-.hidden",
+            "github-a b",
+            "github-a\0",
+            "github-a\n",
+            "git/hub-1",
+            "githüb-1",
+            "github-4\u{202e}2",
+            &long,
+        ] {
+            assert_eq!(bad.parse::<WorkItemId>(), Err(WorkError::Id(bad.to_owned())), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_items_shape() {
+        let value = serde_json::to_value(item("github-42", Priority::High, "2024-01-19T09:00:00Z")).unwrap();
+        let expected = json!({
+            "id": "github-42",
+            "source": "github",
+            "external_id": "42",
+            "title": "Fix authentication bug",
+            "description": "Users are unable to log in when using SSO.",
+            "priority": "high",
+            "labels": ["bug", "Authentication"],
+            "metadata": {},
+            "url": "https://github.com/org/repo/issues/42",
+            "created_at": "2024-01-19T09:00:00Z",
+            "updated_at": "2024-01-19T09:00:00Z",
+        });
+        assert_eq!(value, expected);
+        assert_eq!(serde_json::from_value::<WorkItem>(value.clone()).unwrap().id.external_id(), "42");
+        let mut wrong = value;
+        wrong["external_id"] = json!("43");
+        let error = serde_json::from_value::<WorkItem>(wrong).unwrap_err().to_string();
+        assert_eq!(error, r#"id github-42 is not of source "github" and external_id "43""#);
+    }
+
+    #[test]
+    fn priority_by_whole_words() {
+        use Priority::{Critical, High, Low, Medium};
+        for (labels, priority) in [
+            (&[][..], Medium),
+            (&["bug"], Medium),
+            (&["critical"], Critical),
+            (&["P0"], Critical),
+            (&["URGENT!"], Critical),
+            (&["priority:high"], High),
+            (&["P1-bug"], High),
+            (&["important"], High),
+            (&["priority/low"], Low),
+            (&["p3"], Low),
+            (&["p2"], Medium),
+            (&["slow", "workflow", "highlight", "p10", "unimportant", "hotp1"], Medium),
+            (&["low", "high"], High),
+            (&["low, but urgent"], Critical),
+            (&["prio_low"], Low),
+        ] {
+            assert_eq!(Priority::of_labels(labels), priority, "{labels:?}");
+        }
+        assert_eq!(Priority::of_labels(&[String::from("High")]).as_str(), "high");
+    }
+
+    #[test]
+    fn filters() {
+        let item = item("github-1", Priority::High, "2024-01-19T09:00:00Z");
+        for (options, admitted) in [
+            (json!({}), true),
+            (json!({"labels": ["bug"]}), true),
+            (json!({"labels": ["bug", "authentication"]}), true),
+            (json!({"labels": ["bug", "docs"]}), false),
+            (json!({"priority": ["low", "high"]}), true),
+            (json!({"priority": ["low"]}), false),
+            (json!({"labels": ["bug"], "priority": ["critical"]}), false),
+            (json!({"limit": 0, "cursor": "2", "include_claimed": true}), true),
+        ] {
+            let parsed: FetchOptions = serde_json::from_value(options.clone()).unwrap();
+            assert_eq!(parsed.admits(&item), admitted, "{options}");
+        }
+    }
+
+    #[test]
+    fn the_line() {
+        use Priority::{Critical, High};
+        let (early, late) = ("2024-01-19T09:00:00Z", "2024-01-20T09:00:00Z");
+        for (case, items, first) in [
+            ("priority", vec![item("github-1", High, early), item("github-2", Critical, late)], "github-2"),
+            ("age", vec![item("github-1", High, late), item("github-2", High, early)], "github-2"),
+            ("id", vec![item("github-10", High, early), item("github-9", High, early)], "github-9"),
+        ] {
+            assert_eq!(first_in_line(&items).unwrap().id.to_string(), first, "{case}");
+        }
+        assert_eq!(first_in_line(&[]), None);
+    }
+
+    #[test]
+    fn claims() {
+        let item = item("github-42", Priority::High, "2024-01-19T09:00:00Z");
+        let claimed = ClaimResult::Claimed(Box::new(item.clone()));
+        let lost =
+            ClaimResult::Refused { reason: ClaimFailureReason::AlreadyClaimed, message: Some("by b".into()) };
+        let gone = ClaimResult::Refused { reason: ClaimFailureReason::NotFound, message: None };
+        for (result, shape) in [
+            (claimed, json!({"success": true, "work_item": item})),
+            (lost, json!({"success": false, "reason": "already_claimed", "message": "by b"})),
+            (gone, json!({"success": false, "reason": "not_found"})),
+        ] {
+            assert_eq!(serde_json::to_value(&result).unwrap(), shape);
+            assert_eq!(serde_json::from_value::<ClaimResult>(shape).unwrap(), result);
+        }
+        for wrong in [
+            json!({"success": true}),
+            json!({"success": false}),
+            json!({"success": true, "work_item": item, "reason": "not_found"}),
+            json!({"success": false, "reason": "bored"}),
+        ] {
+            assert!(serde_json::from_value::<ClaimResult>(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_other_shapes() {
+        let result = WorkResult {
+            outcome: WorkOutcome::Partial,
+            summary: "half".into(),
+            details: None,
+            artifacts: vec!["abc123".into()],
+            error: Some("tests fail".into()),
+        };
+        let shape =
+            json!({"outcome": "partial", "summary": "half", "artifacts": ["abc123"], "error": "tests fail"});
+        assert_eq!(serde_json::to_value(&result).unwrap(), shape);
+        assert_eq!(serde_json::from_value::<WorkResult>(shape).unwrap(), result);
+        let options: ReleaseOptions = serde_json::from_value(json!({"reason": "timeout"})).unwrap();
+        assert_eq!(options, ReleaseOptions { reason: Some("timeout".into()), add_comment: false });
+        let released = ReleaseResult { success: true, message: None };
+        assert_eq!(serde_json::to_value(released).unwrap(), json!({"success": true}));
+        let page: FetchResult = serde_json::from_value(json!({"items": [], "next_cursor": "2"})).unwrap();
+        assert_eq!(page.next_cursor.as_deref(), Some("2"));
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_that_parses_is_one_plain_file_name(text in "[a-z]{1,3}-.{0,12}") {
+            if let Ok(id) = text.parse::<WorkItemId>() {
+                prop_assert_eq!(id.to_string(), text.clone());
+                let path = std::path::Path::new(&text);
+                prop_assert_eq!(path.components().count(), 1);
+                prop_assert_eq!(path.file_name().unwrap(), text.as_str());
+            }
+        }
+    }
+}
