@@ -10,6 +10,12 @@
 //!
 //! `COWHAND_SEED=7` draws other cases, `COWHAND_LONG=1` draws 5,000.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "clippy.toml allows them in #[test] functions, not in those they call"
+)]
+
 use std::fmt;
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! `cowhand schedule next` as people and scripts see it: exit code, stdout and stderr of the real binary.
 
+#![expect(clippy::unwrap_used, reason = "clippy.toml allows it in #[test] functions, not in those they call")]
+
 use std::process::Command;
 
 use insta::assert_snapshot;
