@@ -309,6 +309,25 @@ mod tests {
         }
     }
 
+    /// The expressions that the seed documents explain in words. 1 January 2026 is a Thursday.
+    #[test]
+    fn documented_expressions() {
+        for (expression, first, second) in [
+            ("0 9 * * *", "2026-01-01T09:00:00Z", "2026-01-02T09:00:00Z"),
+            ("0 8 * * *", "2026-01-01T08:00:00Z", "2026-01-02T08:00:00Z"),
+            ("0 9 * * 1-5", "2026-01-01T09:00:00Z", "2026-01-02T09:00:00Z"),
+            ("0 * * * *", "2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z"),
+            ("0 10 * * 1", "2026-01-05T10:00:00Z", "2026-01-12T10:00:00Z"),
+            ("0 0 * * 0", "2026-01-04T00:00:00Z", "2026-01-11T00:00:00Z"),
+            ("0 9 1 * *", "2026-01-01T09:00:00Z", "2026-02-01T09:00:00Z"),
+            ("0 0 1 1 *", "2027-01-01T00:00:00Z", "2028-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(next(expression, "UTC", "2026-01-01T00:00:00Z", 2), [first, second], "{expression}");
+        }
+        let after_friday = next("0 9 * * 1-5", "UTC", "2026-01-02T09:00:00Z", 1);
+        assert_eq!(after_friday, ["2026-01-05T09:00:00Z"]);
+    }
+
     #[test]
     fn clock_changes() {
         for (case, expression, zone, from, expected) in [

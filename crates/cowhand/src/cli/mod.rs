@@ -1,5 +1,6 @@
 //! The command line: one file for each verb.
 
+mod demo;
 mod exit;
 mod schedule;
 
@@ -19,6 +20,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// See what cowhand does, with no account, key or service
+    Demo(demo::Demo),
     /// Look at schedules and when they fire
     #[command(subcommand)]
     Schedule(schedule::Schedule),
@@ -28,6 +31,7 @@ enum Verb {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let answer = match cli.verb {
+        Verb::Demo(demo) => demo.run(),
         Verb::Schedule(schedule) => schedule.run(),
     };
     match answer {
