@@ -3,10 +3,10 @@
 //! croner parses the expression and walks the *civil* calendar; this file decides which instants those civil
 //! times are. The rule is Vixie cron's:
 //!
-//! - a **fixed** time (no `*` and no step in seconds, minutes and hours) fires once a day, whatever the clock
-//!   does: inside a gap right after it, inside an overlap the first time;
-//! - a **recurring** time (`*/30 * * * *`) follows elapsed time: it fires whenever the clock on the wall shows
-//!   it, so never inside a gap and both times inside an overlap.
+//! - a **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once a day,
+//!   whatever the clock does: inside a gap right after it, inside an overlap the first time;
+//! - a **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) follows elapsed time: it fires whenever the clock on the
+//!   wall shows it, so never inside a gap and both times inside an overlap.
 
 use std::fmt;
 use std::str::FromStr;
@@ -151,7 +151,7 @@ impl FromStr for Cron {
             return Err(CronError::NeverMatches(text.to_owned()));
         }
         let time_fields = &fields[..fields.len() - 3];
-        let fixed = !time_fields.iter().any(|field| field.contains(['*', '/', '?']));
+        let fixed = !time_fields.iter().any(|field| field.contains(['*', '/', '-', '?']));
         Ok(Self { text: text.to_owned(), pattern, fixed })
     }
 }
@@ -379,6 +379,13 @@ mod tests {
                 "Europe/Berlin",
                 "2026-03-29T00:30:00Z",
                 ["2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"],
+            ),
+            (
+                "gap: a range is a stretch of recurring times",
+                "22 0-5 * * *",
+                "Europe/Berlin",
+                "2026-03-29T00:22:00Z",
+                ["2026-03-29T01:22:00Z", "2026-03-29T02:22:00Z"],
             ),
             (
                 "overlap: steps fire both times",
