@@ -1,0 +1,3 @@
+//! Running agents: one attempt at a time, each under a keeper of its own.
+
+pub mod ending;
