@@ -4,10 +4,12 @@ mod demo;
 mod exit;
 mod schedule;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::run::keeper;
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
@@ -25,6 +27,9 @@ enum Verb {
     /// Look at schedules and when they fire
     #[command(subcommand)]
     Schedule(schedule::Schedule),
+    /// Watch over one attempt; cowhand starts it, not a person
+    #[command(hide = true)]
+    Keeper { folder: PathBuf },
 }
 
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
@@ -33,6 +38,7 @@ pub fn run() -> ExitCode {
     let answer = match cli.verb {
         Verb::Demo(demo) => demo.run(),
         Verb::Schedule(schedule) => schedule.run(),
+        Verb::Keeper { folder } => return keeper::keep(&folder),
     };
     match answer {
         Ok(()) => Exit::Ok.into(),

@@ -1,3 +1,18 @@
 //! Running agents: one attempt at a time, each under a keeper of its own.
+//!
+//! ```text
+//!  daemon ──spawns──▶ keeper ──spawns──▶ agent ──▶ its tools, and theirs
+//!     │                 │ parent and subreaper of all of them; outlives the daemon
+//!     │                 ▼
+//!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, started.json, ending.json
+//! ```
+//!
+//! Daemon and keeper share nothing but the folder and signals, so a daemon that crashes, is upgraded or restarted
+//! finds every attempt again, with its output and its exit code.
 
+pub mod attempt;
+mod cgroup;
+mod descriptors;
 pub mod ending;
+pub mod keeper;
+mod process;

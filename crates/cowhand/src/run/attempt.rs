@@ -1,0 +1,228 @@
+//! An attempt's folder: all that daemon and keeper share.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use cowhand_core::id::JobId;
+use rustix::process::Signal;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::ending::Ending;
+use super::process::{self, Identity};
+
+/// One process run for a job, whether it is yet to come, under way or over.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    folder: PathBuf,
+    job: JobId,
+    number: u32,
+}
+
+/// What the keeper is to run. The environment is not written down, since it may hold secrets: the keeper gets it
+/// as its own and hands it on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    pub argv: Vec<String>,
+    pub directory: PathBuf,
+    pub stop_signal: StopSignal,
+    /// From the stop signal to the kill.
+    pub grace_ms: u64,
+}
+
+/// The signal that asks an agent to stop; some write their result only on an interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopSignal {
+    Interrupt,
+    Terminate,
+}
+
+impl StopSignal {
+    pub(super) const fn signal(self) -> Signal {
+        match self {
+            Self::Interrupt => Signal::INT,
+            Self::Terminate => Signal::TERM,
+        }
+    }
+}
+
+/// The processes of an attempt that was started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Started {
+    pub(super) agent: Identity,
+    pub(super) keeper: Identity,
+}
+
+/// Where an attempt stands, as its folder and the kernel tell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// A keeper watches over it.
+    Kept,
+    /// The keeper is gone but the agent runs on.
+    Unkept,
+    /// It is over, with the keeper's word on how.
+    Ended(Ending),
+    /// It is over, or never began, and nobody knows how.
+    Gone,
+}
+
+impl Attempt {
+    pub fn new(state: &Path, job: &JobId, number: u32) -> Self {
+        let folder = state.join("attempts").join(format!("{job}.{number}"));
+        Self { folder, job: job.clone(), number }
+    }
+
+    pub fn at(folder: &Path) -> io::Result<Self> {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let parsed =
+            name.rsplit_once('.').and_then(|(job, number)| Some((job.parse().ok()?, number.parse().ok()?)));
+        let (job, number) =
+            parsed.ok_or_else(|| io::Error::other(format!("{name:?} is not an attempt's folder")))?;
+        Ok(Self { folder: folder.to_owned(), job, number })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn stdout(&self) -> PathBuf {
+        self.folder.join("stdout")
+    }
+
+    pub fn stderr(&self) -> PathBuf {
+        self.folder.join("stderr")
+    }
+
+    /// `COWHAND_ATTEMPT_ID=…` in the environment of every process of the attempt.
+    pub fn mark(&self) -> (String, String) {
+        ("COWHAND_ATTEMPT_ID".to_owned(), format!("{}.{}", self.job, self.number))
+    }
+
+    /// Makes the folder and what the keeper needs, then the keeper. It belongs to its own session, so that a
+    /// signal for the daemon's terminal is none for it.
+    pub fn launch(
+        &self,
+        program: &Path,
+        start: &Start,
+        prompt: &str,
+        environment: &[(String, String)],
+    ) -> io::Result<Child> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.create("prompt")?.write_all(prompt.as_bytes())?;
+        self.create("stdout")?;
+        self.create("stderr")?;
+        self.write("start.json", start)?;
+        let mark = self.mark();
+        Command::new(program)
+            .arg("keeper")
+            .arg(&self.folder)
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .env(mark.0, mark.1)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(self.create("keeper.log")?)
+            .spawn()
+    }
+
+    /// Asking twice gives the same answer unless something happened in between.
+    pub fn standing(&self) -> io::Result<Standing> {
+        if let Some(ending) = self.ending()? {
+            return Ok(Standing::Ended(ending));
+        }
+        let Some(_lock) = self.try_lock()? else { return Ok(Standing::Kept) };
+        // The lock is free, so no keeper is at work, and none may begin.
+        if let Some(ending) = self.ending()? {
+            return Ok(Standing::Ended(ending));
+        }
+        self.create("abandoned")?;
+        let lives = self.started()?.is_some_and(|started| started.agent.lives());
+        Ok(if lives || !self.marked().is_empty() { Standing::Unkept } else { Standing::Gone })
+    }
+
+    /// Asks the keeper to end it: gracefully, then by force. A second time is at once. Says whether there was a
+    /// keeper to ask; without one the processes are killed here.
+    pub fn stop(&self) -> io::Result<bool> {
+        let asked = self.started()?.is_some_and(|started| started.keeper.signal(Signal::TERM));
+        if !asked && self.try_lock()?.is_some() {
+            process::signal_all(&self.marked(), Signal::KILL);
+        }
+        Ok(asked)
+    }
+
+    fn marked(&self) -> Vec<i32> {
+        let (name, value) = self.mark();
+        process::marked(&format!("{name}={value}"))
+    }
+
+    /// Held by the keeper as long as it lives; the kernel lets go of it however the keeper ends.
+    pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(self.folder.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Somebody found no keeper at work and decided that none shall begin.
+    pub(super) fn abandoned(&self) -> bool {
+        self.folder.join("abandoned").exists()
+    }
+
+    pub(super) fn start(&self) -> io::Result<Start> {
+        self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
+    }
+
+    pub(super) fn started(&self) -> io::Result<Option<Started>> {
+        self.read("started.json")
+    }
+
+    pub fn ending(&self) -> io::Result<Option<Ending>> {
+        self.read("ending.json")
+    }
+
+    /// Whole or not at all: a reader never sees half a record.
+    pub(super) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        serde_json::to_writer(&mut file, value)?;
+        file.as_file().sync_all()?;
+        file.persist(self.folder.join(name))?;
+        Ok(())
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        let path = self.folder.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let value = serde_json::from_slice(&bytes);
+                value.map(Some).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.folder.join(name))
+    }
+
+    pub(super) fn open(&self, name: &str) -> io::Result<File> {
+        File::open(self.folder.join(name))
+    }
+
+    pub(super) fn append(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().append(true).open(self.folder.join(name))
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("{}.{}", self.job, self.number)
+    }
+}

@@ -1,0 +1,236 @@
+//! The keeper: parent and subreaper of one attempt's processes.
+//!
+//! It starts the agent, waits for it and for everything that descends from it, and writes down how it ended. Its
+//! attempt is over only when nothing of it is left: what outlives the agent is asked to go, then killed.
+//!
+//! SIGTERM asks it to end the agent: the stop signal, the grace, then the kill. A second SIGTERM skips the grace.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use cowhand_core::job::Termination;
+use jiff::Timestamp;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use super::attempt::{Attempt, Start, Started};
+use super::cgroup::Cgroup;
+use super::descriptors;
+use super::ending::{Ending, ExitStatus};
+use super::process::{self, Identity};
+
+/// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+/// Between two looks at what is left.
+const LOOK: Duration = Duration::from_millis(20);
+const CLEAN_UP_TRIES: u32 = 50;
+
+/// The whole life of a keeper process.
+pub fn keep(folder: &Path) -> ExitCode {
+    match keep_attempt(folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("keeper: {}: {error}", folder.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn keep_attempt(folder: &Path) -> io::Result<()> {
+    let attempt = Attempt::at(folder)?;
+    let Some(_lock) = attempt.try_lock()? else { return Err(io::Error::other("another keeper is at work")) };
+    if attempt.abandoned() || attempt.ending()?.is_some() {
+        return Ok(());
+    }
+    // A session of its own: neither the daemon's terminal nor its end reaches us. It fails only for a process
+    // that leads a group already, which is as good.
+    rustix::process::setsid().ok();
+    descriptors::keep_from_children()?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let start = attempt.start()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ending = runtime.block_on(run(&attempt, &start))?;
+    attempt.write("ending.json", &ending)
+}
+
+async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
+    // Before the spawn, so that no child can end unseen and no request can kill us.
+    let mut child_ended = signal(SignalKind::child())?;
+    let mut asked = signal(SignalKind::terminate())?;
+    let cgroup = Cgroup::make(&attempt.name()).ok();
+    let agent = match spawn(attempt, start, cgroup.as_ref()) {
+        Ok(agent) => agent,
+        Err(error) => {
+            let message = start_failure(start, &error);
+            let status = ExitStatus::StartFailed { message };
+            return Ok(Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 });
+        }
+    };
+    let mut watch = Watch { agent, grace: Duration::from_millis(start.grace_ms), cgroup, ..Watch::default() };
+    while !watch.is_over()? {
+        tokio::select! {
+            _ = child_ended.recv() => {}
+            _ = asked.recv() => watch.ask(start.stop_signal.signal()),
+            () = watch.next_look() => watch.force_if_due(),
+        }
+    }
+    watch.clean_up().await?;
+    watch.ending()
+}
+
+fn spawn(attempt: &Attempt, start: &Start, cgroup: Option<&Cgroup>) -> io::Result<i32> {
+    let (program, arguments) =
+        start.argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(&start.directory)
+        .stdin(attempt.open("prompt")?)
+        .stdout(attempt.append("stdout")?)
+        .stderr(attempt.append("stderr")?)
+        .process_group(0);
+    let child = match cgroup {
+        Some(cgroup) => cgroup.spawn_inside(|| command.spawn())??,
+        None => command.spawn()?,
+    };
+    let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let identity = |pid| Identity::of(pid).ok_or_else(|| io::Error::other("a process without identity"));
+    let own = i32::try_from(std::process::id()).map_err(io::Error::other)?;
+    attempt.write("started.json", &Started { agent: identity(agent)?, keeper: identity(own)? })?;
+    Ok(agent)
+}
+
+fn start_failure(start: &Start, error: &io::Error) -> String {
+    let program = start.argv.first().map_or("", String::as_str);
+    if !start.directory.is_dir() {
+        return format!("cannot start {program:?}: its directory {} is not there", start.directory.display());
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("cannot start {program:?}: it was not found; is it installed and on the PATH?")
+        }
+        io::ErrorKind::PermissionDenied => format!("cannot start {program:?}: it may not be executed"),
+        _ => format!("cannot start {program:?}: {error}"),
+    }
+}
+
+/// What the keeper knows of its attempt.
+#[derive(Default)]
+struct Watch {
+    agent: i32,
+    grace: Duration,
+    cgroup: Option<Cgroup>,
+    /// How the agent itself ended.
+    status: Option<ExitStatus>,
+    stopped: Option<Termination>,
+    /// When patience ends.
+    kill_at: Option<Instant>,
+    leftovers: u32,
+}
+
+impl Watch {
+    /// Reaps whatever has ended. Over means that the agent and all that descends from it are gone.
+    fn is_over(&mut self) -> io::Result<bool> {
+        let was_running = self.status.is_none();
+        while let Some((pid, status)) = reap()? {
+            if pid == self.agent {
+                self.status = Some(status);
+            }
+        }
+        if self.status.is_none() {
+            return Ok(false);
+        }
+        let left = process::descendants(own_pid());
+        if was_running && !left.is_empty() {
+            self.leftovers = u32::try_from(left.len()).unwrap_or(u32::MAX);
+            process::signal_all(&left, Signal::TERM);
+            self.kill_at.get_or_insert(Instant::now() + LEFTOVER_GRACE.min(self.grace));
+        }
+        Ok(left.is_empty())
+    }
+
+    fn ask(&mut self, stop: Signal) {
+        if self.stopped.is_some() {
+            self.kill_at = Some(Instant::now());
+            return;
+        }
+        self.stopped = Some(Termination::Graceful);
+        self.kill_at = Some(Instant::now() + self.grace);
+        // The agent's group: what runs in its foreground gets the same chance to finish.
+        if let Some(group) = Pid::from_raw(self.agent) {
+            // It may have ended this very moment, which is what was asked for.
+            rustix::process::kill_process_group(group, stop).ok();
+        }
+    }
+
+    fn force_if_due(&mut self) {
+        if self.kill_at.is_none_or(|kill_at| kill_at > Instant::now()) {
+            return;
+        }
+        if self.status.is_none() && self.stopped.is_some() {
+            self.stopped = Some(Termination::Forced);
+        }
+        let killed = self.cgroup.as_ref().is_some_and(|cgroup| cgroup.kill().is_ok());
+        if !killed {
+            process::signal_all(&process::descendants(own_pid()), Signal::KILL);
+        }
+        // What was being forked at that moment is caught by the next look.
+        self.kill_at = Some(Instant::now() + LOOK);
+    }
+
+    /// While the agent runs, only the grace ends the wait; afterwards we look again and again, since the end of a
+    /// grandchild that somebody else reaped sends us no signal.
+    async fn next_look(&self) {
+        let look = self.status.is_some().then(|| Instant::now() + LOOK);
+        match (self.kill_at, look) {
+            (Some(kill_at), None) => tokio::time::sleep_until(kill_at).await,
+            (Some(kill_at), Some(look)) if kill_at <= look => tokio::time::sleep_until(kill_at).await,
+            (_, Some(look)) => tokio::time::sleep_until(look).await,
+            (None, None) => std::future::pending().await,
+        }
+    }
+
+    /// The last of them may be a zombie for another moment, and the group busy with it.
+    async fn clean_up(&self) -> io::Result<()> {
+        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+        for _ in 0..CLEAN_UP_TRIES {
+            while reap()?.is_some() {}
+            if cgroup.remove().is_ok() {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        // An empty group that is left behind costs nothing and is no reason to lose the ending.
+        Ok(())
+    }
+
+    fn ending(self) -> io::Result<Ending> {
+        let status = self.status.ok_or_else(|| io::Error::other("it ended without a status"))?;
+        Ok(Ending { at: Timestamp::now(), status, stopped: self.stopped, leftovers: self.leftovers })
+    }
+}
+
+/// One process that has ended, ours or adopted.
+fn reap() -> io::Result<Option<(i32, ExitStatus)>> {
+    match rustix::process::wait(WaitOptions::NOHANG) {
+        Ok(Some((pid, status))) => Ok(Some((pid.as_raw_nonzero().get(), exit_status(status)))),
+        Ok(None) | Err(rustix::io::Errno::CHILD) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn exit_status(status: WaitStatus) -> ExitStatus {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ExitStatus::Code { code },
+        (None, Some(signal)) => ExitStatus::Signal { signal },
+        (None, None) => ExitStatus::Code { code: -1 },
+    }
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}

@@ -1,0 +1,266 @@
+//! The keeper and its processes, for real: every way an agent can end, and what is left of it afterwards.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use cowhand::run::attempt::{Attempt, Standing, Start, StopSignal};
+use cowhand::run::ending::{Ending, ExitStatus};
+use cowhand_core::id::JobId;
+use cowhand_core::job::Termination;
+use tempfile::TempDir;
+
+struct Scene {
+    state: TempDir,
+    attempt: Attempt,
+    keeper: Option<Child>,
+    grace_ms: u64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let job = JobId::new(jiff::civil::date(2026, 1, 5), fastrand::u64(..));
+        let attempt = Attempt::new(state.path(), &job, 1);
+        Self { state, attempt, keeper: None, grace_ms: 10_000 }
+    }
+
+    fn grace(mut self, grace_ms: u64) -> Self {
+        self.grace_ms = grace_ms;
+        self
+    }
+
+    fn start(&self, argv: &[&str]) -> Start {
+        Start {
+            argv: argv.iter().map(|&argument| argument.to_owned()).collect(),
+            directory: self.state.path().to_owned(),
+            stop_signal: StopSignal::Terminate,
+            grace_ms: self.grace_ms,
+        }
+    }
+
+    fn launch(mut self, start: &Start) -> Self {
+        let environment = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
+        let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
+        self.keeper = Some(self.attempt.launch(program, start, "do it\n", &environment).unwrap());
+        self
+    }
+
+    fn sh(self, script: &str) -> Self {
+        let start = self.start(&["sh", "-c", script]);
+        self.launch(&start)
+    }
+
+    fn ending(&self) -> Ending {
+        self.wait_for("the ending", || self.attempt.ending().unwrap())
+    }
+
+    fn wait_for<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        let patience = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            let log = std::fs::read_to_string(self.attempt.folder().join("keeper.log")).unwrap_or_default();
+            assert!(Instant::now() < patience, "waited in vain for {what}; the keeper says: {log}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Until the agent itself says so on its output.
+    fn until_it_says(&self, word: &str) {
+        self.wait_for(word, || self.stdout().contains(word).then_some(()));
+    }
+
+    fn stdout(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.attempt.stdout()).unwrap_or_default()).into_owned()
+    }
+
+    /// The processes that still carry this attempt's mark, keeper excepted.
+    fn alive(&self) -> Vec<String> {
+        let (name, value) = self.attempt.mark();
+        let mark = format!("{name}={value}");
+        let keeper = self.keeper.as_ref().map(|keeper| keeper.id().to_string());
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let carries = |pid: &String| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        };
+        pids.filter(carries).filter(|pid| Some(pid) != keeper.as_ref()).collect()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for pid in self.alive() {
+            Command::new("kill").args(["-9", &pid]).status().ok();
+        }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.kill().ok();
+            keeper.wait().ok();
+        }
+    }
+}
+
+#[test]
+fn the_prompt_comes_on_stdin_and_the_output_goes_to_files() {
+    let scene = Scene::new().sh("cat; echo to stderr >&2; pwd; exit 3");
+    let ending = scene.ending();
+    assert_eq!(ending.status, ExitStatus::Code { code: 3 });
+    assert_eq!((ending.stopped, ending.leftovers), (None, 0));
+    let directory = scene.state.path().canonicalize().unwrap();
+    assert_eq!(scene.stdout(), format!("do it\n{}\n", directory.display()));
+    assert_eq!(std::fs::read_to_string(scene.attempt.stderr()).unwrap(), "to stderr\n");
+    assert_eq!(scene.attempt.standing().unwrap(), Standing::Ended(ending));
+}
+
+#[test]
+fn only_the_given_environment_reaches_the_agent() {
+    let scene = Scene::new().sh("env | cut -d= -f1 | sort | tr '\\n' ' '");
+    scene.ending();
+    let names: Vec<String> = scene.stdout().split_whitespace().map(str::to_owned).collect();
+    assert_eq!(names, ["COWHAND_ATTEMPT_ID", "PATH", "PWD"]);
+}
+
+#[test]
+fn no_descriptor_is_inherited() {
+    let scene = Scene::new().sh("ls /proc/self/fd | wc -l");
+    scene.ending();
+    assert_eq!(scene.stdout().trim(), "4", "in, out, err, and the folder that ls reads");
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let missing = Scene::new();
+    let start = missing.start(&["no-such-agent-here", "-p"]);
+    let missing = missing.launch(&start);
+    let ExitStatus::StartFailed { message } = missing.ending().status else { panic!() };
+    assert_eq!(
+        message,
+        "cannot start \"no-such-agent-here\": it was not found; is it installed and on the PATH?"
+    );
+
+    let nowhere = Scene::new();
+    let start = Start { directory: "/no/such/directory".into(), ..nowhere.start(&["true"]) };
+    let nowhere = nowhere.launch(&start);
+    let ExitStatus::StartFailed { message } = nowhere.ending().status else { panic!() };
+    assert_eq!(message, "cannot start \"true\": its directory /no/such/directory is not there");
+
+    let locked = Scene::new();
+    let start = locked.start(&["/etc/passwd"]);
+    let locked = locked.launch(&start);
+    let ExitStatus::StartFailed { message } = locked.ending().status else { panic!() };
+    assert_eq!(message, "cannot start \"/etc/passwd\": it may not be executed");
+}
+
+#[test]
+fn a_signal_is_told_from_an_exit() {
+    let scene = Scene::new().sh("kill -9 $$");
+    assert_eq!(scene.ending().status, ExitStatus::Signal { signal: 9 });
+}
+
+#[test]
+fn asked_to_stop_it_goes_gracefully() {
+    let scene = Scene::new().sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
+    scene.until_it_says("ready");
+    assert!(scene.attempt.stop().unwrap());
+    let ending = scene.ending();
+    assert_eq!((ending.status, ending.stopped), (ExitStatus::Code { code: 0 }, Some(Termination::Graceful)));
+    assert!(scene.stdout().contains("bye"));
+}
+
+#[test]
+fn one_that_ignores_the_signal_is_killed_after_the_grace() {
+    let scene = Scene::new().grace(300).sh("trap '' TERM; echo ready; while :; do sleep 0.05; done");
+    scene.until_it_says("ready");
+    assert!(scene.attempt.stop().unwrap());
+    let ending = scene.ending();
+    assert_eq!(
+        (ending.status, ending.stopped),
+        (ExitStatus::Signal { signal: 9 }, Some(Termination::Forced))
+    );
+    assert!(scene.alive().is_empty());
+}
+
+#[test]
+fn a_second_request_does_not_wait_for_the_grace() {
+    let scene = Scene::new().grace(3_600_000).sh("trap '' TERM; echo ready; while :; do sleep 0.05; done");
+    scene.until_it_says("ready");
+    assert!(scene.attempt.stop().unwrap());
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(scene.attempt.stop().unwrap());
+    assert_eq!(scene.ending().stopped, Some(Termination::Forced));
+}
+
+#[test]
+fn a_grandchild_with_its_own_session_does_not_survive() {
+    let script = "setsid sh -c 'trap \"\" TERM HUP; echo deep; while :; do sleep 0.05; done' & \
+                  while ! grep -q deep \"$COWHAND_OUT\"; do sleep 0.02; done; exit 0";
+    let scene = Scene::new();
+    let script = script.replace("$COWHAND_OUT", &scene.attempt.stdout().display().to_string());
+    let scene = scene.sh(&script);
+    let ending = scene.ending();
+    assert_eq!((ending.status, ending.stopped), (ExitStatus::Code { code: 0 }, None));
+    assert!(ending.leftovers >= 1, "{}", ending.leftovers);
+    assert!(scene.alive().is_empty(), "{:?}", scene.alive());
+}
+
+#[test]
+fn a_tree_that_was_cancelled_is_gone_whole() {
+    let deep = "sh -c 'sh -c \"setsid sleep 1000 & sleep 1000\" & sleep 1000' &";
+    let scene = Scene::new().grace(200).sh(&format!("trap '' TERM; {deep} {deep} echo ready; sleep 1000"));
+    scene.until_it_says("ready");
+    scene.wait_for("the tree to grow", || (scene.alive().len() >= 9).then_some(()));
+    assert!(scene.attempt.stop().unwrap());
+    assert_eq!(scene.ending().stopped, Some(Termination::Forced));
+    assert!(scene.alive().is_empty(), "{:?}", scene.alive());
+}
+
+#[test]
+fn one_that_closes_its_output_and_lingers_is_still_running() {
+    let scene = Scene::new().sh("exec >&- 2>&-; sleep 0.5; exit 7");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(scene.attempt.standing().unwrap(), Standing::Kept);
+    assert_eq!(scene.ending().status, ExitStatus::Code { code: 7 });
+}
+
+#[test]
+fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
+    let mut scene = Scene::new().sh("echo ready; sleep 1000");
+    scene.until_it_says("ready");
+    scene.wait_for("the record", || scene.attempt.folder().join("started.json").exists().then_some(()));
+    let mut keeper = scene.keeper.take().unwrap();
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    assert_eq!(scene.attempt.standing().unwrap(), Standing::Unkept);
+    assert!(!scene.attempt.stop().unwrap(), "there is no keeper to ask");
+    scene.wait_for("the agent's end", || (scene.attempt.standing().unwrap() == Standing::Gone).then_some(()));
+    assert!(scene.alive().is_empty());
+}
+
+#[test]
+fn what_was_given_up_never_starts() {
+    let scene = Scene::new();
+    let start = scene.start(&["sh", "-c", "echo never"]);
+    std::fs::create_dir_all(scene.attempt.folder()).unwrap();
+    assert_eq!(scene.attempt.standing().unwrap(), Standing::Gone);
+    let mut scene = scene.launch(&start);
+    assert!(scene.keeper.take().unwrap().wait().unwrap().success());
+    assert_eq!((scene.stdout().as_str(), scene.attempt.ending().unwrap()), ("", None));
+}
+
+#[test]
+fn files_are_for_the_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = Scene::new().sh("true");
+    scene.ending();
+    for entry in std::fs::read_dir(scene.attempt.folder()).unwrap().flatten() {
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+    }
+    let folder = std::fs::metadata(scene.attempt.folder()).unwrap().permissions().mode() & 0o777;
+    assert_eq!(folder, 0o700);
+}
