@@ -65,6 +65,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     let agent = match spawn(attempt, start, cgroup.as_ref()) {
         Ok(agent) => agent,
         Err(error) => {
+            cgroup.map(|cgroup| cgroup.remove()).transpose()?;
             let message = start_failure(start, &error);
             let status = ExitStatus::StartFailed { message };
             return Ok(Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 });
