@@ -1,7 +1,10 @@
 //! A fleet as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
+use std::path::PathBuf;
+
+use crate::config::shape;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
-use crate::policy::{Retry, Timing};
+use crate::policy::{Retry, Timeout, Timing};
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -15,8 +18,13 @@ pub struct Agent {
     pub name: AgentName,
     /// Over all jobs of the agent, however they were started, on all nodes.
     pub max_concurrent: u32,
+    /// Of jobs that come from no schedule.
     pub retry: Retry,
     pub schedules: Vec<Schedule>,
+    /// Where its processes run.
+    pub directory: PathBuf,
+    /// Everything else as it was written, merged; its schedules are above.
+    pub settings: shape::Agent,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +36,12 @@ pub struct Schedule {
     pub trigger: TriggerConfig,
     pub timing: Timing,
     pub prompt: Option<String>,
+    pub work_source: Option<shape::WorkSource>,
+    pub retry: Retry,
+    /// Of one attempt.
+    pub timeout: Timeout,
+    /// Of an attempt's silence.
+    pub idle_timeout: Timeout,
 }
 
 impl Fleet {

@@ -55,6 +55,7 @@ fn fill_in(
         let message = "this `${` does not begin a variable and stays as it is";
         problems.add(Problem::warning(at, message).help("write `$${` to say so, or `${NAME}`".to_owned()));
     }
+    scalar.interpolated = true;
     scalar.variables = expanded.used.into_iter().map(str::to_owned).collect();
     scalar.text = expanded.text;
 }

@@ -93,7 +93,9 @@ pub struct Scalar {
     pub text: String,
     /// Written without quotes: may become a number, a truth value or nothing.
     pub plain: bool,
-    /// The environment variables that went into the text.
+    /// The text was written with variables in it.
+    pub interpolated: bool,
+    /// The environment variables whose values went into the text.
     pub variables: Vec<String>,
 }
 

@@ -106,7 +106,7 @@ impl<'a> Builder<'a> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain && !self.is_text(tag.as_deref(), at);
-                let scalar = Scalar { text: text.into_owned(), plain, variables: Vec::new() };
+                let scalar = Scalar { text: text.into_owned(), plain, ..Scalar::default() };
                 self.finish(Node { value: Value::Scalar(scalar), at }, anchor)?;
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -259,7 +259,10 @@ impl<'a> Builder<'a> {
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
             return too_deep(at);
         }
-        Problem::error(at, format!("not valid YAML: {}", error.info()))
+        let line = self.text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
+        let help =
+            line.contains("${").then(|| "inside { } and [ ] put a value with `${` in quotes".to_owned());
+        Problem::error(at, format!("not valid YAML: {}", error.info())).help(help)
     }
 }
 

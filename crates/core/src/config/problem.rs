@@ -1,6 +1,7 @@
 //! What is wrong with a config, collected while everything else is still looked at.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use super::node::{FileId, Location};
 
@@ -100,7 +101,8 @@ fn join_repeated_warnings(problems: Vec<Problem>) -> Vec<Problem> {
         kept.push(problem);
     }
     for (place, count) in first.into_values().filter(|(_, count)| *count > 1) {
-        kept[place].message += &format!(" (here and in {} more places of this file)", count - 1);
+        let places = if count == 2 { "place" } else { "places" };
+        _ = write!(kept[place].message, " (here and in {} more {places} of this file)", count - 1);
     }
     kept
 }
