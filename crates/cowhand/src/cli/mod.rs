@@ -1,8 +1,10 @@
 //! The command line: one file for each verb.
 
+mod config;
 mod exit;
 mod schedule;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -13,12 +15,18 @@ pub use exit::{Exit, Failure};
 #[derive(Debug, Parser)]
 #[command(name = "cowhand", version, after_help = exit::HELP)]
 struct Cli {
+    /// The fleet's file, or a directory to look for it in and above [default: the working directory]
+    #[arg(short, long, global = true, value_name = "FILE|DIR")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Check, show and describe the config
+    #[command(subcommand)]
+    Config(config::Config),
     /// Look at schedules and when they fire
     #[command(subcommand)]
     Schedule(schedule::Schedule),
@@ -28,6 +36,7 @@ enum Verb {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let answer = match cli.verb {
+        Verb::Config(verb) => verb.run(cli.config.as_deref()),
         Verb::Schedule(schedule) => schedule.run(),
     };
     match answer {
