@@ -36,6 +36,7 @@ pub(super) struct Checker<'a> {
     /// How many of the steps to here said that nothing below may be shown.
     secret: usize,
     secrets: Vec<String>,
+    unknown: bool,
 }
 
 enum Step {
@@ -54,6 +55,8 @@ pub(super) struct Checked {
     pub value: Json,
     /// JSON pointers to what may not be shown.
     pub secrets: Vec<String>,
+    /// A variable without a value left a hole, which is reported elsewhere.
+    pub unknown: bool,
 }
 
 /// Also renames aliases in the tree, so that layers which use different names merge.
@@ -63,10 +66,17 @@ pub(super) fn check(
     reading: Reading<'_>,
     problems: &mut Problems,
 ) -> Checked {
-    let mut checker =
-        Checker { schema: &SCHEMA, problems, reading, path: Vec::new(), secret: 0, secrets: Vec::new() };
+    let mut checker = Checker {
+        schema: &SCHEMA,
+        problems,
+        reading,
+        path: Vec::new(),
+        secret: 0,
+        secrets: Vec::new(),
+        unknown: false,
+    };
     let value = checker.value(node, node.at, schema).unwrap_or_else(|| Json::Object(JsonMap::new()));
-    Checked { value, secrets: checker.secrets }
+    Checked { value, secrets: checker.secrets, unknown: checker.unknown }
 }
 
 impl Checker<'_> {
@@ -74,6 +84,10 @@ impl Checker<'_> {
     fn value(&mut self, node: &mut Node, blame: Location, schema: &'static Json) -> Option<Json> {
         let schema = self.schema.follow(schema);
         if node.is_null() {
+            return None;
+        }
+        if matches!(&node.value, Value::Scalar(scalar) if scalar.undefined) {
+            self.unknown = true;
             return None;
         }
         if is_open(schema) {
@@ -103,14 +117,14 @@ impl Checker<'_> {
 
     /// Text or a map, a path or a list: the kind of the node decides.
     fn union(&mut self, node: &mut Node, blame: Location, variants: &[&'static Json]) -> Option<Json> {
-        let kind = match node.value {
-            Value::Scalar(_) => "string",
-            Value::List(_) => "array",
-            Value::Map(_) => "object",
+        let fits = |kind: &&str| match node.value {
+            Value::Scalar(_) => !matches!(*kind, "array" | "object"),
+            Value::List(_) => *kind == "array",
+            Value::Map(_) => *kind == "object",
         };
         let kinds: Vec<&str> =
             variants.iter().flat_map(|schema| kinds_of(self.schema.follow(schema))).collect();
-        let fitting = variants.iter().find(|schema| kinds_of(self.schema.follow(schema)).contains(&kind));
+        let fitting = variants.iter().find(|schema| kinds_of(self.schema.follow(schema)).iter().any(fits));
         match (fitting, &node.value) {
             (Some(schema), _) => self.value(node, blame, schema),
             (None, Value::Scalar(scalar)) => {
@@ -158,13 +172,9 @@ impl Checker<'_> {
                 continue;
             }
             self.path.push(Step::Key { written: written.clone(), name: name.to_owned() });
-            if let Some(value) = self.property(&written, &mut entry, property) {
-                out.insert(name.to_owned(), value);
-            }
-            if map.entries.contains_key(name) {
-                let message = format!("`{written}` and another name of the same key are both given");
-                self.error(entry.key_at, message, Some(format!("keep `{name}` only")));
-            } else {
+            let value = self.property(&written, &mut entry, property);
+            if !map.entries.contains_key(name) || self.second_name(&written, name, entry.key_at) {
+                out.extend(value.map(|value| (name.to_owned(), value)));
                 map.entries.insert(name.to_owned(), entry);
             }
             self.path.pop();
@@ -173,6 +183,15 @@ impl Checker<'_> {
             self.missing_keys(node, blame, &sections);
         }
         Some(Json::Object(out))
+    }
+
+    /// A key came under two of its names. herdctl lets `cron` win over `expression`, so there it is not an error.
+    /// Answers whether the second one counts.
+    fn second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
+        let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
+        let message = format!("`{written}` is another name of a key that is already given");
+        self.report(severity, at, message, Some("keep one of the two".to_owned()));
+        written != name
     }
 
     /// The value of a key, and what its schema has to say about the key itself.

@@ -14,7 +14,9 @@ use super::schema::SCHEMA;
 use crate::id::check_name;
 
 /// Fleets in fleets in fleets: deeper than anyone goes, and far from the end of the stack.
-const MOST_FLEETS: usize = 32;
+const MOST_LEVELS: usize = 32;
+/// Each file may name the next one many times, so depth alone bounds nothing.
+const MOST_FLEETS: usize = 1_000;
 /// The most nodes of all merged agents: a large `defaults` times many agents is a bomb too.
 const MOST_MERGED: usize = 1_000_000;
 
@@ -65,7 +67,7 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above
 
 fn agent(loader: &mut Loader<'_>, entry: &Node, index: usize, file: FileId, above: &Above) {
     let Some(entries) = entry.entries().filter(|_| loader.merged <= MOST_MERGED) else { return };
-    let (base, home) = if let Some(path) = entry.get("path").filter(|path| path.text().is_some()) {
+    let (base, home) = if let Some(path) = entry.get("path") {
         for (key, beside) in entries.iter().filter(|(key, _)| !matches!(key.as_str(), "path" | "overrides")) {
             let message = format!("`{key}` stands beside `path`");
             let help = format!("move `{key}` under `overrides`, or leave out `path`");
@@ -75,7 +77,11 @@ fn agent(loader: &mut Loader<'_>, entry: &Node, index: usize, file: FileId, abov
         }
         let reading =
             Reading { herdctl: above.herdctl, agent_file: true, partial: true, ..Reading::default() };
-        let target = beside(loader, file, path.text().unwrap_or_default());
+        let Some(text) = path.text() else {
+            loader.complete = false;
+            return;
+        };
+        let target = beside(loader, file, text);
         match loader.file(&target, Some((path.at, format!("agents[{index}].path"))), reading) {
             Some(found) => found,
             None => return,
@@ -167,8 +173,20 @@ fn sub_fleet(
     above: &Above,
     names: &mut HashMap<String, Location>,
 ) {
-    let Some((at, path)) = entry.get("path").and_then(|path| Some((path.at, path.text()?))) else { return };
+    let Some((at, path)) = entry.get("path").and_then(|path| Some((path.at, path.text()?))) else {
+        loader.complete = false;
+        return;
+    };
     let path = beside(loader, file, path);
+    loader.fleets += 1;
+    if loader.fleets > MOST_FLEETS {
+        loader.complete = false;
+        if loader.fleets == MOST_FLEETS + 1 {
+            let message = format!("there are more than {MOST_FLEETS} fleets");
+            loader.problems.add(Problem::error(at, message).key(key));
+        }
+        return;
+    }
     if let Some(message) = never_ends(&path, above) {
         loader.problems.add(Problem::error(at, message).key(format!("{key}.path")));
         return;
@@ -205,8 +223,8 @@ fn never_ends(path: &Path, above: &Above) -> Option<String> {
         let round: Vec<String> = above.files[first..].iter().map(|file| file.display().to_string()).collect();
         return Some(format!("this fleet contains itself: {} → {}", round.join(" → "), path.display()));
     }
-    (above.files.len() >= MOST_FLEETS)
-        .then(|| format!("fleets are nested more than {MOST_FLEETS} levels deep"))
+    (above.files.len() >= MOST_LEVELS)
+        .then(|| format!("fleets are nested more than {MOST_LEVELS} levels deep"))
 }
 
 /// The reference's own name, then the fleet's, then that of its directory; and where to point.

@@ -44,6 +44,7 @@ fn fill_in(
     problems: &mut Problems,
 ) {
     let expanded = expand(&scalar.text, env);
+    let undefined = !expanded.undefined.is_empty();
     for (place, undefined) in expanded.undefined {
         let at = narrow(at, source, &scalar.text, place, undefined);
         let message = format!("the environment variable `{undefined}` is not set");
@@ -58,6 +59,7 @@ fn fill_in(
     scalar.interpolated = true;
     scalar.variables = expanded.used.into_iter().map(str::to_owned).collect();
     scalar.text = expanded.text;
+    scalar.undefined = undefined;
 }
 
 /// A text with its variables filled in.

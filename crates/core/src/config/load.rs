@@ -60,7 +60,9 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         problems: Problems::default(),
         agents: Vec::new(),
         merged: 0,
+        fleets: 0,
         complete: true,
+        files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
     let mut fleet = Fleet::default();
@@ -90,8 +92,12 @@ pub(super) struct Loader<'a> {
     pub agents: Vec<Draft>,
     /// Nodes of all merged agents so far.
     pub merged: usize,
-    /// No file was left out because it cannot be read.
+    /// How many fleets so far.
+    pub fleets: usize,
+    /// No agent was left out because its file cannot be read.
     pub complete: bool,
+    /// What was read, so that a file named by many is read once.
+    files: HashMap<PathBuf, Option<(Node, FileId)>>,
 }
 
 /// An agent with all its layers merged, not yet typed.
@@ -134,6 +140,9 @@ impl Loader<'_> {
         asked: Option<(Location, String)>,
         reading: Reading<'_>,
     ) -> Option<(Node, FileId)> {
+        if let Some(known) = self.files.get(path) {
+            return known.clone();
+        }
         let text = match (self.outside.read)(path) {
             Ok(text) => text,
             Err(error) => {
@@ -147,11 +156,17 @@ impl Loader<'_> {
             }
         };
         let file = self.sources.add(path.to_owned(), text);
+        let found = self.parse_and_check(file, reading).map(|node| (node, file));
+        self.files.insert(path.to_owned(), found.clone());
+        found
+    }
+
+    fn parse_and_check(&mut self, file: FileId, reading: Reading<'_>) -> Option<Node> {
         let mut node = parse(file, self.sources.text(file), &mut self.problems)?;
         interpolate(&mut node, self.sources.text(file), self.outside.env, &mut self.problems);
         let schema = if reading.agent_file { SCHEMA.agent() } else { SCHEMA.fleet() };
         check(&mut node, schema, reading, &mut self.problems);
-        node.entries().is_some().then_some((node, file))
+        node.entries().is_some().then_some(node)
     }
 
     pub(super) fn masked(checked: Checked) -> Json {

@@ -9,6 +9,7 @@
 
 mod check;
 mod compose;
+pub mod editor;
 mod format;
 pub mod interpolate;
 pub mod load;
@@ -20,7 +21,7 @@ mod reference;
 pub mod report;
 mod resolve;
 mod scalar;
-pub mod schema;
+mod schema;
 mod secret;
 mod section;
 pub mod shape;

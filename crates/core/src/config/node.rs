@@ -97,11 +97,13 @@ pub struct Scalar {
     pub interpolated: bool,
     /// The environment variables whose values went into the text.
     pub variables: Vec<String>,
+    /// A variable has no value, which is reported; nothing else is known about this one.
+    pub undefined: bool,
 }
 
 impl Scalar {
     pub fn is_null(&self) -> bool {
-        self.plain && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+        self.plain && !self.undefined && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 }
 
@@ -136,9 +138,10 @@ impl Node {
         }
     }
 
+    /// The text of a scalar, unless it is null or unknown.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Scalar(scalar) if !scalar.is_null() => Some(&scalar.text),
+            Value::Scalar(scalar) if !scalar.is_null() && !scalar.undefined => Some(&scalar.text),
             _ => None,
         }
     }

@@ -57,9 +57,12 @@ impl Known<'_> {
 
     /// May an agent of this name exist, for all we could read?
     fn may_exist(&self, name: &str, from: &Draft) -> bool {
-        let own = |draft: &Draft| Some(spellings(draft.node.get("name")?.text()?, draft)[0].clone());
-        let spellings = spellings(name, from);
-        !self.all || self.broken.iter().filter_map(own).any(|broken| spellings.contains(&broken))
+        let wanted = spellings(name, from);
+        let may_be = |draft: &Draft| match draft.node.get("name").and_then(Node::text) {
+            Some(own) => wanted.contains(&spellings(own, draft)[0]),
+            None => true,
+        };
+        !self.all || self.broken.iter().any(may_be)
     }
 
     /// `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.

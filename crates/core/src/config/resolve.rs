@@ -10,7 +10,7 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::shape;
+use super::{secret, shape};
 use crate::fleet::{Agent, Schedule};
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
@@ -26,6 +26,9 @@ pub(super) fn agent(
     let before = loader.problems.errors();
     let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
+    if checked.unknown {
+        return None;
+    }
     let name = name(loader, draft, places);
     if loader.problems.errors() > before {
         return None;
@@ -41,12 +44,18 @@ pub(super) fn agent(
         }
     };
     let mut shown = Loader::masked(checked);
-    if let Json::Object(shown) = &mut shown {
-        shown.shift_insert(0, "name".to_owned(), json!(name));
-        shown.shift_insert(1, "working_directory".to_owned(), json!(directory));
-    }
+    show_resolved(&mut shown, "working_directory", json!(directory));
+    show_resolved(&mut shown, "name", json!(name));
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
     (loader.problems.errors() == before).then_some((agent, shown))
+}
+
+/// Puts a resolved value first, in place of the written one, unless that is masked.
+fn show_resolved(shown: &mut Json, key: &str, value: Json) {
+    let Some(shown) = shown.as_object_mut() else { return };
+    let written = shown.shift_remove(key);
+    let masked = written.filter(|written| written.to_string().contains(secret::MASK));
+    shown.shift_insert(0, key.to_owned(), masked.unwrap_or(value));
 }
 
 fn assemble(

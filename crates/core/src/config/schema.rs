@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::shape::FleetFile;
 
@@ -58,22 +58,6 @@ impl Schema {
     }
 }
 
-/// The schema of a fleet file, for editors.
-pub fn fleet_schema() -> Value {
-    for_editors(SCHEMA.fleet.clone())
-}
-
-/// The schema of an agent's own file, for editors.
-pub fn agent_schema() -> Value {
-    let mut schema = json!({
-        "$schema": SCHEMA.fleet["$schema"],
-        "title": "Agent",
-        "$ref": "#/$defs/Agent",
-    });
-    schema["$defs"] = SCHEMA.fleet["$defs"].clone();
-    for_editors(schema)
-}
-
 /// An object takes the keys it names and no others.
 fn close(schema: &mut Map<String, Value>) {
     // The variants of a flattened union do not know the keys around them; the object as a whole is closed.
@@ -97,42 +81,6 @@ fn close(schema: &mut Map<String, Value>) {
 /// A mark from an object to the variants flattened into it; gone once they are visited.
 const FLATTENED: &str = "x-flattened";
 
-/// Editors know nothing of our `x-aliases`: each other name becomes a property of its own.
-fn for_editors(mut root: Value) -> Value {
-    for_each_schema(&mut root, &mut |schema| {
-        let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-        let mut aliases = Vec::new();
-        for (name, property) in properties {
-            for (alias, old) in aliases_of(property) {
-                aliases.push((name.clone(), alias.to_owned(), old, property.clone()));
-            }
-        }
-        for (name, alias, old, property) in aliases {
-            add_alias(schema, &name, &alias, old, property);
-        }
-    });
-    root
-}
-
-fn add_alias(schema: &mut Map<String, Value>, name: &str, alias: &str, old: bool, mut property: Value) {
-    if let Some(property) = property.as_object_mut() {
-        property.insert("description".to_owned(), format!("The same as `{name}`.").into());
-        property.remove("x-aliases");
-        property.remove("x-old-names");
-        if old {
-            property.insert("deprecated".to_owned(), true.into());
-        }
-    }
-    schema["properties"][alias] = property;
-    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        let before = required.len();
-        required.retain(|required| required != name);
-        if required.len() < before {
-            schema.insert("anyOf".to_owned(), json!([{ "required": [name] }, { "required": [alias] }]));
-        }
-    }
-}
-
 /// The other names of a property, and whether they are old ones.
 pub(super) fn aliases_of(property: &Value) -> impl Iterator<Item = (&str, bool)> {
     [("x-aliases", false), ("x-old-names", true)].into_iter().flat_map(|(keyword, old)| {
@@ -142,7 +90,7 @@ pub(super) fn aliases_of(property: &Value) -> impl Iterator<Item = (&str, bool)>
 }
 
 /// Parents before children.
-fn for_each_schema(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+pub(super) fn for_each_schema(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     let Some(object) = schema.as_object_mut() else { return };
     visit(object);
     for (keyword, value) in object {
@@ -221,11 +169,5 @@ mod tests {
                 assert!(super::super::format::is_known(format), "{format}");
             }
         });
-    }
-
-    #[test]
-    fn schemas_for_editors() {
-        insta::assert_json_snapshot!("fleet_schema", fleet_schema());
-        assert_eq!(agent_schema()["$defs"]["Agent"]["type"], "object");
     }
 }

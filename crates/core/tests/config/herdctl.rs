@@ -77,6 +77,20 @@ fn where_herdctl_is_strict_so_are_we() {
 }
 
 #[test]
+fn cron_wins_over_its_old_name() {
+    let agents = [
+        "name: a\nschedules: {s: {type: cron, expression: '@weekly', cron: '@daily'}}",
+        "name: b\nschedules: {s: {type: cron, cron: '@daily', expression: '@weekly'}}",
+    ];
+    let root = "agents: [{path: a.yaml}, {path: b.yaml}]";
+    let loaded = load_files(&[("herdctl.yaml", root), ("a.yaml", agents[0]), ("b.yaml", agents[1])], &[]);
+    assert_eq!((loaded.errors(), loaded.warnings()), (0, 2), "{}", rendered(&loaded));
+    for agent in &loaded.fleet.agents {
+        assert!(format!("{:?}", agent.schedules[0].trigger).contains("@daily"), "{}", agent.name);
+    }
+}
+
+#[test]
 fn no_secret_is_shown() {
     let shown = everything("herdctl.yaml").shown.to_string();
     assert!(!shown.contains("canary"), "{shown}");

@@ -57,6 +57,21 @@ fn a_bomb_of_defaults() {
     assert!(found.iter().any(|line| line.contains("once the defaults are merged in")), "{found:?}");
 }
 
+/// Thirty files, each naming the next one ten times.
+#[test]
+fn a_crowd_of_fleets() {
+    let names: Vec<String> = (0..30).map(|level| format!("{level}/c.yaml")).collect();
+    let text = |level: usize| {
+        let next = (0..10).map(|n| format!("{{path: ../{level}/c.yaml, name: f{n}}}"));
+        format!("fleets: [{}]\nagents: [{{name: a}}]", next.collect::<Vec<_>>().join(", "))
+    };
+    let texts: Vec<String> = (1..30).map(text).chain(["agents: [{name: a}]".to_owned()]).collect();
+    let files: Vec<(&str, &str)> =
+        names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
+    let found = lines(&load_files(&files, &[]));
+    assert!(found.len() == 1 && found[0].ends_with("there are more than 1000 fleets"), "{found:?}");
+}
+
 #[test]
 fn a_tower_of_fleets() {
     let names: Vec<String> = (0..40).map(|level| format!("{level}/c.yaml")).collect();

@@ -121,6 +121,56 @@ fn a_secret_stays_out_of_the_report() {
     assert!(!rendered(&loaded).contains("canary"), "{}", rendered(&loaded));
 }
 
+/// One missing variable is one error, wherever it stands.
+#[test]
+fn undefined_variables() {
+    let text = "agents:
+  - name: ${A}
+  - path: ${B}/a.yaml
+  - name: c
+    max_turns: ${C}
+    model: \"é ${D:-ok} ${D}\"
+    system_prompt: |
+      First line.
+      Second ${E} and ${F}.
+    default_prompt: >-
+      Folded
+      here ${G}
+    schedules:
+      a: {type: \"${H}\", interval: 5m}
+      b: {type: interval, interval: \"${I}\"}
+      c: {type: agent_lifecycle, event: session_end, agent: nobody}
+fleets: [{path: \"${J}\"}]
+";
+    assert_eq!(
+        lines(&load_text(text))
+            .iter()
+            .map(|line| line.replace("the environment variable", ""))
+            .collect::<Vec<_>>(),
+        [
+            "cowhand.yaml:2:11  `A` is not set",
+            "cowhand.yaml:3:11  `B` is not set",
+            "cowhand.yaml:5:16  `C` is not set",
+            "cowhand.yaml:6:24  `D` is not set",
+            "cowhand.yaml:9:14  `E` is not set",
+            "cowhand.yaml:9:23  `F` is not set",
+            "cowhand.yaml:12:12  `G` is not set",
+            "cowhand.yaml:14:18  `H` is not set",
+            "cowhand.yaml:15:38  `I` is not set",
+            "cowhand.yaml:17:18  `J` is not set",
+        ]
+    );
+}
+
+/// A file that many name is read, checked and counted once.
+#[test]
+fn a_shared_file_is_reported_once() {
+    let text = "agents: [{path: a.yaml}, {path: ./a.yaml, overrides: {name: b}}]";
+    let loaded = load_files(&[("cowhand.yaml", text), ("a.yaml", "name: a\nmodle: x\n")], &[]);
+    assert_eq!(lines(&loaded), ["a.yaml:2:1 unknown key `modle`"]);
+    assert!(rendered(&loaded).ends_with("1 error in 2 files"));
+}
+
 #[test]
 fn circles_of_schedules() {
     let text = "agents:

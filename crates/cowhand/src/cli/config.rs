@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use cowhand_core::config::{Loaded, report, schema};
+use cowhand_core::config::{Loaded, editor, report};
 
 use super::{Exit, Failure};
 use crate::config;
@@ -38,7 +38,7 @@ impl Config {
             Self::Check(output) => check(config, output.json),
             Self::Show(output) => show(config, output.json),
             Self::Schema(Schema { agent }) => {
-                let schema = if agent { schema::agent_schema() } else { schema::fleet_schema() };
+                let schema = if agent { editor::agent_schema() } else { editor::fleet_schema() };
                 anstream::println!("{schema:#}");
                 Ok(())
             }
