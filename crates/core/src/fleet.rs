@@ -1,7 +1,10 @@
 //! A fleet as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
+use std::path::PathBuf;
+
+use crate::config::shape;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
-use crate::policy::{Retry, Timing, Zone};
+use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -15,8 +18,13 @@ pub struct Agent {
     pub name: AgentName,
     /// Over all jobs of the agent, however they were started, on all nodes.
     pub max_concurrent: u32,
+    /// Of jobs that come from no schedule.
     pub retry: Retry,
     pub schedules: Vec<Schedule>,
+    /// Where its processes run.
+    pub directory: PathBuf,
+    /// Everything else as it was written, merged; its schedules are above.
+    pub settings: shape::Agent,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +38,39 @@ pub struct Schedule {
     /// Of the cron expression, the active hours and the excluded dates.
     pub zone: Zone,
     pub prompt: Option<String>,
+    pub work_source: Option<shape::WorkSource>,
+    pub retry: Retry,
+    /// Of one attempt.
+    pub timeout: Timeout,
+    /// Of an attempt's silence.
+    pub idle_timeout: Timeout,
+}
+
+impl Agent {
+    /// With everything that has a default left at it.
+    pub fn new(name: AgentName) -> Self {
+        let (directory, settings) = (PathBuf::from("."), shape::Agent::default());
+        Self { name, max_concurrent: 1, retry: Retry::default(), schedules: Vec::new(), directory, settings }
+    }
+}
+
+impl Schedule {
+    /// With everything that has a default left at it.
+    pub fn new(agent: &AgentName, name: ScheduleName, trigger: TriggerConfig) -> Self {
+        Self {
+            id: ScheduleId::of(agent, &name),
+            name,
+            enabled: true,
+            trigger,
+            timing: Timing::default(),
+            zone: Zone::UTC,
+            prompt: None,
+            work_source: None,
+            retry: Retry::default(),
+            timeout: Timeout::ATTEMPT,
+            idle_timeout: Timeout::IDLE,
+        }
+    }
 }
 
 impl Fleet {

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::interval::Interval;
+use crate::interval::{Interval, IntervalError};
 
 /// Up to this share of the interval is added to a due time, so that a crowd spreads out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -120,6 +120,55 @@ impl Retry {
         }
         let doubled = 1_i32.checked_shl(ended.saturating_sub(1).min(30)).unwrap_or(i32::MAX);
         Some(self.backoff.duration().checked_mul(doubled).unwrap_or(LONGEST).min(LONGEST))
+    }
+}
+
+/// The longest that something may take; `0` means for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("format" = "timeout", "examples" = ["1h", "90m", "0"]))]
+pub struct Timeout(Option<Interval>);
+
+impl Timeout {
+    /// Of one attempt.
+    pub const ATTEMPT: Self = Self(Some(Interval::seconds(3_600)));
+    /// Of an attempt's silence.
+    pub const IDLE: Self = Self(Some(Interval::seconds(900)));
+
+    /// None means for ever.
+    pub fn duration(self) -> Option<SignedDuration> {
+        self.0.map(Interval::duration)
+    }
+}
+
+impl FromStr for Timeout {
+    type Err = IntervalError;
+
+    fn from_str(text: &str) -> Result<Self, IntervalError> {
+        if text.trim() == "0" { Ok(Self(None)) } else { text.parse().map(|interval| Self(Some(interval))) }
+    }
+}
+
+impl fmt::Display for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(interval) => interval.fmt(f),
+            None => f.write_str("0"),
+        }
+    }
+}
+
+impl From<Timeout> for String {
+    fn from(timeout: Timeout) -> Self {
+        timeout.to_string()
+    }
+}
+
+impl TryFrom<String> for Timeout {
+    type Error = IntervalError;
+
+    fn try_from(text: String) -> Result<Self, IntervalError> {
+        text.parse()
     }
 }
 

@@ -208,7 +208,6 @@ fn run_at(trigger: &TriggerConfig, now: Timestamp) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Timing, Zone};
     use crate::trigger::Occurrence;
 
     fn at(second: i64) -> Timestamp {
@@ -216,16 +215,7 @@ mod tests {
     }
 
     fn schedule(trigger: &str) -> Schedule {
-        let (agent, name) = (agent(), "nightly".parse().unwrap());
-        Schedule {
-            id: ScheduleId::of(&agent, &name),
-            name,
-            enabled: true,
-            trigger: serde_json::from_str(trigger).unwrap(),
-            timing: Timing::default(),
-            zone: Zone::UTC,
-            prompt: None,
-        }
+        Schedule::new(&agent(), "nightly".parse().unwrap(), serde_json::from_str(trigger).unwrap())
     }
 
     fn agent() -> AgentName {

@@ -13,7 +13,6 @@ use cowhand::store::{Decision, Firing, Store};
 use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
-use cowhand_core::policy::{Retry, Timing, Zone};
 use cowhand_core::trigger::{Occurrence, TriggerConfig};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -92,11 +91,9 @@ fn job() -> NewJob {
 
 fn fleet() -> (Fleet, ScheduleId) {
     let name: AgentName = "bench".parse().unwrap();
-    let schedule = "s".parse().unwrap();
-    let id = ScheduleId::of(&name, &schedule);
     let trigger = TriggerConfig::Cron { expression: "* * * * * *".parse().unwrap(), timezone: None };
-    let (timing, zone) = (Timing::default(), Zone::UTC);
-    let schedule = Schedule { id, name: schedule, enabled: true, trigger, timing, zone, prompt: None };
-    let agent = Agent { name, max_concurrent: 1, retry: Retry::default(), schedules: vec![schedule] };
+    let schedule = Schedule::new(&name, "s".parse().unwrap(), trigger);
+    let id = schedule.id;
+    let agent = Agent { schedules: vec![schedule], ..Agent::new(name) };
     (Fleet { agents: vec![agent] }, id)
 }

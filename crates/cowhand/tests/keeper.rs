@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use cowhand::run::attempt::{Attempt, Standing, Start, StopSignal};
+use cowhand::run::attempt::{Attempt, Standing, Start, Stop, StopSignal};
 use cowhand::run::ending::{Ending, ExitStatus};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Termination;
@@ -166,7 +166,7 @@ fn a_signal_is_told_from_an_exit() {
 fn asked_to_stop_it_goes_gracefully() {
     let scene = Scene::new().sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
     scene.until_it_says("ready");
-    assert!(scene.attempt.stop().unwrap());
+    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
     let ending = scene.ending();
     assert_eq!((ending.status, ending.stopped), (ExitStatus::Code { code: 0 }, Some(Termination::Graceful)));
     assert!(scene.stdout().contains("bye"));
@@ -176,7 +176,7 @@ fn asked_to_stop_it_goes_gracefully() {
 fn one_that_ignores_the_signal_is_killed_after_the_grace() {
     let scene = Scene::new().grace(300).sh("trap '' TERM; echo ready; while :; do sleep 0.05; done");
     scene.until_it_says("ready");
-    assert!(scene.attempt.stop().unwrap());
+    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
     let ending = scene.ending();
     assert_eq!(
         (ending.status, ending.stopped),
@@ -189,9 +189,9 @@ fn one_that_ignores_the_signal_is_killed_after_the_grace() {
 fn a_second_request_does_not_wait_for_the_grace() {
     let scene = Scene::new().grace(3_600_000).sh("trap '' TERM; echo ready; while :; do sleep 0.05; done");
     scene.until_it_says("ready");
-    assert!(scene.attempt.stop().unwrap());
+    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
     std::thread::sleep(Duration::from_millis(200));
-    assert!(scene.attempt.stop().unwrap());
+    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
     assert_eq!(scene.ending().stopped, Some(Termination::Forced));
 }
 
@@ -214,7 +214,7 @@ fn a_tree_that_was_cancelled_is_gone_whole() {
     let scene = Scene::new().grace(200).sh(&format!("trap '' TERM; {deep} {deep} echo ready; sleep 1000"));
     scene.until_it_says("ready");
     scene.wait_for("the tree to grow", || (scene.alive().len() >= 9).then_some(()));
-    assert!(scene.attempt.stop().unwrap());
+    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
     assert_eq!(scene.ending().stopped, Some(Termination::Forced));
     assert!(scene.alive().is_empty(), "{:?}", scene.alive());
 }
@@ -231,12 +231,11 @@ fn one_that_closes_its_output_and_lingers_is_still_running() {
 fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
     let mut scene = Scene::new().sh("echo ready; sleep 1000");
     scene.until_it_says("ready");
-    scene.wait_for("the record", || scene.attempt.folder().join("started.json").exists().then_some(()));
     let mut keeper = scene.keeper.take().unwrap();
     keeper.kill().unwrap();
     keeper.wait().unwrap();
     assert_eq!(scene.attempt.standing().unwrap(), Standing::Unkept);
-    assert!(!scene.attempt.stop().unwrap(), "there is no keeper to ask");
+    assert_eq!(scene.attempt.stop().unwrap(), Stop::NoKeeper);
     scene.wait_for("the agent's end", || (scene.attempt.standing().unwrap() == Standing::Gone).then_some(()));
     assert!(scene.alive().is_empty());
 }

@@ -1,8 +1,6 @@
 //! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
 
 use super::*;
-use crate::id::ScheduleId;
-use crate::policy::{Retry, Zone};
 use crate::schedule::{DisabledBy, Waiting};
 
 /// A point in time on 2026-01-05, a Monday, unless it says otherwise.
@@ -21,14 +19,7 @@ impl Scene {
     /// One agent `a` with one schedule `s`, written as in YAML, armed at midnight.
     fn new(schedule: &str) -> Self {
         let mut scene = Self {
-            fleet: Fleet {
-                agents: vec![Agent {
-                    name: "a".parse().unwrap(),
-                    max_concurrent: 1,
-                    retry: Retry::default(),
-                    schedules: Vec::new(),
-                }],
-            },
+            fleet: Fleet { agents: vec![Agent::new("a".parse().unwrap())] },
             snapshot: Snapshot::default(),
         };
         scene.add("s", schedule);
@@ -44,16 +35,9 @@ impl Scene {
             .into_iter()
             .partition(|(key, _)| TIMING.contains(&key.as_str()));
         let agent = &mut self.fleet.agents[0];
-        let name = name.parse().unwrap();
-        let schedule = Schedule {
-            id: ScheduleId::of(&agent.name, &name),
-            name,
-            enabled: true,
-            trigger: serde_json::from_value(trigger.into()).unwrap(),
-            timing: serde_json::from_value(timing.into()).unwrap(),
-            zone: Zone::UTC,
-            prompt: None,
-        };
+        let trigger = serde_json::from_value(trigger.into()).unwrap();
+        let timing = serde_json::from_value(timing.into()).unwrap();
+        let schedule = Schedule { timing, ..Schedule::new(&agent.name, name.parse().unwrap(), trigger) };
         let record = ScheduleRecord::new(&agent.name, &schedule, at("00:00"));
         self.snapshot.schedules.insert(schedule.id, record);
         agent.schedules.push(schedule);

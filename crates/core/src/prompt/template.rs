@@ -47,6 +47,11 @@ impl Template {
         problems.into_iter().next().map_or(Ok(template), Err)
     }
 
+    /// All that is wrong with a template.
+    pub fn problems(text: &str, variables: Variables) -> Vec<PromptError> {
+        Self::read(text, variables, false).1
+    }
+
     /// For files that were written for a program without templates: what is not known stays as it is, with a
     /// warning.
     pub fn parse_lenient(text: &str, variables: Variables) -> (Self, Vec<PromptError>) {

@@ -30,17 +30,25 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
-    message: String,
+    /// None if everything is said already.
+    message: Option<String>,
 }
 
 impl Failure {
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self { exit, message: Some(message.into()) }
+    }
+
+    /// What is wrong is already in the output.
+    pub fn reported(exit: Exit) -> Self {
+        Self { exit, message: None }
     }
 
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        anstream::eprintln!("{red}error{red:#}: {}", self.message);
+        if let Some(message) = &self.message {
+            anstream::eprintln!("{red}error{red:#}: {message}");
+        }
         self.exit.into()
     }
 }

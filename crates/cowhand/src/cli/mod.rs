@@ -1,5 +1,6 @@
 //! The command line: one file for each verb.
 
+mod config;
 mod demo;
 mod exit;
 mod schedule;
@@ -16,6 +17,9 @@ pub use exit::{Exit, Failure};
 #[derive(Debug, Parser)]
 #[command(name = "cowhand", version, after_help = exit::HELP)]
 struct Cli {
+    /// The fleet's file, or a directory to look for it in and above [default: the working directory]
+    #[arg(short, long, global = true, value_name = "FILE|DIR")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -24,6 +28,9 @@ struct Cli {
 enum Verb {
     /// See what cowhand does, with no account, key or service
     Demo(demo::Demo),
+    /// Check, show and describe the config
+    #[command(subcommand)]
+    Config(config::Config),
     /// Look at schedules and when they fire
     #[command(subcommand)]
     Schedule(schedule::Schedule),
@@ -37,6 +44,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let answer = match cli.verb {
         Verb::Demo(demo) => demo.run(),
+        Verb::Config(verb) => verb.run(cli.config.as_deref()),
         Verb::Schedule(schedule) => schedule.run(),
         Verb::Keeper { folder } => return keeper::keep(&folder),
     };

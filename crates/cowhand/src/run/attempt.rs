@@ -33,6 +33,10 @@ pub struct Start {
     pub grace_ms: u64,
 }
 
+/// The records of who is at work.
+pub(super) const KEEPER: &str = "keeper.json";
+pub(super) const AGENT: &str = "agent.json";
+
 /// The signal that asks an agent to stop; some write their result only on an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,11 +54,15 @@ impl StopSignal {
     }
 }
 
-/// The processes of an attempt that was started.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Started {
-    pub(super) agent: Identity,
-    pub(super) keeper: Identity,
+/// What came of a request to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The keeper sees to it.
+    Asked,
+    /// The keeper is just starting: ask again.
+    TooEarly,
+    /// There is no keeper; what was left was killed.
+    NoKeeper,
 }
 
 /// Where an attempt stands, as its folder and the kernel tell.
@@ -141,18 +149,18 @@ impl Attempt {
             return Ok(Standing::Ended(ending));
         }
         self.create("abandoned")?;
-        let lives = self.started()?.is_some_and(|started| started.agent.lives());
+        let lives = self.identity(AGENT)?.is_some_and(|agent| agent.lives());
         Ok(if lives || !self.marked().is_empty() { Standing::Unkept } else { Standing::Gone })
     }
 
-    /// Asks the keeper to end it: gracefully, then by force. A second time is at once. Says whether there was a
-    /// keeper to ask; without one the processes are killed here.
-    pub fn stop(&self) -> io::Result<bool> {
-        let asked = self.started()?.is_some_and(|started| started.keeper.signal(Signal::TERM));
-        if !asked && self.try_lock()?.is_some() {
-            process::signal_all(&self.marked(), Signal::KILL);
+    /// Asks the keeper to end it: gracefully, then by force. A second time is at once.
+    pub fn stop(&self) -> io::Result<Stop> {
+        if self.identity(KEEPER)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
+            return Ok(Stop::Asked);
         }
-        Ok(asked)
+        let Some(_lock) = self.try_lock()? else { return Ok(Stop::TooEarly) };
+        process::signal_all(&self.marked(), Signal::KILL);
+        Ok(Stop::NoKeeper)
     }
 
     fn marked(&self) -> Vec<i32> {
@@ -181,8 +189,8 @@ impl Attempt {
         self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
     }
 
-    pub(super) fn started(&self) -> io::Result<Option<Started>> {
-        self.read("started.json")
+    fn identity(&self, who: &str) -> io::Result<Option<Identity>> {
+        self.read(who)
     }
 
     pub fn ending(&self) -> io::Result<Option<Ending>> {

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::attempt::{Attempt, Start, Started};
+use super::attempt::{AGENT, Attempt, KEEPER, Start};
 use super::cgroup::Cgroup;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
@@ -61,6 +61,8 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     // Before the spawn, so that no child can end unseen and no request can kill us.
     let mut child_ended = signal(SignalKind::child())?;
     let mut asked = signal(SignalKind::terminate())?;
+    // From here on we can be asked to stop.
+    attempt.write(KEEPER, &Identity::of(own_pid()))?;
     let cgroup = Cgroup::make(&attempt.name()).ok();
     let agent = match spawn(attempt, start, cgroup.as_ref()) {
         Ok(agent) => agent,
@@ -99,9 +101,7 @@ fn spawn(attempt: &Attempt, start: &Start, cgroup: Option<&Cgroup>) -> io::Resul
         None => command.spawn()?,
     };
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
-    let identity = |pid| Identity::of(pid).ok_or_else(|| io::Error::other("a process without identity"));
-    let own = i32::try_from(std::process::id()).map_err(io::Error::other)?;
-    attempt.write("started.json", &Started { agent: identity(agent)?, keeper: identity(own)? })?;
+    attempt.write(AGENT, &Identity::of(agent))?;
     Ok(agent)
 }
 

@@ -4,7 +4,7 @@
 //!  daemon ──spawns──▶ keeper ──spawns──▶ agent ──▶ its tools, and theirs
 //!     │                 │ parent and subreaper of all of them; outlives the daemon
 //!     │                 ▼
-//!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, started.json, ending.json
+//!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, keeper.json, ending.json
 //! ```
 //!
 //! Daemon and keeper share nothing but the folder and signals, so a daemon that crashes, is upgraded or restarted

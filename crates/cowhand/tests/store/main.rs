@@ -13,7 +13,6 @@ use cowhand::store::Store;
 use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
-use cowhand_core::policy::{Retry, Timing, Zone};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -79,21 +78,10 @@ pub(crate) fn at(second: i64) -> Timestamp {
 pub(crate) fn fleet(triggers: &[&str]) -> Fleet {
     let name: cowhand_core::id::AgentName = "coder".parse().unwrap();
     let schedule = |(number, trigger): (usize, &&str)| {
-        let schedule = format!("s{number}").parse().unwrap();
-        Schedule {
-            id: ScheduleId::of(&name, &schedule),
-            name: schedule,
-            enabled: true,
-            trigger: serde_json::from_str(trigger).unwrap(),
-            timing: Timing::default(),
-            zone: Zone::UTC,
-            prompt: None,
-        }
+        Schedule::new(&name, format!("s{number}").parse().unwrap(), serde_json::from_str(trigger).unwrap())
     };
     let schedules = triggers.iter().enumerate().map(schedule).collect();
-    Fleet {
-        agents: vec![Agent { name: name.clone(), max_concurrent: 1, retry: Retry::default(), schedules }],
-    }
+    Fleet { agents: vec![Agent { schedules, ..Agent::new(name.clone()) }] }
 }
 
 pub(crate) const HOURLY: &str = r#"{"type":"cron","expression":"@hourly"}"#;

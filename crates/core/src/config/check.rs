@@ -1,0 +1,403 @@
+//! One walk over a tree along the schema: finds everything that is wrong, and types what is right.
+//!
+//! The schema that editors read is what is enforced here; there is no second set of rules for single sections.
+//! Rules between sections are in `resolve`.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use super::node::{Entry, Location, Node, Scalar, Value};
+use super::problem::{Problem, Problems, Severity};
+use super::scalar::untyped;
+use super::schema::{SCHEMA, Schema, aliases_of};
+use super::secret;
+use super::section::{Sections, is_open, kinds_of, tag_of, variants_of};
+use super::suggest::{did_you_mean, one_of};
+
+/// How a tree is to be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reading<'a> {
+    /// Part of a herdctl fleet: where herdctl drops unknown keys, they are warnings.
+    pub herdctl: bool,
+    /// An agent's own file.
+    pub agent_file: bool,
+    /// A merge may still bring what is missing.
+    pub partial: bool,
+    /// The path of the tree itself, for messages.
+    pub below: &'a str,
+}
+
+pub(super) struct Checker<'a> {
+    pub(super) schema: &'static Schema,
+    problems: &'a mut Problems,
+    reading: Reading<'a>,
+    path: Vec<Step>,
+    /// How many of the steps to here said that nothing below may be shown.
+    secret: usize,
+    secrets: Vec<String>,
+    unknown: bool,
+}
+
+enum Step {
+    Key {
+        written: String,
+        /// The key's first name.
+        name: String,
+    },
+    Index(usize),
+}
+
+/// A tree that was checked: typed, its other names replaced by the first ones.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// Ready for the shapes if there was no error.
+    pub value: Json,
+    /// JSON pointers to what may not be shown.
+    pub secrets: Vec<String>,
+    /// A variable without a value left a hole, which is reported elsewhere.
+    pub unknown: bool,
+}
+
+/// Also renames aliases in the tree, so that layers which use different names merge.
+pub(super) fn check(
+    node: &mut Node,
+    schema: &'static Json,
+    reading: Reading<'_>,
+    problems: &mut Problems,
+) -> Checked {
+    let mut checker = Checker {
+        schema: &SCHEMA,
+        problems,
+        reading,
+        path: Vec::new(),
+        secret: 0,
+        secrets: Vec::new(),
+        unknown: false,
+    };
+    let value = checker.value(node, node.at, schema).unwrap_or_else(|| Json::Object(JsonMap::new()));
+    Checked { value, secrets: checker.secrets, unknown: checker.unknown }
+}
+
+impl Checker<'_> {
+    /// `blame` is where to point for a value that has no line of its own.
+    fn value(&mut self, node: &mut Node, blame: Location, schema: &'static Json) -> Option<Json> {
+        let schema = self.schema.follow(schema);
+        if node.is_null() {
+            return None;
+        }
+        if matches!(&node.value, Value::Scalar(scalar) if scalar.undefined) {
+            self.unknown = true;
+            return None;
+        }
+        if is_open(schema) {
+            return Some(self.open(node));
+        }
+        let variants = variants_of(schema);
+        if let (false, [only]) = (schema.get("properties").is_some(), variants.as_slice()) {
+            return self.value(node, blame, only);
+        }
+        let kinds = kinds_of(schema);
+        if kinds.is_empty() {
+            return self.union(node, blame, &variants);
+        }
+        match &mut node.value {
+            Value::Scalar(scalar) => {
+                if self.secret > 0 || self.is_secret(scalar) {
+                    self.secrets.push(self.pointer());
+                }
+                self.scalar(scalar, node.at, schema, &kinds)
+            }
+            Value::List(items) if kinds.contains(&"array") => Some(self.list(items, schema)),
+            Value::Map(_) if kinds.contains(&"object") => self.object(node, blame, schema, &variants),
+            Value::List(_) => self.mismatch(blame, &kinds, "a list"),
+            Value::Map(_) => self.mismatch(blame, &kinds, "a map"),
+        }
+    }
+
+    /// Text or a map, a path or a list: the kind of the node decides.
+    fn union(&mut self, node: &mut Node, blame: Location, variants: &[&'static Json]) -> Option<Json> {
+        let fits = |kind: &&str| match node.value {
+            Value::Scalar(_) => !matches!(*kind, "array" | "object"),
+            Value::List(_) => *kind == "array",
+            Value::Map(_) => *kind == "object",
+        };
+        let kinds: Vec<&str> =
+            variants.iter().flat_map(|schema| kinds_of(self.schema.follow(schema))).collect();
+        let fitting = variants.iter().find(|schema| kinds_of(self.schema.follow(schema)).iter().any(fits));
+        match (fitting, &node.value) {
+            (Some(schema), _) => self.value(node, blame, schema),
+            (None, Value::Scalar(scalar)) => {
+                let found = self.quote(scalar);
+                self.mismatch(node.at, &kinds, &found)
+            }
+            (None, Value::List(_)) => self.mismatch(blame, &kinds, "a list"),
+            (None, Value::Map(_)) => self.mismatch(blame, &kinds, "a map"),
+        }
+    }
+
+    fn list(&mut self, items: &mut [Node], schema: &'static Json) -> Json {
+        let item_schema = schema.get("items").unwrap_or(&Json::Bool(true));
+        let mut list = Vec::with_capacity(items.len());
+        for (index, item) in items.iter_mut().enumerate() {
+            self.path.push(Step::Index(index));
+            let at = item.at;
+            if item.is_null() {
+                self.error(at, "this item of the list is empty".to_owned(), None);
+            }
+            list.extend(self.value(item, at, item_schema));
+            self.path.pop();
+        }
+        Json::Array(list)
+    }
+
+    fn object(
+        &mut self,
+        node: &mut Node,
+        blame: Location,
+        schema: &'static Json,
+        variants: &[&'static Json],
+    ) -> Option<Json> {
+        let sections = self.sections(node, blame, schema, variants);
+        let Value::Map(map) = &mut node.value else { return None };
+        let mut out = JsonMap::new();
+        for (written, mut entry) in std::mem::take(&mut map.entries) {
+            let Some((name, property)) = sections.find(&written) else {
+                self.unknown_key(&written, &entry, schema, &sections);
+                map.entries.insert(written, entry);
+                continue;
+            };
+            if sections.wrong_tag == Some(name) {
+                map.entries.insert(written, entry);
+                continue;
+            }
+            self.path.push(Step::Key { written: written.clone(), name: name.to_owned() });
+            let value = self.property(&written, &mut entry, property);
+            if !map.entries.contains_key(name) || self.second_name(&written, name, entry.key_at) {
+                out.extend(value.map(|value| (name.to_owned(), value)));
+                map.entries.insert(name.to_owned(), entry);
+            }
+            self.path.pop();
+        }
+        if !self.reading.partial {
+            self.missing_keys(node, blame, &sections);
+        }
+        Some(Json::Object(out))
+    }
+
+    /// A key came under two of its names. herdctl lets `cron` win over `expression`, so there it is not an error.
+    /// Answers whether the second one counts.
+    fn second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
+        let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
+        let message = format!("`{written}` is another name of a key that is already given");
+        self.report(severity, at, message, Some("keep one of the two".to_owned()));
+        written != name
+    }
+
+    /// The value of a key, and what its schema has to say about the key itself.
+    fn property(&mut self, written: &str, entry: &mut Entry, property: &'static Json) -> Option<Json> {
+        if !entry.node.is_null() {
+            self.remarks(written, entry.key_at, property);
+        }
+        let (outer, flag) = (self.reading, |keyword| property.get(keyword).is_some());
+        self.reading.partial |= flag("x-partial");
+        self.secret += usize::from(flag("x-secret"));
+        let blame = if matches!(entry.node.value, Value::Scalar(_)) { entry.node.at } else { entry.key_at };
+        let value = self.value(&mut entry.node, blame, property);
+        self.secret -= usize::from(flag("x-secret"));
+        self.reading = outer;
+        value
+    }
+
+    fn remarks(&mut self, written: &str, at: Location, property: &Json) {
+        let word = |keyword| property.get(keyword).and_then(Json::as_str);
+        if let Some(pending) = word("x-pending") {
+            self.warning(at, format!("`{written}` is accepted, but {pending}"), None);
+        }
+        if let Some(instead) = word("x-herdctl") {
+            self.warning(at, format!("`{written}` does nothing here: {instead}"), None);
+        }
+        let old_name = aliases_of(property).any(|(alias, old)| old && alias == written);
+        if let (true, Some(Step::Key { name, .. })) = (old_name, self.path.last()) {
+            self.warning(at, format!("`{written}` is the old name of `{name}`"), None);
+        }
+        if self.reading.agent_file && property.get("x-fleet-only").is_some() {
+            let help = "set it in the fleet file, under `defaults` or the agent's `overrides`";
+            self.error(
+                at,
+                format!("`{written}` may not stand in an agent's own file"),
+                Some(help.to_owned()),
+            );
+        }
+    }
+
+    /// The properties that count here: the object's own and those of the variant that `type` names.
+    fn sections(
+        &mut self,
+        node: &Node,
+        blame: Location,
+        schema: &'static Json,
+        variants: &[&'static Json],
+    ) -> Sections {
+        let own = schema.get("properties").is_some().then_some(schema);
+        let more = schema.get("additionalProperties").filter(|more| more.as_bool() != Some(false));
+        let mut sections =
+            Sections { chosen: own.into_iter().collect(), more, sure: true, ..Sections::default() };
+        let Some(tag) = tag_of(variants) else { return sections };
+        let word_of =
+            |variant: &'static Json| variant["properties"][tag]["const"].as_str().unwrap_or_default();
+        let words: Vec<&str> = variants.iter().map(|variant| word_of(variant)).collect();
+        let written = node.get(tag).and_then(|node| Some((node.text()?, node.at)));
+        let chosen = written.and_then(|(text, _)| variants.iter().find(|variant| word_of(variant) == text));
+        if let Some(variant) = chosen {
+            sections.chosen.push(variant);
+            sections.others = variants.to_vec();
+            sections.tag = Some(word_of(variant));
+            return sections;
+        }
+        // Not knowing which, allow the keys of all, so that only what is surely wrong is reported.
+        sections.chosen.extend(variants);
+        sections.sure = false;
+        if let Some((text, at)) = written {
+            sections.wrong_tag = Some(tag);
+            self.path.push(Step::key(tag));
+            let message = format!("`{text}` is not one of {}", one_of(words.iter().copied()));
+            self.error(at, message, did_you_mean(text, words));
+            self.path.pop();
+        } else if !self.reading.partial && node.get(tag).is_none() {
+            self.error(blame, format!("`{tag}` is missing"), Some(format!("it is one of {}", one_of(words))));
+        }
+        sections
+    }
+
+    fn missing_keys(&mut self, node: &Node, blame: Location, sections: &Sections) {
+        if !sections.sure {
+            return;
+        }
+        let required =
+            sections.chosen.iter().filter_map(|schema| schema.get("required")?.as_array()).flatten();
+        for name in required.filter_map(Json::as_str) {
+            if node.get(name).is_none() {
+                let other = sections.find(name).and_then(|(_, property)| aliases_of(property).next());
+                let shown = other.filter(|(_, old)| !old).map_or(name, |(alias, _)| alias);
+                let of = sections.tag.map(|tag| format!(" (for `type: {tag}`)")).unwrap_or_default();
+                self.error(blame, format!("`{shown}` is missing{of}"), None);
+            }
+        }
+    }
+
+    fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &Sections) {
+        let strict = schema.get("x-strict").is_some();
+        let severity = if self.reading.herdctl && !strict { Severity::Warning } else { Severity::Error };
+        self.path.push(Step::key(key));
+        let elsewhere = sections.others.iter().any(|variant| variant["properties"].get(key).is_some());
+        let (message, help) = match sections.tag {
+            Some(tag) if elsewhere => (format!("`{key}` does not belong to `type: {tag}`"), None),
+            _ => (format!("unknown key `{key}`"), did_you_mean(key, sections.names())),
+        };
+        self.report(severity, entry.key_at, message, help);
+        self.path.pop();
+    }
+
+    /// A value that nobody constrains; its variables may still be secret.
+    fn open(&mut self, node: &Node) -> Json {
+        match &node.value {
+            Value::Scalar(scalar) => {
+                if self.secret > 0 || self.is_secret(scalar) {
+                    self.secrets.push(self.pointer());
+                }
+                untyped(scalar)
+            }
+            Value::List(items) => {
+                let mut list = Vec::new();
+                for (index, item) in items.iter().enumerate() {
+                    self.path.push(Step::Index(index));
+                    list.push(self.open(item));
+                    self.path.pop();
+                }
+                Json::Array(list)
+            }
+            Value::Map(map) => {
+                let mut object = JsonMap::new();
+                for (key, entry) in &map.entries {
+                    self.path.push(Step::key(key));
+                    object.insert(key.clone(), self.open(&entry.node));
+                    self.path.pop();
+                }
+                Json::Object(object)
+            }
+        }
+    }
+
+    pub(super) fn mismatch(&mut self, at: Location, kinds: &[&str], found: &str) -> Option<Json> {
+        let mut expected = Vec::new();
+        for kind in kinds {
+            let words = match *kind {
+                "object" => "a map",
+                "array" => "a list",
+                "integer" => "a whole number",
+                "number" => "a number",
+                "boolean" => "true or false",
+                _ => "text",
+            };
+            if !expected.contains(&words) {
+                expected.push(words);
+            }
+        }
+        self.error(at, format!("expected {}, found {found}", expected.join(" or ")), None);
+        None
+    }
+
+    pub(super) fn is_secret(&self, scalar: &Scalar) -> bool {
+        self.secret > 0 || scalar.variables.iter().any(|name| secret::looks_secret(name))
+    }
+
+    /// The value for a message, unless it may not be shown.
+    pub(super) fn quote(&self, scalar: &Scalar) -> String {
+        const MOST: usize = 60;
+        if self.is_secret(scalar) {
+            return format!("`{}`", secret::MASK);
+        }
+        let line = scalar.text.lines().next().unwrap_or_default();
+        let cut: String = line.chars().take(MOST).collect();
+        let more = if cut.len() < scalar.text.len() { "…" } else { "" };
+        format!("`{cut}{more}`")
+    }
+
+    pub(super) fn error(&mut self, at: Location, message: String, help: Option<String>) {
+        self.report(Severity::Error, at, message, help);
+    }
+
+    fn warning(&mut self, at: Location, message: String, help: Option<String>) {
+        self.report(Severity::Warning, at, message, help);
+    }
+
+    fn report(&mut self, severity: Severity, at: Location, message: String, help: Option<String>) {
+        let mut key = self.reading.below.to_owned();
+        for step in &self.path {
+            _ = match step {
+                Step::Key { written, .. } if key.is_empty() => write!(key, "{written}"),
+                Step::Key { written, .. } => write!(key, ".{written}"),
+                Step::Index(index) => write!(key, "[{index}]"),
+            };
+        }
+        self.problems.add(Problem { severity, at, key, message, help });
+    }
+
+    fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for step in &self.path {
+            _ = match step {
+                Step::Key { name, .. } => write!(pointer, "/{}", name.replace('~', "~0").replace('/', "~1")),
+                Step::Index(index) => write!(pointer, "/{index}"),
+            };
+        }
+        pointer
+    }
+}
+
+impl Step {
+    fn key(name: &str) -> Self {
+        Self::Key { written: name.to_owned(), name: name.to_owned() }
+    }
+}

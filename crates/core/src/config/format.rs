@@ -1,0 +1,68 @@
+//! The `format` of a text, checked by the parser that will read it.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use regex::Regex;
+use uuid::Uuid;
+
+use crate::cron::Cron;
+use crate::id::check_name;
+use crate::interval::Interval;
+use crate::policy::{ClockTime, Day, Timeout, Zone};
+
+/// What is wrong with the text, if anything is.
+pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
+    match format {
+        "name" => message(check_name(text)),
+        "interval" => message(text.parse::<Interval>()),
+        "timeout" => message(text.parse::<Timeout>()),
+        "cron" => message(text.parse::<Cron>()),
+        "timezone" => message(text.parse::<Zone>()),
+        "clock-time" => message(text.parse::<ClockTime>()),
+        "weekday" => message(text.parse::<Day>()),
+        "regex" => message(Regex::new(text))
+            .map(|message| format!("not a regular expression: {}", last_line(&message))),
+        "date" => plain(text.parse::<Date>().is_ok(), text, "a date", "2026-12-31"),
+        "date-time" => plain(text.parse::<Timestamp>().is_ok(), text, "a time", "2026-12-31T09:00:00Z"),
+        "uuid" => plain(text.parse::<Uuid>().is_ok(), text, "a UUID", "3f2504e0-4f89-41d3-9a0c-0305e82c3301"),
+        "uri" => plain(is_http(text), text, "a web address", "https://example.com/hook"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) fn is_known(format: &str) -> bool {
+    const TEXTS: [&str; 12] = [
+        "name",
+        "interval",
+        "timeout",
+        "cron",
+        "timezone",
+        "clock-time",
+        "weekday",
+        "regex",
+        "date",
+        "date-time",
+        "uuid",
+        "uri",
+    ];
+    TEXTS.contains(&format) || super::scalar::number_range(format).is_some() || format == "double"
+}
+
+fn message<T, E: std::fmt::Display>(parsed: Result<T, E>) -> Option<String> {
+    parsed.err().map(|error| error.to_string())
+}
+
+/// regex draws a picture of several lines before it says what is wrong.
+fn last_line(message: &str) -> &str {
+    message.lines().last().unwrap_or_default().trim_start_matches("error: ")
+}
+
+fn plain(ok: bool, text: &str, what: &str, example: &str) -> Option<String> {
+    (!ok).then(|| format!("{text:?} is not {what}; for example {example}"))
+}
+
+fn is_http(text: &str) -> bool {
+    let host = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    host.is_some_and(|host| !host.is_empty() && !host.starts_with('/') && !text.contains(char::is_whitespace))
+}

@@ -1,0 +1,162 @@
+//! Environment variables in values: `${NAME}`, `${NAME:-default}`, and `$${` for a literal `${`.
+//!
+//! One pass, from left to right, over the text as written: what a variable brings in is never looked at again.
+//! As in a shell, the default also stands in for a variable that is set but empty.
+
+use super::node::{Location, Node, Scalar, Value};
+use super::problem::{Problem, Problems};
+
+/// Fills in every value of a file. `source` is the file's text, to point at the variable inside a longer value.
+pub fn interpolate(
+    node: &mut Node,
+    source: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    problems: &mut Problems,
+) {
+    match &mut node.value {
+        Value::List(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                let before = problems.len();
+                interpolate(item, source, env, problems);
+                problems.prefix_keys(before, &format!("[{index}]"));
+            }
+        }
+        Value::Map(map) => {
+            for (key, entry) in &mut map.entries {
+                let before = problems.len();
+                interpolate(&mut entry.node, source, env, problems);
+                problems.prefix_keys(before, key);
+            }
+        }
+        Value::Scalar(scalar) => {
+            if scalar.text.contains("${") {
+                fill_in(scalar, node.at, source, env, problems);
+            }
+        }
+    }
+}
+
+fn fill_in(
+    scalar: &mut Scalar,
+    at: Location,
+    source: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    problems: &mut Problems,
+) {
+    let expanded = expand(&scalar.text, env);
+    let undefined = !expanded.undefined.is_empty();
+    for (place, undefined) in expanded.undefined {
+        let at = narrow(at, source, &scalar.text, place, undefined);
+        let message = format!("the environment variable `{undefined}` is not set");
+        let help = format!("set it, add it to .env, or give a default: ${{{undefined}:-default}}");
+        problems.add(Problem::error(at, message).help(help));
+    }
+    for place in expanded.literal {
+        let at = narrow(at, source, &scalar.text, place, "");
+        let message = "this `${` does not begin a variable and stays as it is";
+        problems.add(Problem::warning(at, message).help("write `$${` to say so, or `${NAME}`".to_owned()));
+    }
+    scalar.interpolated = true;
+    scalar.variables = expanded.used.into_iter().map(str::to_owned).collect();
+    scalar.text = expanded.text;
+    scalar.undefined = undefined;
+}
+
+/// A text with its variables filled in.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub struct Expanded<'a> {
+    pub text: String,
+    /// The variables whose value went in.
+    pub used: Vec<&'a str>,
+    /// Where a variable without value or default stands, and its name.
+    pub undefined: Vec<(usize, &'a str)>,
+    /// Where a `${` stands that no variable follows.
+    pub literal: Vec<usize>,
+}
+
+pub fn expand<'a>(text: &'a str, env: &dyn Fn(&str) -> Option<String>) -> Expanded<'a> {
+    let mut expanded = Expanded::default();
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        expanded.text += &rest[..dollar];
+        rest = &rest[dollar..];
+        let place = text.len() - rest.len();
+        if let Some(after) = rest.strip_prefix("$${") {
+            expanded.text += "${";
+            rest = after;
+        } else if let Some((variable, after)) = rest.strip_prefix("${").and_then(Variable::read) {
+            expanded.put(&variable, place, env);
+            rest = after;
+        } else {
+            if rest.starts_with("${") {
+                expanded.literal.push(place);
+            }
+            expanded.text.push('$');
+            rest = &rest[1..];
+        }
+    }
+    expanded.text += rest;
+    expanded
+}
+
+impl<'a> Expanded<'a> {
+    fn put(&mut self, variable: &Variable<'a>, place: usize, env: &dyn Fn(&str) -> Option<String>) {
+        let value = env(variable.name).filter(|value| !value.is_empty() || variable.default.is_none());
+        match (value, variable.default) {
+            (Some(value), _) => {
+                self.text += &value;
+                self.used.push(variable.name);
+            }
+            (None, Some(default)) => self.text += default,
+            (None, None) => self.undefined.push((place, variable.name)),
+        }
+    }
+}
+
+struct Variable<'a> {
+    name: &'a str,
+    default: Option<&'a str>,
+}
+
+impl<'a> Variable<'a> {
+    /// From just after `${` to just after `}`.
+    fn read(text: &'a str) -> Option<(Self, &'a str)> {
+        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        if let Some(rest) = rest.strip_prefix('}') {
+            return Some((Self { name, default: None }, rest));
+        }
+        let (default, rest) = rest.strip_prefix(":-")?.split_once('}')?;
+        Some((Self { name, default: Some(default) }, rest))
+    }
+}
+
+/// The place in the file of the `${` at `place` in a value's text. Escapes and folded lines make the two differ, so
+/// it counts dollar signs, and points to the whole value if that leads elsewhere.
+fn narrow(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
+    let before = text[..place].matches("${").count();
+    let start = at.start as usize;
+    let Some(written) = source.get(start..) else { return at };
+    let Some((offset, _)) = written.match_indices("${").nth(before) else { return at };
+    if !written[offset + 2..].starts_with(name) {
+        return at;
+    }
+    let skipped = &written[..offset];
+    let lines = skipped.matches('\n').count();
+    let column = match skipped.rsplit_once('\n') {
+        Some((_, line)) => line.chars().count() + 1,
+        None => at.column as usize + skipped.chars().count(),
+    };
+    let whole = written[offset..].find('}').filter(|_| !name.is_empty()).map_or(2, |end| end + 1);
+    let small = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    Location {
+        line: at.line + small(lines),
+        column: small(column),
+        start: small(start + offset),
+        end: small(start + offset + whole),
+        ..at
+    }
+}

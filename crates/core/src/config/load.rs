@@ -1,0 +1,202 @@
+//! From files to a fleet, or to all that is wrong with them.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use super::check::{Checked, Reading, check};
+use super::interpolate::interpolate;
+use super::node::{FileId, Location, Node, Sources};
+use super::parse::parse;
+use super::problem::{Problem, Problems, Severity};
+use super::schema::SCHEMA;
+use super::{compose, reference, resolve, secret};
+use crate::fleet::Fleet;
+use crate::policy::Zone;
+
+/// The world outside: files, environment, and the zone of the machine.
+pub struct Outside<'a> {
+    pub read: &'a mut dyn FnMut(&Path) -> io::Result<String>,
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// For cron schedules that name no zone.
+    pub zone: Zone,
+}
+
+impl std::fmt::Debug for Outside<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outside").field("zone", &self.zone).finish_non_exhaustive()
+    }
+}
+
+/// What became of a config.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Whole only if there are no errors.
+    pub fleet: Fleet,
+    /// The merged config with its secrets masked, for people to read.
+    pub shown: Json,
+    /// By file and line.
+    pub problems: Vec<Problem>,
+    pub sources: Sources,
+}
+
+impl Loaded {
+    pub fn errors(&self) -> usize {
+        self.problems.iter().filter(|problem| problem.severity == Severity::Error).count()
+    }
+
+    pub fn warnings(&self) -> usize {
+        self.problems.len() - self.errors()
+    }
+}
+
+/// Loads the fleet of a root file. A file called `herdctl.*` and all below it are read as herdctl would.
+pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
+    let mut loader = Loader {
+        outside,
+        sources: Sources::default(),
+        problems: Problems::default(),
+        agents: Vec::new(),
+        merged: 0,
+        fleets: 0,
+        complete: true,
+        files: HashMap::new(),
+    };
+    let mut shown = compose::root(&mut loader, &normal(root));
+    let mut fleet = Fleet::default();
+    let mut places = HashMap::new();
+    let mut shown_agents = Vec::new();
+    let mut broken = Vec::new();
+    for mut draft in std::mem::take(&mut loader.agents) {
+        if let Some((agent, value)) = resolve::agent(&mut loader, &mut draft, &mut places) {
+            shown_agents.push(value);
+            fleet.agents.push(agent);
+            loader.agents.push(draft);
+        } else {
+            broken.push(draft);
+        }
+    }
+    let known =
+        reference::Known { fleet: &fleet, drafts: &loader.agents, broken: &broken, all: loader.complete };
+    known.check(&mut loader.problems);
+    shown["agents"] = json!(shown_agents);
+    Loaded { fleet, shown, problems: loader.problems.finish(), sources: loader.sources }
+}
+
+pub(super) struct Loader<'a> {
+    pub outside: Outside<'a>,
+    pub sources: Sources,
+    pub problems: Problems,
+    pub agents: Vec<Draft>,
+    /// Nodes of all merged agents so far.
+    pub merged: usize,
+    /// How many fleets so far.
+    pub fleets: usize,
+    /// No agent was left out because its file cannot be read.
+    pub complete: bool,
+    /// What was read, so that a file named by many is read once.
+    files: HashMap<PathBuf, Option<(Node, FileId)>>,
+}
+
+/// An agent with all its layers merged, not yet typed.
+pub(super) struct Draft {
+    pub node: Node,
+    /// The names of the fleets it is in, outermost first.
+    pub fleets: Vec<String>,
+    /// The file that defines it.
+    pub home: FileId,
+    /// Its entry in the fleet file.
+    pub entry: Location,
+    /// The entry's path, if the agent is written there.
+    pub key: String,
+    pub herdctl: bool,
+}
+
+impl Draft {
+    /// A path inside the agent, from the root of its file.
+    pub(super) fn key_of(&self, path: &str) -> String {
+        if self.key.is_empty() { path.to_owned() } else { format!("{}.{path}", self.key) }
+    }
+}
+
+impl Loader<'_> {
+    /// Reads, fills in and checks one file as written. `asked` is the place that names it, and its key.
+    pub(super) fn file(
+        &mut self,
+        path: &Path,
+        asked: Option<(Location, String)>,
+        reading: Reading<'_>,
+    ) -> Option<(Node, FileId)> {
+        let found = self.read_and_check(path, asked, reading);
+        self.complete &= found.is_some();
+        found
+    }
+
+    fn read_and_check(
+        &mut self,
+        path: &Path,
+        asked: Option<(Location, String)>,
+        reading: Reading<'_>,
+    ) -> Option<(Node, FileId)> {
+        if let Some(known) = self.files.get(path) {
+            return known.clone();
+        }
+        let text = match (self.outside.read)(path) {
+            Ok(text) => text,
+            Err(error) => {
+                let (at, key) = asked.unwrap_or_else(|| {
+                    let file = self.sources.add(path.to_owned(), String::new());
+                    (Location::whole(file), String::new())
+                });
+                let message = format!("cannot read {}: {}", path.display(), in_words(&error));
+                self.problems.add(Problem::error(at, message).key(key));
+                return None;
+            }
+        };
+        let file = self.sources.add(path.to_owned(), text);
+        let found = self.parse_and_check(file, reading).map(|node| (node, file));
+        self.files.insert(path.to_owned(), found.clone());
+        found
+    }
+
+    fn parse_and_check(&mut self, file: FileId, reading: Reading<'_>) -> Option<Node> {
+        let mut node = parse(file, self.sources.text(file), &mut self.problems)?;
+        interpolate(&mut node, self.sources.text(file), self.outside.env, &mut self.problems);
+        let schema = if reading.agent_file { SCHEMA.agent() } else { SCHEMA.fleet() };
+        check(&mut node, schema, reading, &mut self.problems);
+        node.entries().is_some().then_some(node)
+    }
+
+    pub(super) fn masked(checked: Checked) -> Json {
+        let mut value = checked.value;
+        secret::mask(&mut value, &checked.secrets);
+        value
+    }
+}
+
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Without `.` and, as far as they go, `..`: by the letters alone, since nothing here touches a disk.
+pub(super) fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(normal.components().next_back(), Some(Component::Normal(_))) => {
+                normal.pop();
+            }
+            _ => normal.push(part),
+        }
+    }
+    if normal.as_os_str().is_empty() { PathBuf::from(".") } else { normal }
+}

@@ -1,0 +1,36 @@
+//! Laying one tree over another: maps merge key by key, everything else is replaced whole, also by null.
+//!
+//! What is not written is inherited. Every node keeps the place where it was written.
+
+use indexmap::map::Entry::{Occupied, Vacant};
+
+use super::node::{Map, Node, Value};
+
+/// `over` wins. Associative: a chain of layers may be joined in any grouping.
+#[must_use]
+pub fn merge(base: Node, over: Node) -> Node {
+    let value = match (base.value, over.value) {
+        (Value::Map(base), Value::Map(over)) if !over.replaces => Value::Map(merge_maps(base, over)),
+        (Value::Map(_), over) => over,
+        (_, Value::Map(over)) => Value::Map(Map { replaces: true, ..over }),
+        (_, over) => over,
+    };
+    Node { value, at: over.at }
+}
+
+fn merge_maps(mut base: Map, over: Map) -> Map {
+    for (key, entry) in over.entries {
+        match base.entries.entry(key) {
+            Vacant(place) => {
+                place.insert(entry);
+            }
+            Occupied(mut place) => {
+                let below = place.get_mut();
+                let node = std::mem::replace(&mut below.node, Node::empty_map(entry.key_at));
+                below.node = merge(node, entry.node);
+                below.key_at = entry.key_at;
+            }
+        }
+    }
+    base
+}

@@ -1,0 +1,30 @@
+//! Config files: read as one tree, filled in, merged, and only then typed.
+//!
+//! ```text
+//! text → node (parse) → variables (interpolate) → layers (merge) → checked along the schema → shapes → fleet
+//! ```
+//!
+//! Every node knows its file, line and column all the way, so an error found after a merge still points to the line
+//! that someone wrote. All problems are collected; nothing stops at the first.
+
+mod check;
+mod compose;
+pub mod editor;
+mod format;
+pub mod interpolate;
+pub mod load;
+pub mod merge;
+pub mod node;
+pub mod parse;
+pub mod problem;
+mod reference;
+pub mod report;
+mod resolve;
+mod scalar;
+mod schema;
+mod secret;
+mod section;
+pub mod shape;
+mod suggest;
+
+pub use load::{Loaded, Outside, load};

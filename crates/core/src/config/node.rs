@@ -1,0 +1,172 @@
+//! The tree that every config file becomes: untyped, with a place in a file on every node.
+//!
+//! Typing is late. A plain `8080` is text or a number, whichever the schema wants at that place, so variables can
+//! be filled in and files merged before anything is decided.
+
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+
+/// Where something was written. Lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    pub file: FileId,
+    pub line: u32,
+    pub column: u32,
+    /// The bytes to underline; never more than one line.
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Location {
+    /// A file as a whole, for example one that cannot be read.
+    pub const fn whole(file: FileId) -> Self {
+        Self { file, line: 0, column: 0, start: 0, end: 0 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(u32);
+
+/// Every file that was read, in the order of reading.
+#[derive(Debug, Default)]
+pub struct Sources(Vec<(PathBuf, String)>);
+
+impl Sources {
+    pub fn add(&mut self, path: PathBuf, text: String) -> FileId {
+        let id = FileId(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        self.0.push((path, text));
+        id
+    }
+
+    pub fn path(&self, file: FileId) -> &Path {
+        self.0.get(file.0 as usize).map_or(Path::new(""), |(path, _)| path)
+    }
+
+    pub fn text(&self, file: FileId) -> &str {
+        self.0.get(file.0 as usize).map_or("", |(_, text)| text)
+    }
+
+    /// The directory that relative paths in the file start from.
+    pub fn directory(&self, file: FileId) -> &Path {
+        self.path(file).parent().unwrap_or(Path::new(""))
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    pub value: Value,
+    pub at: Location,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Map(Map),
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Map {
+    pub entries: IndexMap<String, Entry>,
+    /// This map took the place of something that was no map, so whatever lies below that is gone too. It is what
+    /// makes merging associative.
+    pub replaces: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub key_at: Location,
+    pub node: Node,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Scalar {
+    pub text: String,
+    /// Written without quotes: may become a number, a truth value or nothing.
+    pub plain: bool,
+    /// The text was written with variables in it.
+    pub interpolated: bool,
+    /// The environment variables whose values went into the text.
+    pub variables: Vec<String>,
+    /// A variable has no value, which is reported; nothing else is known about this one.
+    pub undefined: bool,
+}
+
+impl Scalar {
+    pub fn is_null(&self) -> bool {
+        self.plain && !self.undefined && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+    }
+}
+
+impl Node {
+    pub fn empty_map(at: Location) -> Self {
+        Self { value: Value::Map(Map::default()), at }
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar) if scalar.is_null())
+    }
+
+    pub fn entries(&self) -> Option<&IndexMap<String, Entry>> {
+        match &self.value {
+            Value::Map(map) => Some(&map.entries),
+            _ => None,
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|entry| &entry.node)
+    }
+
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries()?.get(key).filter(|entry| !entry.node.is_null())
+    }
+
+    pub fn list(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The text of a scalar, unless it is null or unknown.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) if !scalar.is_null() && !scalar.undefined => Some(&scalar.text),
+            _ => None,
+        }
+    }
+
+    pub fn remove(&mut self, key: &str) -> Option<Node> {
+        match &mut self.value {
+            Value::Map(map) => map.entries.shift_remove(key).map(|entry| entry.node),
+            _ => None,
+        }
+    }
+
+    /// Itself and everything below.
+    pub fn count(&self) -> usize {
+        1 + match &self.value {
+            Value::Scalar(_) => 0,
+            Value::List(items) => items.iter().map(Node::count).sum(),
+            Value::Map(map) => map.entries.values().map(|entry| entry.node.count()).sum(),
+        }
+    }
+
+    pub fn height(&self) -> usize {
+        1 + match &self.value {
+            Value::Scalar(_) => 0,
+            Value::List(items) => items.iter().map(Node::height).max().unwrap_or(0),
+            Value::Map(map) => map.entries.values().map(|entry| entry.node.height()).max().unwrap_or(0),
+        }
+    }
+}

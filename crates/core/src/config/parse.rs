@@ -1,0 +1,303 @@
+//! YAML text to a tree.
+//!
+//! YAML 1.2: `yes` and `on` are text. Anchors, aliases and `<<` work; a key that comes twice, a second document and
+//! anything beyond the limits below is refused. The limits bound the depth too, so that every later walk over the
+//! tree may recurse.
+
+use std::collections::HashMap;
+
+use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span, Tag};
+
+use super::node::{Entry, FileId, Location, Map, Node, Scalar, Value};
+use super::problem::{Problem, Problems};
+
+/// The largest file, in bytes.
+pub const MOST_BYTES: usize = 4 << 20;
+/// The most nodes of a file, aliases counted as often as they are used.
+pub const MOST_NODES: usize = 200_000;
+/// The deepest nesting.
+pub const MOST_LEVELS: usize = 64;
+
+/// The tree of a file; none if its text cannot be read as YAML. An empty file is an empty map.
+pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> {
+    if text.len() > MOST_BYTES {
+        let message = format!("the file is larger than {} MiB", MOST_BYTES >> 20);
+        problems.add(Problem::error(Location::whole(file), message));
+        return None;
+    }
+    let mut builder = Builder::new(file, text, problems);
+    for event in Parser::new_from_str_with_options(text, options()) {
+        let taken = match event {
+            Ok((event, span)) => builder.take(event, &span),
+            Err(error) => Err(builder.syntax_error(&error)),
+        };
+        if let Err(problem) = taken {
+            problems.add(problem);
+            return None;
+        }
+    }
+    let top = Location { file, line: 1, column: 1, start: 0, end: 0 };
+    Some(builder.root.filter(|root| !root.is_null()).unwrap_or_else(|| Node::empty_map(top)))
+}
+
+fn options() -> Options {
+    granit_parser::options! {
+        emit_comments: false,
+        flow_nesting_limit: MOST_LEVELS + 1,
+        block_nesting_limit: MOST_LEVELS + 1,
+    }
+}
+
+struct Builder<'a> {
+    file: FileId,
+    text: &'a str,
+    problems: &'a mut Problems,
+    /// Collections whose end has not come yet, outermost first.
+    open: Vec<Open>,
+    anchors: HashMap<usize, Anchored>,
+    nodes: usize,
+    documents: usize,
+    root: Option<Node>,
+}
+
+struct Anchored {
+    node: Node,
+    count: usize,
+    height: usize,
+}
+
+struct Open {
+    at: Location,
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    Map { map: Map, key: Option<Key>, merged: Vec<Node> },
+}
+
+enum Key {
+    Name(String, Location),
+    Merge,
+    /// Refused already; its value is dropped.
+    Unusable,
+}
+
+type Taken = Result<(), Problem>;
+
+impl<'a> Builder<'a> {
+    fn new(file: FileId, text: &'a str, problems: &'a mut Problems) -> Self {
+        let (open, anchors) = (Vec::new(), HashMap::new());
+        Self { file, text, problems, open, anchors, nodes: 0, documents: 0, root: None }
+    }
+
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Taken {
+        let at = self.location(span);
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err(Problem::error(
+                        at,
+                        "a config file is one YAML document; a second one begins here",
+                    ));
+                }
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = style == ScalarStyle::Plain && !self.is_text(tag.as_deref(), at);
+                let scalar = Scalar { text: text.into_owned(), plain, ..Scalar::default() };
+                self.finish(Node { value: Value::Scalar(scalar), at }, anchor)?;
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.is_text(tag.as_deref(), at);
+                self.begin(Open { at, anchor, content: Content::List(Vec::new()) })?;
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.is_text(tag.as_deref(), at);
+                let content = Content::Map { map: Map::default(), key: None, merged: Vec::new() };
+                self.begin(Open { at, anchor, content })?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(open) = self.open.pop() {
+                    let (at, anchor) = (open.at, open.anchor);
+                    let value = self.close(open.content);
+                    self.finish(Node { value, at }, anchor)?;
+                }
+            }
+            Event::Alias(anchor) => self.alias(anchor, at)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, open: Open) -> Taken {
+        if self.open.len() >= MOST_LEVELS {
+            return Err(too_deep(open.at));
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    fn close(&mut self, content: Content) -> Value {
+        match content {
+            Content::List(items) => Value::List(items),
+            Content::Map { mut map, merged, .. } => {
+                for source in merged {
+                    self.merge_into(&mut map, source);
+                }
+                Value::Map(map)
+            }
+        }
+    }
+
+    /// `<<`: what the map itself says wins, then the first of several sources.
+    fn merge_into(&mut self, map: &mut Map, source: Node) {
+        match source.value {
+            Value::Map(source) => {
+                for (key, entry) in source.entries {
+                    map.entries.entry(key).or_insert(entry);
+                }
+            }
+            Value::List(sources) if sources.iter().all(|source| source.entries().is_some()) => {
+                for source in sources {
+                    self.merge_into(map, source);
+                }
+            }
+            _ => {
+                let message = "`<<` takes a map, or a list of maps, for example `<<: *defaults`";
+                self.problems.add(Problem::error(source.at, message).key("<<"));
+            }
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, at: Location) -> Taken {
+        let Some(anchored) = self.anchors.get(&anchor) else {
+            return Err(Problem::error(at, "this alias stands inside its own anchor"));
+        };
+        if self.open.len() + anchored.height > MOST_LEVELS {
+            return Err(too_deep(at));
+        }
+        let (count, node) = (anchored.count, &anchored.node);
+        if self.nodes + count > MOST_NODES {
+            return Err(too_many(at));
+        }
+        let node = node.clone();
+        self.nodes += count;
+        self.place(node);
+        Ok(())
+    }
+
+    /// A node is complete: remembers it for its aliases and puts it where it belongs.
+    fn finish(&mut self, node: Node, anchor: usize) -> Taken {
+        self.nodes += 1;
+        if anchor != 0 {
+            let (count, height) = (node.count(), node.height());
+            // The remembered copy is memory too.
+            self.nodes += count;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), count, height });
+        }
+        if self.nodes > MOST_NODES {
+            return Err(too_many(node.at));
+        }
+        self.place(node);
+        Ok(())
+    }
+
+    fn place(&mut self, node: Node) {
+        match self.open.last_mut().map(|open| &mut open.content) {
+            None => self.root = Some(node),
+            Some(Content::List(items)) => items.push(node),
+            Some(Content::Map { map, key, merged }) => match key.take() {
+                None => *key = Some(as_key(node, self.problems)),
+                Some(Key::Unusable) => {}
+                Some(Key::Merge) => merged.push(node),
+                Some(Key::Name(name, key_at)) => {
+                    if let Some(first) = map.entries.get(&name) {
+                        let message =
+                            format!("`{name}` is given twice; the first is on line {}", first.key_at.line);
+                        let problem = Problem::error(key_at, message).key(name);
+                        let problem = self.open.iter().rev().skip(1).fold(problem, below);
+                        self.problems.add(problem);
+                    } else {
+                        map.entries.insert(name, Entry { key_at, node });
+                    }
+                }
+            },
+        }
+    }
+
+    /// Does the tag say that this is text, whatever it looks like? Tags of our own we have none.
+    fn is_text(&mut self, tag: Option<&Tag>, at: Location) -> bool {
+        let Some(tag) = tag else { return false };
+        match tag.core_suffix() {
+            Some("str") => true,
+            Some("int" | "float" | "bool" | "null" | "map" | "seq") => false,
+            _ if tag.original() == "!" => true,
+            _ => {
+                let message = format!("unknown YAML tag `{}`", tag.original());
+                self.problems.add(Problem::error(at, message));
+                false
+            }
+        }
+    }
+
+    fn location(&self, span: &Span) -> Location {
+        let range = span.byte_range().unwrap_or_default();
+        let line = self.text.get(range.clone()).and_then(|text| text.lines().next()).unwrap_or_default();
+        Location {
+            file: self.file,
+            line: small(span.start.line()),
+            column: small(span.start.col() + 1),
+            start: small(range.start),
+            end: small(range.start + line.trim_end().len()),
+        }
+    }
+
+    fn syntax_error(&self, error: &ScanError) -> Problem {
+        let at = self.location(&Span::empty(*error.marker()));
+        if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
+            return too_deep(at);
+        }
+        let line = self.text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
+        let help =
+            line.contains("${").then(|| "inside { } and [ ] put a value with `${` in quotes".to_owned());
+        Problem::error(at, format!("not valid YAML: {}", error.info())).help(help)
+    }
+}
+
+/// A problem of the collection's unfinished value, seen from the collection.
+fn below(problem: Problem, open: &Open) -> Problem {
+    let step = match &open.content {
+        Content::List(items) => format!("[{}]", items.len()),
+        Content::Map { key: Some(Key::Name(name, _)), .. } => name.clone(),
+        Content::Map { .. } => return problem,
+    };
+    let key = problem.key_below(&step);
+    problem.key(key)
+}
+
+fn as_key(node: Node, problems: &mut Problems) -> Key {
+    match node.value {
+        Value::Scalar(scalar) if scalar.plain && scalar.text == "<<" => Key::Merge,
+        Value::Scalar(scalar) => Key::Name(scalar.text, node.at),
+        _ => {
+            problems.add(Problem::error(node.at, "a key is a word, not a list or a map"));
+            Key::Unusable
+        }
+    }
+}
+
+fn too_deep(at: Location) -> Problem {
+    Problem::error(at, format!("nested more than {MOST_LEVELS} levels deep"))
+}
+
+fn too_many(at: Location) -> Problem {
+    let message = format!("the file has more than {MOST_NODES} values once its aliases are expanded");
+    Problem::error(at, message)
+}
+
+/// Files are far smaller than 4 GiB, so this never cuts.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,108 @@
+//! What is wrong with a config, collected while everything else is still looked at.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use super::node::{FileId, Location};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub severity: Severity,
+    pub at: Location,
+    /// `agents[3].schedules.nightly.prompt`; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    pub fn error(at: Location, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, at, key: String::new(), message: message.into(), help: None }
+    }
+
+    pub fn warning(at: Location, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(at, message) }
+    }
+
+    #[must_use]
+    pub fn key(self, key: impl Into<String>) -> Self {
+        Self { key: key.into(), ..self }
+    }
+
+    /// The key's path, seen from one level above: a key, or `[index]`.
+    pub fn key_below(&self, step: &str) -> String {
+        let dot = if self.key.is_empty() || self.key.starts_with('[') { "" } else { "." };
+        format!("{step}{dot}{}", self.key)
+    }
+
+    #[must_use]
+    pub fn help(self, help: impl Into<Option<String>>) -> Self {
+        Self { help: help.into(), ..self }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    pub fn add(&mut self, problem: Problem) {
+        self.0.push(problem);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The problems from `from` on were found below `key`.
+    pub fn prefix_keys(&mut self, from: usize, key: &str) {
+        for problem in &mut self.0[from..] {
+            problem.key = problem.key_below(key);
+        }
+    }
+
+    pub fn errors(&self) -> usize {
+        self.0.iter().filter(|problem| problem.severity == Severity::Error).count()
+    }
+
+    /// By file and line, each once. A section is looked at as written and again after merging, and defaults once
+    /// for each agent, so the same finding comes often.
+    pub fn finish(mut self) -> Vec<Problem> {
+        // Stable, so that of two equal findings the first one stays: it knows the key's path from the file's root.
+        self.0.sort_by(|a, b| (a.at, a.severity, &a.message).cmp(&(b.at, b.severity, &b.message)));
+        self.0.dedup_by(|a, b| a.at == b.at && a.message == b.message);
+        join_repeated_warnings(self.0)
+    }
+}
+
+/// Fifty agents with hooks are one warning about hooks, at the first of them.
+fn join_repeated_warnings(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut first: HashMap<(FileId, String), (usize, usize)> = HashMap::new();
+    let mut kept: Vec<Problem> = Vec::new();
+    for problem in problems {
+        if problem.severity == Severity::Warning {
+            let place = first.entry((problem.at.file, problem.message.clone())).or_insert((kept.len(), 0));
+            place.1 += 1;
+            if place.1 > 1 {
+                continue;
+            }
+        }
+        kept.push(problem);
+    }
+    for (place, count) in first.into_values().filter(|(_, count)| *count > 1) {
+        let places = if count == 2 { "place" } else { "places" };
+        _ = write!(kept[place].message, " (here and in {} more {places} of this file)", count - 1);
+    }
+    kept
+}

@@ -1,0 +1,113 @@
+//! Problems for people, with the line at fault, and for programs, as JSON.
+
+use std::path::Path;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use serde_json::{Value as Json, json};
+
+use super::load::Loaded;
+use super::node::Sources;
+use super::problem::{Problem, Severity};
+
+/// One block for each problem. `colour` for a terminal; paths are shown as seen from `base`.
+pub fn render(loaded: &Loaded, base: &Path, colour: bool) -> String {
+    let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+    let blocks: Vec<String> = loaded
+        .problems
+        .iter()
+        .map(|problem| renderer.render(&[group(problem, &loaded.sources, base)]) + "\n")
+        .collect();
+    blocks.join("\n")
+}
+
+fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'a> {
+    let level = match problem.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let path = shown_path(problem, sources, base);
+    let title = level.primary_title(problem.message.as_str());
+    let group = if problem.at.line == 0 {
+        title.element(Origin::path(path))
+    } else {
+        let (text, start, end) = line_of(problem, sources);
+        let annotation = AnnotationKind::Primary.span(start..end).label(problem.key.as_str());
+        let snippet = Snippet::source(text).line_start(problem.at.line as usize).path(path);
+        title.element(snippet.annotation(annotation))
+    };
+    match &problem.help {
+        Some(help) => group.element(Level::HELP.message(help.as_str())),
+        None => group,
+    }
+}
+
+/// Only the line at fault goes to the renderer: a large file with many problems would be scanned for each.
+fn line_of<'a>(problem: &Problem, sources: &'a Sources) -> (&'a str, usize, usize) {
+    let text = sources.text(problem.at.file);
+    let mut start = (problem.at.start as usize).min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let begin = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let line = text[begin..].lines().next().unwrap_or_default();
+    let end = (problem.at.end as usize).clamp(start, begin + line.len().max(start - begin));
+    (line, start - begin, end - begin)
+}
+
+fn shown_path(problem: &Problem, sources: &Sources, base: &Path) -> String {
+    let path = sources.path(problem.at.file);
+    path.strip_prefix(base).unwrap_or(path).display().to_string()
+}
+
+/// `3 errors, 2 warnings in 4 files`, or `ok: 50 agents, 83 schedules`.
+pub fn summary(loaded: &Loaded) -> String {
+    let (errors, warnings) = (loaded.errors(), loaded.warnings());
+    let files = counted(loaded.sources.len(), "file");
+    match (errors, warnings) {
+        (0, 0) => format!("ok: {}", contents(loaded)),
+        (0, _) => format!("ok: {}; {}", contents(loaded), counted(warnings, "warning")),
+        (_, 0) => format!("{} in {files}", counted(errors, "error")),
+        _ => format!("{}, {} in {files}", counted(errors, "error"), counted(warnings, "warning")),
+    }
+}
+
+fn contents(loaded: &Loaded) -> String {
+    let schedules = loaded.fleet.agents.iter().map(|agent| agent.schedules.len()).sum();
+    format!("{}, {}", counted(loaded.fleet.agents.len(), "agent"), counted(schedules, "schedule"))
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The same for programs.
+pub fn as_json(loaded: &Loaded, base: &Path) -> Json {
+    let problems: Vec<Json> = loaded
+        .problems
+        .iter()
+        .map(|problem| {
+            json!({
+                "severity": match problem.severity {
+                    Severity::Error => "error",
+                    Severity::Warning => "warning",
+                },
+                "file": shown_path(problem, &loaded.sources, base),
+                "line": problem.at.line,
+                "column": problem.at.column,
+                "key": problem.key,
+                "message": problem.message,
+                "help": problem.help,
+            })
+        })
+        .collect();
+    let schedules: usize = loaded.fleet.agents.iter().map(|agent| agent.schedules.len()).sum();
+    json!({
+        "ok": loaded.errors() == 0,
+        "errors": loaded.errors(),
+        "warnings": loaded.warnings(),
+        "files": loaded.sources.len(),
+        "agents": loaded.fleet.agents.len(),
+        "schedules": schedules,
+        "problems": problems,
+    })
+}

@@ -1,0 +1,206 @@
+//! A merged agent becomes what runs: typed, named, placed.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use serde_json::{Value as Json, json};
+
+use super::check::{Reading, check};
+use super::load::{Draft, Loader, normal};
+use super::node::{Location, Node, Value};
+use super::problem::{Problem, Severity};
+use super::schema::SCHEMA;
+use super::{secret, shape};
+use crate::fleet::{Agent, Schedule};
+use crate::id::{AgentName, ScheduleId, ScheduleName};
+use crate::policy::Timeout;
+use crate::prompt::{Template, Variables};
+use crate::trigger::{TriggerConfig, TriggerError};
+
+/// The agent and the form in which it is shown; none if it has errors, which are reported. `places` holds the
+/// names that are taken.
+pub(super) fn agent(
+    loader: &mut Loader<'_>,
+    draft: &mut Draft,
+    places: &mut HashMap<AgentName, Location>,
+) -> Option<(Agent, Json)> {
+    let before = loader.problems.errors();
+    let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
+    let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
+    if checked.unknown {
+        return None;
+    }
+    let name = name(loader, draft, places);
+    if loader.problems.errors() > before {
+        return None;
+    }
+    let name = name?;
+    let directory = working_directory(loader, draft);
+    let settings: shape::Agent = match serde_json::from_value(checked.value.clone()) {
+        Ok(settings) => settings,
+        Err(error) => {
+            // The schema let through what the type refuses: still an answer, though not at its own line.
+            loader.problems.add(Problem::error(draft.entry, error.to_string()).key(name.as_str()));
+            return None;
+        }
+    };
+    let mut shown = Loader::masked(checked);
+    show_resolved(&mut shown, "working_directory", json!(directory));
+    show_resolved(&mut shown, "name", json!(name));
+    let agent = assemble(loader, draft, name, directory, settings, &mut shown);
+    (loader.problems.errors() == before).then_some((agent, shown))
+}
+
+/// Puts a resolved value first, in place of the written one, unless that is masked.
+fn show_resolved(shown: &mut Json, key: &str, value: Json) {
+    let Some(shown) = shown.as_object_mut() else { return };
+    let written = shown.shift_remove(key);
+    let masked = written.filter(|written| written.to_string().contains(secret::MASK));
+    shown.shift_insert(0, key.to_owned(), masked.unwrap_or(value));
+}
+
+fn assemble(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    name: AgentName,
+    directory: PathBuf,
+    mut settings: shape::Agent,
+    shown: &mut Json,
+) -> Agent {
+    let mut schedules = Vec::new();
+    for (written, schedule) in std::mem::take(&mut settings.schedules) {
+        let at = schedule_at(draft, &written);
+        match written.parse::<ScheduleName>() {
+            Ok(schedule_name) => {
+                let shown = &mut shown["schedules"][&written];
+                schedules.push(self::schedule(
+                    loader,
+                    draft,
+                    &name,
+                    schedule_name,
+                    schedule,
+                    &settings,
+                    at,
+                    shown,
+                ));
+            }
+            Err(error) => {
+                loader.problems.add(Problem::error(at, error.to_string()).key(draft.key_of("schedules")));
+            }
+        }
+    }
+    let max_concurrent =
+        settings.instances.as_ref().and_then(|instances| instances.max_concurrent).unwrap_or(1);
+    let retry = settings.retry.clone().unwrap_or_default();
+    Agent { name, max_concurrent, retry, schedules, directory, settings }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call, with what a schedule is made of")]
+fn schedule(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    agent: &AgentName,
+    name: ScheduleName,
+    schedule: shape::Schedule,
+    settings: &shape::Agent,
+    at: Location,
+    shown: &mut Json,
+) -> Schedule {
+    let mut trigger = schedule.trigger;
+    if let Err(error) = trigger.check() {
+        // herdctl has no secrets for webhooks; such a fleet still loads, and its deliveries are refused.
+        let bearable = draft.herdctl && error == TriggerError::NoSecret;
+        let severity = if bearable { Severity::Warning } else { Severity::Error };
+        let problem = Problem::error(at, error.to_string()).key(draft.key_of(&format!("schedules.{name}")));
+        loader.problems.add(Problem { severity, ..problem });
+    }
+    let mut zone = loader.outside.zone.clone();
+    if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
+        if timezone.is_none() {
+            shown["timezone"] = json!(zone);
+        }
+        zone = timezone.get_or_insert(zone).clone();
+    }
+    let has_source = schedule.work_source.is_some() || settings.work_source.is_some();
+    let prompt = schedule.prompt.as_deref().or(settings.default_prompt.as_deref());
+    check_prompt(loader, draft, &name, prompt, Variables::of(trigger.type_name(), has_source));
+    Schedule {
+        id: ScheduleId::of(agent, &name),
+        name,
+        enabled: schedule.enabled.unwrap_or(true),
+        trigger,
+        timing: schedule.timing,
+        zone,
+        prompt: schedule.prompt,
+        work_source: schedule.work_source,
+        retry: schedule.retry.or_else(|| settings.retry.clone()).unwrap_or_default(),
+        timeout: schedule.timeout.or(settings.timeout).unwrap_or(Timeout::ATTEMPT),
+        idle_timeout: schedule.idle_timeout.or(settings.idle_timeout).unwrap_or(Timeout::IDLE),
+    }
+}
+
+/// Everything that a prompt uses must be known for this kind of schedule; herdctl has no templates, so there it
+/// stays as it is.
+fn check_prompt(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    name: &ScheduleName,
+    prompt: Option<&str>,
+    known: Variables,
+) {
+    let schedule = draft.node.get("schedules").and_then(|schedules| schedules.get(name.as_str()));
+    let own = schedule
+        .and_then(|schedule| schedule.get("prompt"))
+        .map(|node| (node.at, format!("schedules.{name}.prompt")));
+    let default = || draft.node.get("default_prompt").map(|node| (node.at, "default_prompt".to_owned()));
+    let (Some(prompt), Some((at, key))) = (prompt, own.or_else(default)) else { return };
+    let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
+    for error in Template::problems(prompt, known) {
+        let problem = Problem::error(at, error.to_string()).key(draft.key_of(&key));
+        loader.problems.add(Problem { severity, ..problem });
+    }
+}
+
+fn name(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    places: &mut HashMap<AgentName, Location>,
+) -> Option<AgentName> {
+    let Some((own, at)) = draft.node.get("name").and_then(|name| Some((name.text()?, name.at))) else {
+        let top = Location { file: draft.home, line: 1, column: 1, start: 0, end: 0 };
+        let at = if draft.home == draft.entry.file { draft.entry } else { top };
+        loader.problems.add(Problem::error(at, "this agent has no `name`").key(draft.key_of("name")));
+        return None;
+    };
+    let qualified: Vec<&str> = draft.fleets.iter().map(String::as_str).chain([own]).collect();
+    let name: AgentName = match qualified.join(".").parse() {
+        Ok(name) => name,
+        Err(error) => {
+            loader.problems.add(Problem::error(at, format!("{error}")).key(draft.key_of("name")));
+            return None;
+        }
+    };
+    if let Some(first) = places.get(&name) {
+        let (path, line) = (loader.sources.path(first.file).display(), first.line);
+        let message = format!("the agent `{name}` is defined twice; the first is in {path}, line {line}");
+        loader.problems.add(Problem::error(at, message).key(draft.key_of("name")));
+        return None;
+    }
+    places.insert(name.clone(), at);
+    Some(name)
+}
+
+/// Relative to the file that wrote it, which after a merge may be any of the layers.
+fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
+    let written = draft.node.get("working_directory").and_then(|node| match node.value {
+        Value::Map(_) => node.get("root"),
+        _ => Some(node),
+    });
+    let own = written.and_then(|node| Some(loader.sources.directory(node.at.file).join(node.text()?)));
+    normal(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
+}
+
+pub(super) fn schedule_at(draft: &Draft, name: &str) -> Location {
+    let entry = draft.node.get("schedules").and_then(Node::entries).and_then(|schedules| schedules.get(name));
+    entry.map_or(draft.entry, |entry| entry.key_at)
+}

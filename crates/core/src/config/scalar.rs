@@ -1,0 +1,168 @@
+//! What a scalar means at its place: the schema decides, then the text must fit.
+
+use serde_json::{Number, Value as Json, json};
+
+use super::check::Checker;
+use super::format;
+use super::node::{Location, Scalar};
+use super::suggest::{did_you_mean, one_of};
+
+impl Checker<'_> {
+    pub(super) fn scalar(
+        &mut self,
+        scalar: &Scalar,
+        at: Location,
+        schema: &Json,
+        kinds: &[&str],
+    ) -> Option<Json> {
+        let wants = |kind| kinds.contains(&kind);
+        // Inside { } and [ ] a variable needs quotes, so with one in it quotes say nothing.
+        if scalar.plain || scalar.interpolated {
+            if let Some(truth) = as_bool(&scalar.text).filter(|_| wants("boolean")) {
+                return Some(Json::Bool(truth));
+            }
+            if let Some(number) = as_integer(&scalar.text).filter(|_| wants("integer")) {
+                return self.integer(number, at, schema);
+            }
+            if let Some(number) = as_float(&scalar.text).filter(|_| wants("number")) {
+                return self.float(number, at, schema);
+            }
+        }
+        if wants("string") {
+            return self.string(scalar, at, schema);
+        }
+        let quoted = !scalar.plain && (as_bool(&scalar.text).is_some() || as_float(&scalar.text).is_some());
+        let found = if quoted { format!("{} in quotes", self.quote(scalar)) } else { self.quote(scalar) };
+        self.mismatch(at, kinds, &found);
+        None
+    }
+
+    fn integer(&mut self, number: i128, at: Location, schema: &Json) -> Option<Json> {
+        let by_format = schema.get("format").and_then(Json::as_str).and_then(number_range);
+        let (mut least, mut most) = by_format.unwrap_or((i64::MIN.into(), i64::MAX.into()));
+        if let Some(minimum) = schema.get("minimum").and_then(Json::as_i64) {
+            least = least.max(minimum.into());
+        }
+        if let Some(maximum) = schema.get("maximum").and_then(Json::as_i64) {
+            most = most.min(maximum.into());
+        }
+        if number < least {
+            self.error(at, format!("{number} is too small; the smallest is {least}"), None);
+            None
+        } else if number > most {
+            self.error(at, format!("{number} is too large; the largest is {most}"), None);
+            None
+        } else {
+            i64::try_from(number).map(Json::from).or_else(|_| u64::try_from(number).map(Json::from)).ok()
+        }
+    }
+
+    fn float(&mut self, number: f64, at: Location, schema: &Json) -> Option<Json> {
+        let floor = schema.get("exclusiveMinimum").and_then(Json::as_f64);
+        if let Some(floor) = floor.filter(|floor| number <= *floor) {
+            self.error(at, format!("{number} is too small; it must be more than {floor}"), None);
+            return None;
+        }
+        Number::from_f64(number).map(Json::Number)
+    }
+
+    fn string(&mut self, scalar: &Scalar, at: Location, schema: &Json) -> Option<Json> {
+        let text = &scalar.text;
+        if let Some(words) = words_of(schema) {
+            if words.contains(&text.as_str()) {
+                return Some(json!(text));
+            }
+            let message = format!("{} is not one of {}", self.quote(scalar), one_of(words.iter().copied()));
+            self.error(at, message, did_you_mean(text, words));
+            return None;
+        }
+        let least = schema.get("minLength").and_then(Json::as_u64).unwrap_or(0);
+        if (text.chars().count() as u64) < least {
+            self.error(at, "must not be empty".to_owned(), None);
+            return None;
+        }
+        let format = schema.get("format").and_then(Json::as_str);
+        if let Some(complaint) = format.and_then(|format| format::complaint(format, text)) {
+            // The parsers quote the text, which may be someone's secret.
+            let message =
+                if self.is_secret(scalar) { "this value is not valid here".to_owned() } else { complaint };
+            self.error(at, message, None);
+            return None;
+        }
+        let pattern = schema.get("pattern").and_then(Json::as_str);
+        if let Some(pattern) =
+            pattern.filter(|pattern| !self.schema.pattern(pattern).is_some_and(|p| p.is_match(text)))
+        {
+            let example = schema.pointer("/examples/0").and_then(Json::as_str);
+            let help = example.map(|example| format!("for example `{example}`"));
+            self.error(at, format!("{} does not match {pattern}", self.quote(scalar)), help);
+            return None;
+        }
+        Some(json!(text))
+    }
+}
+
+/// The words of an enumeration, however the schema spells it.
+fn words_of(schema: &Json) -> Option<Vec<&str>> {
+    if let Some(word) = schema.get("const").and_then(Json::as_str) {
+        return Some(vec![word]);
+    }
+    if let Some(words) = schema.get("enum").and_then(Json::as_array) {
+        return Some(words.iter().filter_map(Json::as_str).collect());
+    }
+    let variants = schema.get("oneOf").and_then(Json::as_array)?;
+    let words: Vec<Vec<&str>> = variants.iter().filter_map(words_of).collect();
+    (words.len() == variants.len()).then(|| words.concat())
+}
+
+/// A value whose shape is open: YAML's own reading of it.
+pub(super) fn untyped(scalar: &Scalar) -> Json {
+    if !scalar.plain {
+        return json!(scalar.text);
+    }
+    if scalar.is_null() {
+        return Json::Null;
+    }
+    let text = &scalar.text;
+    let integer = || as_integer(text).and_then(|number| i64::try_from(number).ok()).map(Json::from);
+    let float = || as_float(text).and_then(Number::from_f64).map(Json::Number);
+    as_bool(text).map(Json::Bool).or_else(integer).or_else(float).unwrap_or_else(|| json!(text))
+}
+
+pub(super) fn number_range(format: &str) -> Option<(i128, i128)> {
+    Some(match format {
+        "uint8" => (0, u8::MAX.into()),
+        "uint16" => (0, u16::MAX.into()),
+        "uint32" => (0, u32::MAX.into()),
+        "uint64" => (0, u64::MAX.into()),
+        _ => return None,
+    })
+}
+
+fn as_bool(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+fn as_integer(text: &str) -> Option<i128> {
+    let radix = |digits: &str, radix| {
+        digits
+            .starts_with(|c: char| c.is_ascii_hexdigit())
+            .then(|| i128::from_str_radix(digits, radix).ok())?
+    };
+    match text.get(..2) {
+        Some("0x") => radix(&text[2..], 16),
+        Some("0o") => radix(&text[2..], 8),
+        _ => text.parse().ok(),
+    }
+}
+
+fn as_float(text: &str) -> Option<f64> {
+    // Rust also reads `inf`, `nan` and `infinity`, which YAML does not spell that way.
+    let looks = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'))
+        && text.contains(|c: char| c.is_ascii_digit());
+    if looks { text.parse().ok().filter(|number: &f64| number.is_finite()) } else { None }
+}

@@ -1,0 +1,173 @@
+//! The JSON Schema of the config, generated once from the shapes.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use super::shape::FleetFile;
+
+/// What the checker walks along.
+pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::generate);
+
+#[derive(Debug)]
+pub(super) struct Schema {
+    fleet: Value,
+    patterns: HashMap<String, Regex>,
+}
+
+impl Schema {
+    fn generate() -> Self {
+        let generator = SchemaSettings::draft2020_12().into_generator();
+        let mut fleet = generator.into_root_schema_for::<FleetFile>().to_value();
+        for_each_schema(&mut fleet, &mut close);
+        let mut patterns = HashMap::new();
+        for_each_schema(&mut fleet, &mut |schema| {
+            let pattern = schema.get("pattern").and_then(Value::as_str);
+            if let Some((pattern, regex)) = pattern.and_then(|text| Some((text, Regex::new(text).ok()?))) {
+                patterns.insert(pattern.to_owned(), regex);
+            }
+        });
+        Self { fleet, patterns }
+    }
+
+    pub(super) fn fleet(&self) -> &Value {
+        &self.fleet
+    }
+
+    pub(super) fn agent(&self) -> &Value {
+        &self.fleet["$defs"]["Agent"]
+    }
+
+    pub(super) fn pattern(&self, pattern: &str) -> Option<&Regex> {
+        self.patterns.get(pattern)
+    }
+
+    /// Behind any `$ref`.
+    pub(super) fn follow<'a>(&'a self, mut schema: &'a Value) -> &'a Value {
+        while let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+            schema = match name.strip_prefix("#/$defs/") {
+                Some(name) => &self.fleet["$defs"][name],
+                // A fleet inside a fleet.
+                None => &self.fleet,
+            };
+        }
+        schema
+    }
+}
+
+/// An object takes the keys it names and no others.
+fn close(schema: &mut Map<String, Value>) {
+    // The variants of a flattened union do not know the keys around them; the object as a whole is closed.
+    if schema.remove(FLATTENED).is_some() {
+        schema.remove("additionalProperties");
+        return;
+    }
+    let open = !schema.contains_key("additionalProperties") && !schema.contains_key("unevaluatedProperties");
+    if open && schema.contains_key("properties") {
+        let keyword =
+            if schema.contains_key("oneOf") { "unevaluatedProperties" } else { "additionalProperties" };
+        schema.insert(keyword.to_owned(), Value::Bool(false));
+    }
+    if schema.contains_key("properties") {
+        for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+            variant[FLATTENED] = Value::Bool(true);
+        }
+    }
+}
+
+/// A mark from an object to the variants flattened into it; gone once they are visited.
+const FLATTENED: &str = "x-flattened";
+
+/// The other names of a property, and whether they are old ones.
+pub(super) fn aliases_of(property: &Value) -> impl Iterator<Item = (&str, bool)> {
+    [("x-aliases", false), ("x-old-names", true)].into_iter().flat_map(|(keyword, old)| {
+        let names = property.get(keyword).and_then(Value::as_array).into_iter().flatten();
+        names.filter_map(Value::as_str).map(move |name| (name, old))
+    })
+}
+
+/// Parents before children.
+pub(super) fn for_each_schema(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+    let Some(object) = schema.as_object_mut() else { return };
+    visit(object);
+    for (keyword, value) in object {
+        match keyword.as_str() {
+            "$defs" | "properties" => {
+                let below = value.as_object_mut().into_iter().flat_map(|below| below.values_mut());
+                below.for_each(|schema| for_each_schema(schema, visit));
+            }
+            "oneOf" | "anyOf" => {
+                let below = value.as_array_mut().into_iter().flatten();
+                below.for_each(|schema| for_each_schema(schema, visit));
+            }
+            "items" | "additionalProperties" => for_each_schema(value, visit),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that the checker enforces, and the notes that enforce nothing.
+    const KNOWN: [&str; 31] = [
+        "$ref",
+        "$defs",
+        "$schema",
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "items",
+        "enum",
+        "const",
+        "oneOf",
+        "anyOf",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "minLength",
+        "pattern",
+        "format",
+        "x-aliases",
+        "x-old-names",
+        "x-secret",
+        "x-pending",
+        "x-herdctl",
+        "x-partial",
+        "x-fleet-only",
+        "x-strict",
+        "title",
+        "description",
+        "default",
+        "examples",
+    ];
+
+    #[test]
+    fn the_checker_understands_every_keyword() {
+        let mut fleet = SCHEMA.fleet.clone();
+        for_each_schema(&mut fleet, &mut |schema| {
+            for keyword in schema.keys() {
+                assert!(KNOWN.contains(&keyword.as_str()), "{keyword} in {schema:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn every_pattern_and_format_is_known() {
+        let mut fleet = SCHEMA.fleet.clone();
+        for_each_schema(&mut fleet, &mut |schema| {
+            if let Some(pattern) = schema.get("pattern") {
+                assert!(SCHEMA.pattern(pattern.as_str().unwrap()).is_some(), "{pattern}");
+            }
+            if let Some(format) = schema.get("format").and_then(Value::as_str) {
+                assert!(super::super::format::is_known(format), "{format}");
+            }
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! What may not be shown, and how it is shown instead.
+
+use serde_json::Value as Json;
+
+pub(super) const MASK: &str = "***";
+
+/// Does a variable of this name hold a secret? Better one too many than one too few.
+pub(super) fn looks_secret(variable: &str) -> bool {
+    let upper = variable.to_ascii_uppercase();
+    ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH"].iter().any(|word| upper.contains(word))
+}
+
+/// Replaces what the pointers lead to, and the user and password of every web address.
+pub(super) fn mask(value: &mut Json, secrets: &[String]) {
+    for pointer in secrets {
+        if let Some(secret) = value.pointer_mut(pointer) {
+            *secret = MASK.into();
+        }
+    }
+    mask_addresses(value);
+}
+
+fn mask_addresses(value: &mut Json) {
+    match value {
+        Json::String(text) => {
+            if let Some(masked) = without_user(text) {
+                *text = masked;
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(mask_addresses),
+        Json::Object(map) => map.values_mut().for_each(mask_addresses),
+        _ => {}
+    }
+}
+
+/// `https://user:password@host/` as `https://***@host/`, wherever it stands in the text.
+fn without_user(text: &str) -> Option<String> {
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(scheme_end) = rest.find("://").map(|at| at + 3) {
+        let (scheme, after) = rest.split_at(scheme_end);
+        masked += scheme;
+        let authority =
+            after.find(|c: char| matches!(c, '/' | '?' | '#') || c.is_whitespace()).unwrap_or(after.len());
+        rest = match after[..authority].rfind('@') {
+            Some(at) => {
+                masked += MASK;
+                &after[at..]
+            }
+            None => after,
+        };
+    }
+    masked += rest;
+    (masked != text).then_some(masked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets() {
+        for name in
+            ["GITHUB_TOKEN", "my_secret", "ApiKey", "DB_PASSWORD", "PASS", "AWS_CREDENTIALS", "BASIC_AUTH"]
+        {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in ["HOME", "MODEL", "REPO"] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn users_in_addresses() {
+        for (text, masked) in [
+            ("https://me:pw@host/p@th", "https://***@host/p@th"),
+            ("see https://a@b and http://c:d@e?f=@", "see https://***@b and http://***@e?f=@"),
+            ("postgres://u:p@db", "postgres://***@db"),
+        ] {
+            assert_eq!(without_user(text).as_deref(), Some(masked), "{text}");
+        }
+        for text in ["https://host/a@b", "mail me@host", ""] {
+            assert_eq!(without_user(text), None, "{text}");
+        }
+    }
+}

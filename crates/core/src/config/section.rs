@@ -1,0 +1,91 @@
+//! What a schema says about one map or value: its keys, its alternatives, its kinds.
+
+use serde_json::Value as Json;
+
+use super::schema::aliases_of;
+
+/// The keys that a map may have.
+#[derive(Default)]
+pub(super) struct Sections {
+    /// The schemas whose properties are known here.
+    pub chosen: Vec<&'static Json>,
+    /// All variants, when `type` chose one of them.
+    pub others: Vec<&'static Json>,
+    pub tag: Option<&'static str>,
+    /// The key that should have told the variants apart and does not; already reported.
+    pub wrong_tag: Option<&'static str>,
+    /// What any further key must be, if there may be further keys.
+    pub more: Option<&'static Json>,
+    /// Whether `chosen` is exactly right.
+    pub sure: bool,
+}
+
+impl Sections {
+    fn properties(&self) -> impl Iterator<Item = (&'static String, &'static Json)> {
+        self.chosen.iter().filter_map(|schema| schema.get("properties")?.as_object()).flatten()
+    }
+
+    /// The first name of a key and its schema.
+    pub(super) fn find<'a>(&self, key: &'a str) -> Option<(&'a str, &'static Json)>
+    where
+        'static: 'a,
+    {
+        let exact = self.chosen.iter().find_map(|schema| schema.get("properties")?.get(key));
+        let by_alias = || {
+            self.properties()
+                .find(|(_, property)| aliases_of(property).any(|(alias, _)| alias == key))
+                .map(|(name, property)| (name.as_str(), property))
+        };
+        exact.map(|property| (key, property)).or_else(by_alias).or_else(|| Some((key, self.more?)))
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.properties().flat_map(|(name, property)| {
+            std::iter::once(name.as_str())
+                .chain(aliases_of(property).filter(|(_, old)| !old).map(|(alias, _)| alias))
+        })
+    }
+}
+
+/// The alternatives of a schema, without "or nothing".
+pub(super) fn variants_of(schema: &'static Json) -> Vec<&'static Json> {
+    let all = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Json::as_array);
+    all.into_iter()
+        .flatten()
+        .filter(|variant| variant.get("type").is_none_or(|kind| kind != "null"))
+        .collect()
+}
+
+/// The key whose fixed word tells the variants apart.
+pub(super) fn tag_of(variants: &[&'static Json]) -> Option<&'static str> {
+    let mut tags = variants.iter().map(|variant| {
+        let properties = variant.get("properties")?.as_object()?;
+        properties.iter().find(|(_, property)| property.get("const").is_some()).map(|(name, _)| name.as_str())
+    });
+    let first = tags.next()??;
+    tags.all(|tag| tag == Some(first)).then_some(first)
+}
+
+/// Says nothing about the value, only about its key.
+pub(super) fn is_open(schema: &Json) -> bool {
+    !["type", "oneOf", "anyOf", "enum", "const"].iter().any(|keyword| schema.get(keyword).is_some())
+}
+
+/// The kinds of value that a schema takes; none for a union whose variants must be asked.
+pub(super) fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
+    match schema.get("type") {
+        Some(Json::String(kind)) => return vec![kind],
+        Some(Json::Array(kinds)) => {
+            return kinds.iter().filter_map(Json::as_str).filter(|kind| *kind != "null").collect();
+        }
+        _ => {}
+    }
+    let variants = variants_of(schema);
+    if tag_of(&variants).is_some() {
+        vec!["object"]
+    } else if variants.iter().all(|variant| variant.get("const").is_some()) {
+        vec!["string"]
+    } else {
+        Vec::new()
+    }
+}

@@ -1,0 +1,159 @@
+//! An agent: its own file, an entry of the fleet file, or what `overrides` lays over it.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Chat, Docker, Hooks, McpServer, Schedule, WorkSource};
+use crate::policy::{Retry, Timeout};
+
+/// A configured way to run a coding agent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-strict" = true))]
+pub struct Agent {
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub name: Option<String>,
+    pub description: Option<String>,
+    /// Where the agent works; unset means the directory of the file that defines it.
+    #[schemars(extend("x-old-names" = ["workspace"]))]
+    pub working_directory: Option<WorkingDirectory>,
+    #[schemars(extend("x-herdctl" = "`work_source.repo` names the repository to take work from"))]
+    pub repo: Option<String>,
+    pub identity: Option<Identity>,
+    pub system_prompt: Option<String>,
+    /// The prompt of a run whose schedule has none.
+    pub default_prompt: Option<String>,
+    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
+    pub work_source: Option<WorkSource>,
+    /// By name.
+    pub schedules: IndexMap<String, Schedule>,
+    pub session: Option<Session>,
+    #[schemars(extend("x-pending" = "MCP servers are not passed on yet"))]
+    pub mcp_servers: IndexMap<String, McpServer>,
+    #[schemars(extend("x-pending" = "plugins are not passed on yet"))]
+    pub plugins: Option<Vec<Plugin>>,
+    #[schemars(extend("x-pending" = "chat is not connected yet"))]
+    pub chat: Option<Chat>,
+    #[schemars(extend("x-pending" = "hooks are not run yet"))]
+    pub hooks: Option<Hooks>,
+    #[schemars(extend("x-pending" = "containers are not used yet"))]
+    pub docker: Option<Docker>,
+    pub instances: Option<Instances>,
+    pub model: Option<String>,
+    #[schemars(range(min = 1))]
+    pub max_turns: Option<u32>,
+    pub permission_mode: Option<PermissionMode>,
+    pub tools: Option<Vec<String>>,
+    pub allowed_tools: Option<Vec<String>>,
+    pub denied_tools: Option<Vec<String>>,
+    pub metadata_file: Option<String>,
+    pub setting_sources: Option<Vec<SettingSource>>,
+    pub runtime: Option<Runtime>,
+    pub retry: Option<Retry>,
+    /// The longest that one attempt may take; unset means 1h, 0 means for ever.
+    pub timeout: Option<Timeout>,
+    /// The longest that an attempt may be silent; unset means 15m, 0 means for ever.
+    pub idle_timeout: Option<Timeout>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum WorkingDirectory {
+    Path(String),
+    Repository(Repository),
+}
+
+/// A directory, and how herdctl meant to fill it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Repository {
+    #[schemars(length(min = 1))]
+    pub root: String,
+    #[serde(default)]
+    #[schemars(extend("x-herdctl" = "nothing is cloned"))]
+    pub auto_clone: Option<bool>,
+    #[serde(default)]
+    #[schemars(range(min = 1), extend("x-herdctl" = "nothing is cloned"))]
+    pub clone_depth: Option<u32>,
+    #[serde(default)]
+    #[schemars(extend("x-herdctl" = "nothing is cloned"))]
+    pub default_branch: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Identity {
+    pub name: Option<String>,
+    #[schemars(extend("x-herdctl" = "say it in `system_prompt`"))]
+    pub role: Option<String>,
+    #[schemars(extend("x-herdctl" = "say it in `system_prompt`"))]
+    pub personality: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Instances {
+    /// How many jobs of the agent may run at once; unset means 1.
+    #[schemars(range(min = 1))]
+    pub max_concurrent: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Session {
+    #[schemars(range(min = 1))]
+    pub max_turns: Option<u32>,
+    /// How long a stored session may be resumed; unset means 24h.
+    #[schemars(regex(pattern = r"^\d+(\.\d+)?(s|m|h|d|w)$"), extend("examples" = ["24h", "2w"]))]
+    pub timeout: Option<String>,
+    #[schemars(extend("x-herdctl" = "`model` of the agent decides"))]
+    pub model: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Plugin {
+    Path(String),
+    Local {
+        #[serde(rename = "type")]
+        kind: PluginKind,
+        #[schemars(length(min = 1))]
+        path: String,
+        #[serde(default, rename = "skipMcpDiscovery")]
+        skip_mcp_discovery: Option<bool>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PluginKind {
+    Local,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PermissionMode {
+    Default,
+    AcceptEdits,
+    BypassPermissions,
+    Plan,
+    Delegate,
+    DontAsk,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingSource {
+    User,
+    Project,
+    Local,
+}
+
+/// How the agent is started. `sdk` and `cli` are herdctl's two ways to start `claude`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
+    Claude,
+    Sdk,
+    Cli,
+}

@@ -1,0 +1,64 @@
+//! Containers for agents.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What reaches outside the container may only be set in the fleet file, so that an agent's own file cannot open
+/// its cage.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-strict" = true))]
+pub struct Docker {
+    pub enabled: Option<bool>,
+    pub ephemeral: Option<bool>,
+    #[schemars(regex(pattern = r"^\d+(\.\d+)?\s*[kmgtbKMGTB]?$"), extend("examples" = ["2g", "512m"]))]
+    pub memory: Option<String>,
+    #[schemars(range(min = 1))]
+    pub cpu_shares: Option<u64>,
+    #[schemars(range(min = 1))]
+    pub cpu_period: Option<u64>,
+    #[schemars(range(min = 1))]
+    pub cpu_quota: Option<u64>,
+    #[schemars(range(min = 1))]
+    pub pids_limit: Option<u64>,
+    #[schemars(range(min = 1))]
+    pub max_containers: Option<u32>,
+    pub workspace_mode: Option<WorkspaceMode>,
+    /// `/path` or `/path:options`
+    pub tmpfs: Option<Vec<String>>,
+    pub labels: Option<IndexMap<String, String>>,
+    #[schemars(extend("x-fleet-only" = true, "x-old-names" = ["base_image"]))]
+    pub image: Option<String>,
+    #[schemars(extend("x-fleet-only" = true))]
+    pub network: Option<Network>,
+    #[schemars(regex(pattern = r"^\d+(:\d+)?$"), extend("x-fleet-only" = true, "examples" = ["1000:1000"]))]
+    pub user: Option<String>,
+    /// `host:container`, with `:ro` or `:rw`
+    #[schemars(extend("x-fleet-only" = true))]
+    pub volumes: Option<Vec<String>>,
+    #[schemars(extend("x-fleet-only" = true, "x-secret" = true))]
+    pub env: Option<IndexMap<String, String>>,
+    /// `host:container` or `container`
+    #[schemars(extend("x-fleet-only" = true))]
+    pub ports: Option<Vec<String>>,
+    /// Handed to the container engine as it is.
+    #[schemars(extend("x-fleet-only" = true))]
+    pub host_config: Option<IndexMap<String, Value>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceMode {
+    Rw,
+    Ro,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    Bridge,
+    None,
+    Host,
+}

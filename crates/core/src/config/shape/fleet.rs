@@ -1,0 +1,141 @@
+//! The fleet file: `cowhand.yaml` or `herdctl.yaml`.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, WorkSource, WorkingDirectory,
+};
+use crate::policy::{Retry, Timeout, Timing};
+
+/// A fleet: its agents, what they have in common, and other fleets below it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-strict" = true))]
+pub struct FleetFile {
+    #[schemars(range(min = 1))]
+    pub version: Option<u32>,
+    pub fleet: FleetInfo,
+    /// What every agent of this fleet and of the fleets below starts from.
+    #[schemars(extend("x-partial" = true))]
+    pub defaults: Defaults,
+    #[schemars(extend("x-old-names" = ["workspace"], "x-herdctl" = "set it on agents or in `defaults`"))]
+    pub working_directory: Option<WorkingDirectory>,
+    /// Fleet files below this one.
+    pub fleets: Vec<FleetReference>,
+    /// By `path`, or written out.
+    #[schemars(extend("x-partial" = true))]
+    pub agents: Vec<AgentEntry>,
+    #[schemars(extend("x-pending" = "the webhook server does not exist yet"))]
+    pub webhooks: Option<Webhooks>,
+    #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]
+    pub web: Option<Web>,
+    #[schemars(extend("x-herdctl" = "set it in `defaults`"))]
+    pub docker: Option<Docker>,
+    #[schemars(extend("x-herdctl" = "set it on agents"))]
+    pub chat: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-strict" = true))]
+pub struct FleetInfo {
+    /// The fleet's name where it is part of another fleet.
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub name: Option<String>,
+    pub description: Option<String>,
+}
+
+/// What agents inherit, key by key, and what their schedules inherit.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Defaults {
+    #[schemars(extend("x-old-names" = ["workspace"]))]
+    pub working_directory: Option<WorkingDirectory>,
+    #[schemars(extend("x-pending" = "containers are not used yet"))]
+    pub docker: Option<Docker>,
+    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
+    pub work_source: Option<WorkSource>,
+    pub instances: Option<Instances>,
+    pub session: Option<Session>,
+    pub model: Option<String>,
+    #[schemars(range(min = 1))]
+    pub max_turns: Option<u32>,
+    pub permission_mode: Option<PermissionMode>,
+    pub tools: Option<Vec<String>>,
+    pub allowed_tools: Option<Vec<String>>,
+    pub denied_tools: Option<Vec<String>>,
+    #[schemars(extend("x-pending" = "plugins are not passed on yet"))]
+    pub plugins: Option<Vec<Plugin>>,
+    #[schemars(extend("x-pending" = "MCP servers are not passed on yet"))]
+    pub mcp_servers: Option<IndexMap<String, McpServer>>,
+    pub retry: Option<Retry>,
+    pub timeout: Option<Timeout>,
+    pub idle_timeout: Option<Timeout>,
+    #[serde(flatten)]
+    pub timing: Timing,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FleetReference {
+    /// The other fleet's file, relative to this one.
+    #[schemars(length(min = 1))]
+    pub path: String,
+    /// Its name here; unset means its own `fleet.name`, then the name of its directory.
+    #[serde(default)]
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub name: Option<String>,
+    /// Laid over the other file.
+    #[serde(default)]
+    #[schemars(extend("x-partial" = true))]
+    pub overrides: Option<Box<FleetFile>>,
+}
+
+/// An agent of the fleet: a file by `path`, or the agent itself.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-strict" = true))]
+pub struct AgentEntry {
+    /// The agent's file, relative to this one.
+    #[schemars(length(min = 1))]
+    pub path: Option<String>,
+    /// Laid over the agent.
+    #[schemars(extend("x-partial" = true))]
+    pub overrides: Option<Box<Agent>>,
+    #[serde(flatten)]
+    pub agent: Agent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Webhooks {
+    pub enabled: Option<bool>,
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// The environment variable that holds the secret.
+    pub secret_env: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Web {
+    pub enabled: Option<bool>,
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    pub host: Option<String>,
+    #[schemars(range(min = 1))]
+    pub session_expiry_hours: Option<u32>,
+    #[schemars(extend("x-herdctl" = "no browser is opened"))]
+    pub open_browser: Option<bool>,
+    pub tool_results: Option<bool>,
+    pub message_grouping: Option<MessageGrouping>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageGrouping {
+    Separate,
+    Grouped,
+}

@@ -1,0 +1,33 @@
+//! MCP servers that an agent may use.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct McpServer {
+    /// Unset means http with a `url` and stdio with a `command`.
+    #[serde(rename = "type")]
+    pub transport: Option<McpTransport>,
+    pub command: Option<String>,
+    pub args: Option<Vec<String>>,
+    #[schemars(extend("x-secret" = true))]
+    pub env: Option<IndexMap<String, String>>,
+    pub url: Option<String>,
+    #[schemars(extend("x-secret" = true))]
+    pub headers: Option<IndexMap<String, String>>,
+    /// Milliseconds.
+    #[schemars(range(min = 1))]
+    pub timeout: Option<u64>,
+    #[serde(rename = "alwaysLoad")]
+    pub always_load: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum McpTransport {
+    Stdio,
+    Sse,
+    Http,
+}

@@ -1,0 +1,42 @@
+//! A schedule: when, what, and how to deal with time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::WorkSource;
+use crate::policy::{Retry, Timeout, Timing};
+use crate::trigger::TriggerConfig;
+
+/// One trigger, its prompt and its policies.
+// The order matters: the flattened structs take their keys first, and the trigger, which refuses unknown fields,
+// gets what is left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Schedule {
+    #[serde(default)]
+    pub prompt: Option<String>,
+    /// `false` means that it never fires by itself.
+    #[serde(default)]
+    pub enabled: Option<bool>,
+    #[serde(default)]
+    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
+    pub work_source: Option<WorkSource>,
+    #[serde(default, rename = "outputToFile")]
+    #[schemars(extend("x-herdctl" = "the output of every job is kept"))]
+    pub output_to_file: Option<bool>,
+    #[serde(default)]
+    #[schemars(extend("x-pending" = "sessions are not resumed yet"))]
+    pub resume_session: Option<bool>,
+    /// Unset means the agent's.
+    #[serde(default)]
+    pub retry: Option<Retry>,
+    /// Unset means the agent's.
+    #[serde(default)]
+    pub timeout: Option<Timeout>,
+    /// Unset means the agent's.
+    #[serde(default)]
+    pub idle_timeout: Option<Timeout>,
+    #[serde(flatten)]
+    pub timing: Timing,
+    #[serde(flatten)]
+    pub trigger: TriggerConfig,
+}

@@ -1,0 +1,52 @@
+//! "Did you mean": the closest word, if one is close.
+
+/// None if nothing looks alike. Short words have little room for mistakes: one letter in three may differ.
+pub(super) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    let length = lower.chars().count();
+    let most = (length / 3).clamp(1, 4).min(length.saturating_sub(1));
+    known
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(&lower, &known.to_lowercase()), known))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// ``did you mean `prompt`?``
+pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    closest(word, known).map(|known| format!("did you mean `{known}`?"))
+}
+
+/// `a, b or c`, each in backticks.
+pub(super) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [only] => only.clone(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closest_words() {
+        let keys = ["prompt", "enabled", "type", "interval", "on"];
+        for (word, expected) in [
+            ("promt", Some("prompt")),
+            ("Prompt", Some("prompt")),
+            ("pormpt", Some("prompt")),
+            ("enable", Some("enabled")),
+            ("tpye", Some("type")),
+            ("zzz", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(closest(word, keys), expected, "{word}");
+        }
+        assert_eq!(one_of(["a", "b", "c"]), "`a`, `b` or `c`");
+    }
+}

@@ -1,0 +1,99 @@
+//! An existing herdctl fleet runs unchanged.
+
+use super::{lines, load_files, rendered};
+use cowhand_core::config::Loaded;
+use cowhand_core::config::shape::{Runtime, WorkSource};
+
+const FLEET: &str = include_str!("herdctl_fleet/herdctl.yaml");
+const FULL: &str = include_str!("herdctl_fleet/full.yaml");
+const SUB: &str = include_str!("herdctl_fleet/sub.yaml");
+const HELPER: &str = "name: helper\nruntime: sdk\n";
+const ENV: [(&str, &str); 4] = [
+    ("ANTHROPIC_API_KEY", "canary-a"),
+    ("GITHUB_TOKEN", "canary-b"),
+    ("API_TOKEN", "canary-c"),
+    ("HOOK_URL", "https://me:canary-d@example.com/hook"),
+];
+
+fn everything(root: &str) -> Loaded {
+    let files =
+        [(root, FLEET), ("agents/full.yaml", FULL), ("sub/herdctl.yaml", SUB), ("sub/helper.yaml", HELPER)];
+    load_files(&files, &ENV)
+}
+
+#[test]
+fn every_documented_key_is_accepted() {
+    let loaded = everything("herdctl.yaml");
+    insta::assert_snapshot!(rendered(&loaded));
+    assert_eq!(loaded.errors(), 0);
+}
+
+#[test]
+fn what_it_becomes() {
+    let loaded = everything("herdctl.yaml");
+    let [full, helper] = loaded.fleet.agents.as_slice() else { panic!("{:?}", loaded.fleet.agents) };
+    assert_eq!((full.name.as_str(), helper.name.as_str()), ("full", "sub.helper"));
+    assert_eq!((full.max_concurrent, helper.max_concurrent), (1, 2));
+    assert_eq!(full.directory.to_str(), Some("agents/repo"));
+    assert_eq!(helper.directory.to_str(), Some("work"), "relative to the file that says so");
+    assert_eq!(helper.settings.model.as_deref(), Some("haiku"), "overridden for the whole sub-fleet");
+    assert_eq!((full.settings.runtime, full.settings.max_turns), (Some(Runtime::Cli), Some(10)));
+    let docker = full.settings.docker.as_ref().unwrap();
+    assert_eq!((docker.image.as_deref(), docker.memory.as_deref()), (Some("node:22"), Some("512m")));
+    let enabled: Vec<_> = full.schedules.iter().map(|one| (one.name.as_str(), one.enabled)).collect();
+    assert_eq!(
+        enabled,
+        [("check", true), ("nightly", false), ("weekly", true), ("deploy", true), ("talk", true)]
+    );
+}
+
+#[test]
+fn a_work_source_inherits_key_by_key() {
+    let loaded = everything("herdctl.yaml");
+    let Some(WorkSource::Github { repo, labels, exclude_labels, .. }) =
+        &loaded.fleet.agents[0].schedules[0].work_source
+    else {
+        panic!("no work source")
+    };
+    assert_eq!(repo.as_deref(), Some("my-org/my-repo"), "from the agent");
+    assert_eq!(labels.ready.as_deref(), Some("go"), "from the schedule");
+    assert_eq!(labels.in_progress.as_deref(), Some("in-progress"), "from the defaults");
+    assert_eq!(exclude_labels.as_deref(), Some(&["blocked".to_owned()][..]));
+}
+
+#[test]
+fn where_cowhand_owns_the_file_the_same_mistakes_are_errors() {
+    let loaded = everything("cowhand.yaml");
+    let errors: Vec<String> = lines(&loaded).into_iter().filter(|line| !line.contains("warning: ")).collect();
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn where_herdctl_is_strict_so_are_we() {
+    let text = "agent: []\nfleet: {nam: x}\nagents: [{path: a.yaml}]\nweb: {prot: 1}\n";
+    let agent = "name: a\npermissions: {mode: plan}\ndocker: {network: host, memry: 1g}\n";
+    let loaded = load_files(&[("herdctl.yaml", text), ("a.yaml", agent)], &[]);
+    insta::assert_snapshot!(lines(&loaded).join("\n"));
+}
+
+#[test]
+fn cron_wins_over_its_old_name() {
+    let agents = [
+        "name: a\nschedules: {s: {type: cron, expression: '@weekly', cron: '@daily'}}",
+        "name: b\nschedules: {s: {type: cron, cron: '@daily', expression: '@weekly'}}",
+    ];
+    let root = "agents: [{path: a.yaml}, {path: b.yaml}]";
+    let loaded = load_files(&[("herdctl.yaml", root), ("a.yaml", agents[0]), ("b.yaml", agents[1])], &[]);
+    assert_eq!((loaded.errors(), loaded.warnings()), (0, 2), "{}", rendered(&loaded));
+    for agent in &loaded.fleet.agents {
+        assert!(format!("{:?}", agent.schedules[0].trigger).contains("@daily"), "{}", agent.name);
+    }
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let shown = everything("herdctl.yaml").shown.to_string();
+    assert!(!shown.contains("canary"), "{shown}");
+    assert!(shown.contains("\"***\""));
+    assert!(shown.contains("https://***@example.com/hook"), "{shown}");
+}

@@ -1,0 +1,86 @@
+//! Files that are meant to hurt get a clear refusal.
+
+use std::fmt::Write as _;
+
+use super::{lines, load_files, load_text};
+
+#[track_caller]
+fn refused(text: &str, message: &str) {
+    let found = lines(&load_text(text));
+    assert!(found.len() == 1 && found[0].contains(message), "{found:?}");
+}
+
+#[test]
+fn alias_bombs() {
+    let mut laughs = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
+    for level in 1..12 {
+        let below = format!("*a{}", level - 1);
+        writeln!(laughs, "a{level}: &a{level} [{}]", vec![below; 10].join(", ")).unwrap();
+    }
+    refused(&laughs, "more than 200000 values once its aliases are expanded");
+
+    let mut merges = String::from("a0: &a0 {x: y}\n");
+    for level in 1..40 {
+        writeln!(merges, "a{level}: &a{level} {{l: *a{0}, r: *a{0}}}", level - 1).unwrap();
+    }
+    refused(&merges, "more than 200000 values once its aliases are expanded");
+    refused("a: &a [*a]", "inside its own anchor");
+}
+
+#[test]
+fn deep_nesting() {
+    for text in ["[".repeat(200_000), "{a: ".repeat(50_000), "- ".repeat(100_000), "? ".repeat(100_000)] {
+        refused(&text, "nested more than 64 levels deep");
+    }
+    let mut stairs = String::from("a0: &a0 [x]\n");
+    for level in 1..100 {
+        writeln!(stairs, "a{level}: &a{level} [*a{}]", level - 1).unwrap();
+    }
+    refused(&stairs, "nested more than 64 levels deep");
+}
+
+#[test]
+fn many_and_large_values() {
+    refused(&format!("a: [{}]", "x,".repeat(300_000)), "more than 200000 values");
+    refused(&"#".repeat(5 << 20), "larger than 4 MiB");
+    let long = format!("agents: [{{name: {}}}]", "n".repeat(1 << 20));
+    assert_eq!(load_text(&long).errors(), 1);
+}
+
+/// Small files, large once merged: each agent takes a copy of the defaults.
+#[test]
+fn a_bomb_of_defaults() {
+    let servers: Vec<String> = (0..5_000).map(|n| format!("s{n}: {{command: c}}")).collect();
+    let agents: Vec<String> = (0..5_000).map(|n| format!("{{name: a{n}}}")).collect();
+    let (servers, agents) = (servers.join(", "), agents.join(", "));
+    let found = lines(&load_text(&format!("defaults: {{mcp_servers: {{{servers}}}}}\nagents: [{agents}]")));
+    assert!(found.iter().any(|line| line.contains("once the defaults are merged in")), "{found:?}");
+}
+
+/// Thirty files, each naming the next one ten times.
+#[test]
+fn a_crowd_of_fleets() {
+    let names: Vec<String> = (0..30).map(|level| format!("{level}/c.yaml")).collect();
+    let text = |level: usize| {
+        let next = (0..10).map(|n| format!("{{path: ../{level}/c.yaml, name: f{n}}}"));
+        format!("fleets: [{}]\nagents: [{{name: a}}]", next.collect::<Vec<_>>().join(", "))
+    };
+    let texts: Vec<String> = (1..30).map(text).chain(["agents: [{name: a}]".to_owned()]).collect();
+    let files: Vec<(&str, &str)> =
+        names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
+    let found = lines(&load_files(&files, &[]));
+    assert!(found.len() == 1 && found[0].ends_with("there are more than 1000 fleets"), "{found:?}");
+}
+
+#[test]
+fn a_tower_of_fleets() {
+    let names: Vec<String> = (0..40).map(|level| format!("{level}/c.yaml")).collect();
+    let texts: Vec<String> =
+        (1..=40).map(|level| format!("fleets: [{{path: ../{level}/c.yaml, name: f}}]")).collect();
+    let files: Vec<(&str, &str)> =
+        names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
+    assert_eq!(
+        lines(&load_files(&files, &[])),
+        ["31/c.yaml:1:17 fleets are nested more than 32 levels deep"]
+    );
+}

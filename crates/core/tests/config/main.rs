@@ -1,0 +1,51 @@
+//! Config files in, fleets or problems out: the library as its users call it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod composing;
+mod herdctl;
+mod hostile;
+mod laws;
+mod mistakes;
+mod seeds;
+
+use std::io;
+use std::path::Path;
+
+use cowhand_core::config::problem::Severity;
+use cowhand_core::config::{Loaded, Outside, load, report};
+use cowhand_core::policy::Zone;
+
+/// The first file is the root.
+fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> Loaded {
+    let mut read = |path: &Path| {
+        let found = files.iter().find(|(name, _)| Path::new(name) == path);
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    };
+    let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    let zone = "Europe/Berlin".parse::<Zone>().unwrap();
+    load(Path::new(files[0].0), Outside { read: &mut read, env: &env, zone })
+}
+
+fn load_text(text: &str) -> Loaded {
+    load_files(&[("cowhand.yaml", text)], &[])
+}
+
+fn rendered(loaded: &Loaded) -> String {
+    format!("{}\n{}", report::render(loaded, Path::new(""), false), report::summary(loaded))
+}
+
+/// `file:line:column message` of each problem.
+fn lines(loaded: &Loaded) -> Vec<String> {
+    let line = |problem: &cowhand_core::config::problem::Problem| {
+        let file = loaded.sources.path(problem.at.file).display();
+        let warning = if problem.severity == Severity::Warning { "warning: " } else { "" };
+        format!("{file}:{}:{} {warning}{}", problem.at.line, problem.at.column, problem.message)
+    };
+    loaded.problems.iter().map(line).collect()
+}
+
+#[track_caller]
+fn fine(loaded: &Loaded) {
+    assert_eq!(loaded.errors(), 0, "{}", rendered(loaded));
+}

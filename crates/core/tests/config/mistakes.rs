@@ -1,0 +1,194 @@
+//! Every mistake is found, at its own place, and nothing else is.
+
+use std::fmt::Write as _;
+
+use super::{lines, load_files, load_text, rendered};
+
+/// Twelve kinds of mistakes, each in another of fifty agents: the lines that agent has beside the usual ones.
+const MISTAKES: [(usize, &str); 12] = [
+    (3, "    descripton: Says hello.\n"),
+    (7, "    max_turns: many\n"),
+    (11, "    permission_mode: acceptEdit\n"),
+    (15, "    instances: {max_concurrent: 0}\n"),
+    (18, "    schedules:\n      weekly: {type: crno, cron: \"@weekly\"}\n"),
+    (21, "    schedules:\n      nightly: {type: cron, timezone: UTC}\n"),
+    (25, "    schedules:\n      often: {type: interval, interval: 5 minutes}\n"),
+    (29, "    schedules:\n      noon:\n        type: cron\n        cron: 0 25 * * *\n"),
+    (33, "    schedules:\n      noon: {type: cron, cron: '@daily', timezone: Europe/Berln}\n"),
+    (38, "    description: Reports to ${TEAM_NAME} and ${HOME}.\n"),
+    (42, "    model: opus\n    model: sonnet\n"),
+    (47, "    schedules:\n      after: {type: dispatch_result, schedule: agent-4/chek}\n"),
+];
+
+fn fifty_agents(mistakes: &[(usize, &str)]) -> String {
+    let mut text = String::from("fleet: {name: fifty}\nagents:\n");
+    for number in 0..50 {
+        write!(text, "  - name: agent-{number}\n    system_prompt: Be brief.\n").unwrap();
+        match mistakes.iter().find(|(agent, _)| *agent == number) {
+            Some((_, lines)) => text += lines,
+            None => text += "    schedules:\n      check: {type: interval, interval: 5m, prompt: Check.}\n",
+        }
+    }
+    text
+}
+
+#[test]
+fn twelve_mistakes_in_fifty_agents() {
+    let text = fifty_agents(&MISTAKES);
+    let loaded = load_files(&[("cowhand.yaml", &text)], &[("HOME", "/home/me")]);
+    insta::assert_snapshot!(rendered(&loaded));
+    assert_eq!(loaded.errors(), 12);
+}
+
+#[test]
+fn fifty_agents_without_mistakes() {
+    let loaded = load_text(&fifty_agents(&[]));
+    assert_eq!(rendered(&loaded), "\nok: 50 agents, 50 schedules");
+}
+
+/// One table for the rest: a file, and every line of its report.
+#[test]
+fn one_by_one() {
+    let agent = |lines: &str| format!("agents:\n  - name: a\n    {}\n", lines.replace('\n', "\n    "));
+    let schedule = |line: &str| agent(&format!("schedules:\n  s: {line}"));
+    let mut report = String::new();
+    for (case, text) in [
+        ("a list for a map", "fleet: []".to_owned()),
+        ("a map for a list", "agents: {name: a}".to_owned()),
+        ("text for a map", "defaults: none".to_owned()),
+        ("the root is a list", "- name: a".to_owned()),
+        ("the root is text", "hello".to_owned()),
+        ("not YAML", "agents: [".to_owned()),
+        ("a tab", "agents:\n\t- name: a".to_owned()),
+        ("two documents", "fleet: {}\n---\nfleet: {}".to_owned()),
+        ("a key that is a list", "? [a]\n: b".to_owned()),
+        ("a tag of someone else", "fleet: !include x.yaml".to_owned()),
+        ("an unknown alias", "fleet: *nobody".to_owned()),
+        ("a merge of text", "fleet: {<<: text}".to_owned()),
+        ("no name", "agents: [{description: x}]".to_owned()),
+        ("a bad name", "agents: [{name: a.b}]".to_owned()),
+        ("the same name twice", "agents: [{name: a}, {name: a}]".to_owned()),
+        ("beside a path", "agents: [{path: a.yaml, model: opus}]".to_owned()),
+        ("a fleet without a path", "fleets: [{name: x}]".to_owned()),
+        ("an empty item", agent("tools: [Read, ]\ndenied_tools: [~]")),
+        ("a number in quotes", agent("max_turns: \"5\"")),
+        ("too large", agent("max_turns: 4294967296")),
+        ("a truth in words", "web: {enabled: yes}".to_owned()),
+        ("a wrong port", "web: {port: 70000}".to_owned()),
+        ("a wrong repo", agent("work_source: {type: github, repo: foo}")),
+        ("a path or a map", agent("working_directory: [a]")),
+        ("a map without its key", agent("working_directory: {auto_clone: true}")),
+        ("two names of one key", schedule("{type: cron, cron: '@daily', expression: '@daily'}")),
+        ("no type", schedule("{prompt: x}")),
+        ("a type that is a map", schedule("{type: {a: b}}")),
+        ("a schedule that is text", schedule("daily")),
+        ("of another type", schedule("{type: cron, cron: '@daily', interval: 5m}")),
+        ("a delay without a time", schedule("{type: delay}")),
+        ("a webhook without a secret", schedule("{type: webhook}")),
+        ("a bad time", schedule("{type: delay, run_at: tomorrow}")),
+        ("a bad date", schedule("{type: manual, exclude_dates: [2026-02-30]}")),
+        ("bad hours", schedule("{type: manual, active_hours: {start: 25:00, end: 9}}")),
+        ("half of the hours", schedule("{type: manual, active_hours: {start: 09:00}}")),
+        ("too much jitter", schedule("{type: interval, interval: 5m, jitter: 11}")),
+        ("a bad pattern", schedule("{type: chat, pattern: '['}")),
+        ("a bad id", schedule("{type: dispatch_result, source_workflow_id: x}")),
+        ("waits for nobody", schedule("{type: dispatch_result}")),
+        ("waits for itself", schedule("{type: dispatch_result, schedule: s}")),
+        ("an unknown agent", schedule("{type: agent_lifecycle, event: session_end, agent: b}")),
+        ("an unknown hook", agent("hooks: {after_run: [{type: shel, command: x}]}")),
+        ("a hook without its key", agent("hooks: {after_run: [{type: webhook}]}")),
+        ("not a web address", agent("hooks: {on_error: [{type: webhook, url: example.com}]}")),
+        ("a bad timeout", agent("timeout: 1h30m")),
+        ("no attempts", agent("retry: {max_attempts: 0, backof: 5s}")),
+        ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),
+        ("a variable without quotes", agent("instances: {max_concurrent: ${N}}")),
+        ("a variable that looks odd", agent("description: ${no-name} $${HOME}")),
+    ] {
+        let loaded = load_text(&text);
+        writeln!(report, "{case}").unwrap();
+        for (line, problem) in lines(&loaded).iter().zip(&loaded.problems) {
+            writeln!(report, "  {line} [{}] {}", problem.key, problem.help.as_deref().unwrap_or("")).unwrap();
+        }
+    }
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn a_secret_stays_out_of_the_report() {
+    let text = "agents:\n  - name: a\n    max_turns: ${MY_TOKEN}\n    timeout: ${MY_TOKEN}\n    permission_mode: ${MY_TOKEN}\n";
+    let loaded = load_files(&[("cowhand.yaml", text)], &[("MY_TOKEN", "canary")]);
+    assert_eq!(loaded.errors(), 3);
+    assert!(!rendered(&loaded).contains("canary"), "{}", rendered(&loaded));
+}
+
+/// One missing variable is one error, wherever it stands.
+#[test]
+fn undefined_variables() {
+    let text = "agents:
+  - name: ${A}
+  - path: ${B}/a.yaml
+  - name: c
+    max_turns: ${C}
+    model: \"é ${D:-ok} ${D}\"
+    system_prompt: |
+      First line.
+      Second ${E} and ${F}.
+    default_prompt: >-
+      Folded
+      here ${G}
+    schedules:
+      a: {type: \"${H}\", interval: 5m}
+      b: {type: interval, interval: \"${I}\"}
+      c: {type: agent_lifecycle, event: session_end, agent: nobody}
+fleets: [{path: \"${J}\"}]
+";
+    assert_eq!(
+        lines(&load_text(text))
+            .iter()
+            .map(|line| line.replace("the environment variable", ""))
+            .collect::<Vec<_>>(),
+        [
+            "cowhand.yaml:2:11  `A` is not set",
+            "cowhand.yaml:3:11  `B` is not set",
+            "cowhand.yaml:5:16  `C` is not set",
+            "cowhand.yaml:6:24  `D` is not set",
+            "cowhand.yaml:9:14  `E` is not set",
+            "cowhand.yaml:9:23  `F` is not set",
+            "cowhand.yaml:12:12  `G` is not set",
+            "cowhand.yaml:14:18  `H` is not set",
+            "cowhand.yaml:15:38  `I` is not set",
+            "cowhand.yaml:17:18  `J` is not set",
+        ]
+    );
+}
+
+/// A file that many name is read, checked and counted once.
+#[test]
+fn a_shared_file_is_reported_once() {
+    let text = "agents: [{path: a.yaml}, {path: ./a.yaml, overrides: {name: b}}]";
+    let loaded = load_files(&[("cowhand.yaml", text), ("a.yaml", "name: a\nmodle: x\n")], &[]);
+    assert_eq!(lines(&loaded), ["a.yaml:2:1 unknown key `modle`"]);
+    assert!(rendered(&loaded).ends_with("1 error in 2 files"));
+}
+
+#[test]
+fn circles_of_schedules() {
+    let text = "agents:
+  - name: a
+    schedules:
+      one: {type: dispatch_result, schedule: b/two}
+      self: {type: dispatch_result, schedule: a/self}
+      fine: {type: dispatch_result, schedule: one}
+  - name: b
+    schedules:
+      two: {type: dispatch_result, schedule: three}
+      three: {type: dispatch_result, schedule: a/one}
+";
+    assert_eq!(
+        lines(&load_text(text)),
+        [
+            "cowhand.yaml:4:46 these schedules wait for each other: a/one → b/two → b/three → a/one",
+            "cowhand.yaml:5:47 `a/self` waits for itself; a job never triggers its own schedule",
+        ]
+    );
+}

@@ -1,0 +1,91 @@
+//! `cowhand config`: is it right, what does it come to, and what may be written.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use cowhand_core::config::{Loaded, editor, report};
+
+use super::{Exit, Failure};
+use crate::config;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Config {
+    /// Find everything that is wrong, with file, line and column
+    Check(Output),
+    /// Print the config as it runs: resolved, merged, secrets masked
+    Show(Output),
+    /// Print the JSON Schema, for editors to complete from
+    Schema(Schema),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Output {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Schema {
+    /// Of an agent's own file, not of the fleet's
+    #[arg(long)]
+    agent: bool,
+}
+
+impl Config {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        match self {
+            Self::Check(output) => check(config, output.json),
+            Self::Show(output) => show(config, output.json),
+            Self::Schema(Schema { agent }) => {
+                let schema = if agent { editor::agent_schema() } else { editor::fleet_schema() };
+                anstream::println!("{schema:#}");
+                Ok(())
+            }
+        }
+    }
+}
+
+fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let (loaded, base) = load(config)?;
+    if json {
+        anstream::println!("{:#}", report::as_json(&loaded, &base));
+        return if loaded.errors() > 0 { Err(Failure::reported(Exit::Config)) } else { Ok(()) };
+    }
+    if !loaded.problems.is_empty() {
+        anstream::eprintln!("{}", report::render(&loaded, &base, true));
+    }
+    if loaded.errors() > 0 {
+        return Err(Failure::new(Exit::Config, report::summary(&loaded)));
+    }
+    anstream::println!("{}", report::summary(&loaded));
+    Ok(())
+}
+
+fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let (loaded, base) = load(config)?;
+    if loaded.errors() > 0 {
+        anstream::eprintln!("{}", report::render(&loaded, &base, true));
+        return Err(Failure::new(Exit::Config, report::summary(&loaded)));
+    }
+    if json {
+        anstream::println!("{:#}", loaded.shown);
+        return Ok(());
+    }
+    let yaml = serde_saphyr::to_string(&loaded.shown)
+        .map_err(|error| Failure::new(Exit::CannotRunHere, format!("cannot print the config: {error}")))?;
+    anstream::print!("{yaml}");
+    Ok(())
+}
+
+/// The config that `-c` names, or the one found from here; and the directory that paths are shown from.
+fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
+    let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+    let (loaded, notes) = config::load(&found.file);
+    for note in found.note.into_iter().chain(notes) {
+        anstream::eprintln!("note: {note}");
+    }
+    Ok((loaded, here))
+}

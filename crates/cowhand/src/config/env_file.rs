@@ -1,0 +1,119 @@
+//! `.env`: lines of `NAME=value`.
+//!
+//! `export` may stand before, `#` begins a comment, and a value in quotes may go over several lines. In double
+//! quotes `\n`, `\r`, `\t`, `\"` and `\\` are escapes. Nothing is expanded: `$` is a dollar sign.
+
+use std::collections::HashMap;
+
+/// The variables, and a note about each line that is none.
+pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
+    let (mut variables, mut notes) = (HashMap::new(), Vec::new());
+    let text = text.trim_start_matches('\u{feff}');
+    let mut rest = text;
+    while !rest.is_empty() {
+        let number = text[..text.len() - rest.len()].matches('\n').count() + 1;
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            rest = after;
+            continue;
+        }
+        if let Some((name, value, after)) = assignment(rest) {
+            variables.insert(name.to_owned(), value);
+            rest = after;
+        } else {
+            notes.push(format!(".env line {number} is not NAME=value and is ignored"));
+            rest = after;
+        }
+    }
+    (variables, notes)
+}
+
+/// The name, the value, and the text after the line that the value ends on.
+fn assignment(text: &str) -> Option<(&str, String, &str)> {
+    let (name, value) = text.split_once('=')?;
+    let name = name.trim();
+    let name = name.strip_prefix("export ").map_or(name, str::trim_start);
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || !name.chars().all(legal) {
+        return None;
+    }
+    let value = value.trim_start_matches([' ', '\t']);
+    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\'' | '`'));
+    let (value, after) = if let Some(quote) = quote {
+        quoted(&value[1..], quote)?
+    } else {
+        let (line, after) = value.split_once('\n').unwrap_or((value, ""));
+        (without_comment(line).trim().to_owned(), after)
+    };
+    Some((name, value, after))
+}
+
+/// From just after the opening quote.
+fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        if c == quote {
+            let (line, after) = text[at + 1..].split_once('\n').unwrap_or((&text[at + 1..], ""));
+            let line = line.trim();
+            return (line.is_empty() || line.starts_with('#')).then_some((value, after));
+        }
+        let escaped = (c == '\\' && quote == '"').then(|| text[at + 1..].chars().next()).flatten();
+        let meant = match escaped {
+            Some('n') => Some('\n'),
+            Some('r') => Some('\r'),
+            Some('t') => Some('\t'),
+            Some(same @ ('"' | '\\')) => Some(same),
+            _ => None,
+        };
+        if meant.is_some() {
+            chars.next();
+        }
+        value.push(meant.unwrap_or(c));
+    }
+    None
+}
+
+/// A `#` counts only after a blank, so that `a#b` is a value.
+fn without_comment(line: &str) -> &str {
+    let comment = line.match_indices('#').find(|(at, _)| line[..*at].ends_with([' ', '\t']) || *at == 0);
+    comment.map_or(line, |(at, _)| &line[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let text = "\u{feff}# a comment\n\nA=1\nexport B = two words \r\nC=\"say \\\"hi\\\"\\n$A\" # note\nD='raw \\n'\nE=\nF=a#b # c\nG=\"two\nlines\"\nH=`x`\nA=again\nI=a=b\nJ=#none";
+        let (variables, notes) = parse(text);
+        for (name, value) in [
+            ("A", "again"),
+            ("B", "two words"),
+            ("C", "say \"hi\"\n$A"),
+            ("D", "raw \\n"),
+            ("E", ""),
+            ("F", "a#b"),
+            ("G", "two\nlines"),
+            ("H", "x"),
+            ("I", "a=b"),
+            ("J", ""),
+        ] {
+            assert_eq!(variables.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        assert_eq!((variables.len(), notes.len()), (10, 0));
+    }
+
+    #[test]
+    fn what_is_no_line_is_noted() {
+        let (variables, notes) = parse("hello\nA=1\nB=\"open\nC=2\n=3\nD='x' y\n");
+        assert_eq!(
+            variables,
+            HashMap::from([("A".to_owned(), "1".to_owned()), ("C".to_owned(), "2".to_owned())])
+        );
+        assert_eq!(notes.len(), 4, "{notes:?}");
+        assert_eq!(notes[1], ".env line 3 is not NAME=value and is ignored");
+    }
+}

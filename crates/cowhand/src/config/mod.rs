@@ -1,0 +1,87 @@
+//! Where the config is, and the reading of its files. What is in them is core's.
+
+mod env_file;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::config::parse::MOST_BYTES;
+use cowhand_core::config::{Loaded, Outside, load as load_files};
+use cowhand_core::policy::Zone;
+
+/// In each directory, the first of these that exists.
+const NAMES: [&str; 4] = ["cowhand.yaml", "cowhand.yml", "herdctl.yaml", "herdctl.yml"];
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    pub file: PathBuf,
+    /// Something the user should know about the choice.
+    pub note: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotFound {
+    from: PathBuf,
+}
+
+impl std::error::Error for NotFound {}
+
+impl std::fmt::Display for NotFound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let from = self.from.display();
+        write!(f, "no cowhand.yaml (or herdctl.yaml) in {from} or above; name one with -c FILE")
+    }
+}
+
+/// `asked` is a file, or a directory to search from; unset means `here`. Searching goes up to the root.
+pub fn find(asked: Option<&Path>, here: &Path) -> Result<Found, NotFound> {
+    let from = asked.map_or_else(|| here.to_owned(), |asked| here.join(asked));
+    if asked.is_some() && !from.is_dir() {
+        return Ok(Found { file: from, note: None });
+    }
+    let in_directory = |directory: &Path| {
+        let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
+        let file = present.next()?;
+        Some(Found { note: present.next().map(|other| ignored(&other, &file)), file })
+    };
+    from.ancestors().find_map(in_directory).ok_or(NotFound { from })
+}
+
+fn ignored(other: &Path, file: &Path) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    format!("{} is ignored, because {} stands beside it", name(other), name(file))
+}
+
+/// Loads a fleet from the disk, with the real environment and, below it, the `.env` beside the root file. Also
+/// answers what the user should know about that.
+pub fn load(file: &Path) -> (Loaded, Vec<String>) {
+    let (variables, notes) = match read(&file.with_file_name(".env")) {
+        Ok(text) => env_file::parse(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), Vec::new()),
+        Err(error) => (HashMap::new(), vec![format!(".env cannot be read: {error}")]),
+    };
+    let env = |name: &str| {
+        let real = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        real.or_else(|| variables.get(name).cloned())
+    };
+    let loaded = load_files(file, Outside { read: &mut read, env: &env, zone: system_zone() });
+    (loaded, notes)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    // Said before a huge file fills the memory; the exact limit is core's.
+    if std::fs::metadata(path)?.len() > MOST_BYTES as u64 {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {} MiB", MOST_BYTES >> 20),
+        ));
+    }
+    std::fs::read_to_string(path)
+}
+
+/// UTC if the machine does not say.
+fn system_zone() -> Zone {
+    let system = jiff::tz::TimeZone::system();
+    system.iana_name().and_then(|name| name.parse().ok()).unwrap_or(Zone::UTC)
+}

@@ -1,0 +1,134 @@
+//! `cowhand config`.
+
+use super::{cowhand, directory};
+
+const FLEET: &str = "fleet: {name: demo}
+defaults: {model: opus}
+agents:
+  - path: agents/coder.yaml
+    overrides: {max_turns: 9}
+  - name: helper
+    schedules:
+      nightly: {type: cron, cron: 0 3 * * *}
+";
+
+const CODER: &str = "name: coder
+mcp_servers:
+  github: {command: npx, args: [\"--token=${GITHUB_TOKEN}\"], env: {LEVEL: canary-env}}
+schedules:
+  hook: {type: webhook, secret: canary-literal}
+  check:
+    type: interval
+    interval: ${EVERY}
+    prompt: |
+      Look at ${REPO}
+      and say what you see.
+";
+
+const ENV_FILE: &str = "GITHUB_TOKEN=canary-token\nEVERY=1h\nREPO=https://me:canary-user@example.com/r.git\n";
+
+fn fleet() -> tempfile::TempDir {
+    directory(&[("cowhand.yaml", FLEET), ("agents/coder.yaml", CODER), (".env", ENV_FILE), ("deep/er/x", "")])
+}
+
+#[test]
+fn check() {
+    let directory = fleet();
+    insta::assert_snapshot!(cowhand(directory.path(), &["config", "check"], &[]));
+}
+
+#[test]
+fn check_finds_the_file_from_below() {
+    let directory = fleet();
+    let below = cowhand(&directory.path().join("deep/er"), &["config", "check"], &[]);
+    assert!(below.starts_with("exit: 0\n--- stdout\nok: 2 agents, 3 schedules; "), "{below}");
+    for file in ["cowhand.yaml", ".", "deep"] {
+        let named = cowhand(directory.path(), &["-c", file, "config", "check"], &[]);
+        assert!(named.starts_with("exit: 0"), "{named}");
+    }
+}
+
+#[test]
+fn the_real_environment_wins() {
+    let directory = fleet();
+    let shown = cowhand(directory.path(), &["config", "show", "--json"], &[("EVERY", "2h")]);
+    assert!(shown.contains(r#""interval": "2h""#), "{shown}");
+}
+
+#[test]
+fn show() {
+    let directory = fleet();
+    let shown = cowhand(directory.path(), &["config", "show"], &[]);
+    assert!(!shown.contains("canary"), "{shown}");
+    insta::assert_snapshot!(shown);
+    let json = cowhand(directory.path(), &["config", "show", "--json"], &[]);
+    assert!(!json.contains("canary"), "{json}");
+}
+
+const WRONG: &str = "agents:
+  - name: a
+    modle: opus
+    hooks: {}
+    schedules:
+      s: {type: interval, interval: '${TOKEN}'}
+";
+
+#[test]
+fn errors() {
+    let directory = directory(&[("cowhand.yaml", WRONG)]);
+    let env = [("TOKEN", "canary")];
+    let checked = cowhand(directory.path(), &["config", "check"], &env);
+    assert!(!checked.contains("canary"), "{checked}");
+    insta::assert_snapshot!("errors", checked);
+    insta::assert_snapshot!(
+        "errors_as_json",
+        cowhand(directory.path(), &["config", "check", "--json"], &env)
+    );
+    insta::assert_snapshot!("errors_of_show", cowhand(directory.path(), &["config", "show"], &env));
+}
+
+#[test]
+fn no_config() {
+    let directory = directory(&[("x", "")]);
+    let missing = |arguments: &[&str]| cowhand(directory.path(), arguments, &[]);
+    insta::assert_snapshot!("not_found", missing(&["config", "check"]));
+    insta::assert_snapshot!("named_but_gone", missing(&["config", "check", "-c", "gone.yaml"]));
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let fleet = "agents:\n  - path: folder\n  - path: latin.yaml\n";
+    let directory = directory(&[("cowhand.yaml", fleet), ("folder/x", "")]);
+    std::fs::write(directory.path().join("latin.yaml"), b"name: caf\xe9").unwrap();
+    insta::assert_snapshot!(cowhand(directory.path(), &["config", "check"], &[]));
+}
+
+#[test]
+fn cowhand_beside_herdctl_wins() {
+    let directory = directory(&[
+        ("cowhand.yaml", "agents: [{name: ours}]"),
+        ("herdctl.yaml", "nonsense: 1"),
+        (".env", "not a variable\n"),
+    ]);
+    insta::assert_snapshot!(cowhand(directory.path(), &["config", "check"], &[]));
+}
+
+#[test]
+fn schema() {
+    let directory = directory(&[]);
+    for (arguments, title) in
+        [(&["config", "schema"][..], "FleetFile"), (&["config", "schema", "--agent"][..], "Agent")]
+    {
+        let output = cowhand(directory.path(), arguments, &[]);
+        let json =
+            output.strip_prefix("exit: 0\n--- stdout\n").unwrap().strip_suffix("--- stderr\n").unwrap();
+        let schema: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(schema["title"], title);
+    }
+}
+
+#[test]
+fn help() {
+    let directory = directory(&[]);
+    insta::assert_snapshot!(cowhand(directory.path(), &["config", "--help"], &[]));
+}
