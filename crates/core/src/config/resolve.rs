@@ -27,6 +27,7 @@ pub(super) fn agent(
     let before = loader.problems.errors();
     let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
+    check_prompts(loader, draft);
     if checked.unknown {
         return None;
     }
@@ -121,9 +122,6 @@ fn schedule(
         }
         zone = timezone.get_or_insert(zone).clone();
     }
-    let has_source = schedule.work_source.is_some() || settings.work_source.is_some();
-    let prompt = schedule.prompt.as_deref().or(settings.default_prompt.as_deref());
-    check_prompt(loader, draft, &name, prompt, Variables::of(trigger.type_name(), has_source));
     Schedule {
         id: ScheduleId::of(agent, &name),
         name,
@@ -140,24 +138,22 @@ fn schedule(
 }
 
 /// Everything that a prompt uses must be known for this kind of schedule; herdctl has no templates, so there it
-/// stays as it is.
-fn check_prompt(
-    loader: &mut Loader<'_>,
-    draft: &Draft,
-    name: &ScheduleName,
-    prompt: Option<&str>,
-    known: Variables,
-) {
-    let schedule = draft.node.get("schedules").and_then(|schedules| schedules.get(name.as_str()));
-    let own = schedule
-        .and_then(|schedule| schedule.get("prompt"))
-        .map(|node| (node.at, format!("schedules.{name}.prompt")));
-    let default = || draft.node.get("default_prompt").map(|node| (node.at, "default_prompt".to_owned()));
-    let (Some(prompt), Some((at, key))) = (prompt, own.or_else(default)) else { return };
-    let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
-    for error in Template::problems(prompt, known) {
-        let problem = Problem::error(at, error.to_string()).key(draft.key_of(&key));
-        loader.problems.add(Problem { severity, ..problem });
+/// stays as it is. Reads what was written, so that other mistakes do not hide these.
+fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
+    let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
+    let default = draft.node.get("default_prompt").map(|node| (node, "default_prompt".to_owned()));
+    for (name, entry) in schedules {
+        let schedule = &entry.node;
+        let Some(trigger) = schedule.get("type").and_then(Node::text) else { continue };
+        let own = schedule.get("prompt").map(|node| (node, format!("schedules.{name}.prompt")));
+        let Some((prompt, key)) = own.or_else(|| default.clone()) else { continue };
+        let has_source = [schedule, &draft.node].iter().any(|node| node.get("work_source").is_some());
+        let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
+        for error in Template::problems(prompt.text().unwrap_or_default(), Variables::of(trigger, has_source))
+        {
+            let problem = Problem::error(prompt.at, error.to_string()).key(draft.key_of(&key));
+            loader.problems.add(Problem { severity, ..problem });
+        }
     }
 }
 
