@@ -18,7 +18,6 @@ pub struct Context<'a> {
     pub now: &'a Zoned,
     pub agent: &'a AgentName,
     pub schedule: Option<&'a ScheduleName>,
-    pub job_id: &'a JobId,
     pub firing: Firing<'a>,
     pub task: &'a Task,
     /// Its title, description, URL and labels take the place of the task's: it is what the job is about.
@@ -75,7 +74,7 @@ impl Context<'_> {
         Value::from(values)
     }
 
-    fn own(&self) -> [(&'static str, Value); 15] {
+    fn own(&self) -> [(&'static str, Value); 14] {
         let (task, item, firing) = (self.task, self.work_item, &self.firing);
         let trigger = json!({
             "type": firing.trigger,
@@ -90,7 +89,6 @@ impl Context<'_> {
             ("now", Value::from(self.now.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())),
             ("agent", text(self.agent.as_str())),
             ("schedule", Value::from(self.schedule.map(ScheduleName::as_str))),
-            ("job_id", text(self.job_id.as_str())),
             ("trigger_type", text(firing.trigger)),
             ("trigger", Value::from(Serde(&trigger))),
             ("title", text(item.map_or(&task.title, |item| &item.title))),

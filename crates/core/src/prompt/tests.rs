@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::outside::LABEL;
 use super::*;
-use crate::id::{AgentName, JobId, ScheduleName};
+use crate::id::{AgentName, ScheduleName};
 use crate::trigger::{EndStatus, FiringKey, Task};
 use crate::work::Priority;
 
@@ -14,7 +14,6 @@ struct Parts {
     now: Zoned,
     agent: AgentName,
     schedule: ScheduleName,
-    job_id: JobId,
     key: FiringKey,
     trigger: &'static str,
     task: Task,
@@ -29,7 +28,6 @@ impl Parts {
             now: "2025-01-19T23:30:05+01:00[Europe/Berlin]".parse().unwrap(),
             agent: "fleet.coder".parse().unwrap(),
             schedule: "nightly".parse().unwrap(),
-            job_id: "job-2025-01-19-abc123".parse().unwrap(),
             key: FiringKey::stored("k:1".into()),
             trigger,
             task: Task {
@@ -52,7 +50,6 @@ impl Parts {
             now: &self.now,
             agent: &self.agent,
             schedule: Some(&self.schedule),
-            job_id: &self.job_id,
             firing: Firing {
                 trigger: self.trigger,
                 key: &self.key,
@@ -95,7 +92,7 @@ fn values() {
     for (trigger, text, expected) in [
         ("cron", "reports/{{date}}.md", "reports/2025-01-19.md"),
         ("cron", "{{ time }} {{now}}", "23:30:05 2025-01-19T23:30:05+01:00"),
-        ("cron", "{{agent}} {{schedule}} {{job_id}}", "fleet.coder nightly job-2025-01-19-abc123"),
+        ("cron", "{{agent}} {{schedule}}", "fleet.coder nightly"),
         (
             "cron",
             "{{trigger.type}} {{trigger_type}} {{trigger.key}} {{trigger.fired_at}} <{{trigger.scheduled_for}}>",
@@ -194,7 +191,7 @@ fn upstream() {
 
 #[test]
 fn every_documented_variable_is_known_for_its_trigger() {
-    let always = "date time now agent schedule job_id trigger.type trigger.fired_at trigger.key \
+    let always = "date time now agent schedule trigger.type trigger.fired_at trigger.key \
                   trigger.scheduled_for title body url labels assignee source_id metadata metadata.any";
     for (trigger, names) in [
         ("interval", ""),
@@ -244,8 +241,8 @@ fn messages() {
     .map(|text| Template::parse(text, Variables::of("cron", false)).unwrap_err().to_string())
     .to_vec();
     insta::assert_snapshot!(messages.join("\n"), @r#"
-    line 2: unknown variable "tilte" for a cron trigger (did you mean "title"?); known are date, time, now, agent, schedule, job_id, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
-    line 1: unknown variable "issue.number" for a cron trigger; known are date, time, now, agent, schedule, job_id, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
+    line 2: unknown variable "tilte" for a cron trigger (did you mean "title"?); known are date, time, now, agent, schedule, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
+    line 1: unknown variable "issue.number" for a cron trigger; known are date, time, now, agent, schedule, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{` without `}}` on the same line. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{ a b }}` cannot be read: unexpected input after expression. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{}}` cannot be read: unexpected end of input, expected expression. For a literal `{{` write `{{ "{{" }}`

@@ -20,7 +20,6 @@ const ALWAYS: &[&str] = &[
     "now",
     "agent",
     "schedule",
-    "job_id",
     "trigger_type",
     "trigger.type",
     "trigger.fired_at",

@@ -7,6 +7,7 @@ mod herdctl;
 mod hostile;
 mod laws;
 mod mistakes;
+mod prompts;
 mod seeds;
 
 use std::io;
