@@ -36,6 +36,9 @@ pub enum Fact {
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
+    /// Its processes are asked to end.
+    #[serde(rename = "job:cancelling")]
+    JobCancelling,
     #[serde(rename = "job:completed")]
     JobCompleted { exit_reason: ExitReason, duration_seconds: u64 },
     #[serde(rename = "job:failed")]
@@ -91,6 +94,7 @@ impl Fact {
             Self::JobForked { .. } => "job:forked",
             Self::JobStarted { .. } => "job:started",
             Self::JobRetrying { .. } => "job:retrying",
+            Self::JobCancelling => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
             Self::JobCancelled { .. } => "job:cancelled",

@@ -3,7 +3,7 @@
 //! `plan` reads and returns; it changes nothing, so a test is a table and a tick may be run twice. What it
 //! decides, in this order:
 //!
-//! 1. **lapses**: running jobs whose lease ran out, because their node is gone;
+//! 1. **ends**: running jobs that somebody wants to stop, and those whose lease ran out because their node is gone;
 //! 2. **firings**: for each schedule that lives by the clock, which due times run, which are skipped, missed or
 //!    coalesced, and which wait ([`due`] has the rules for one schedule);
 //! 3. **starts**: pending jobs that have a place, oldest first.
@@ -50,6 +50,8 @@ pub enum LiveState {
     Running {
         epoch: i64,
         lease_until: Timestamp,
+        /// Somebody asked for its end.
+        cancel: bool,
     },
 }
 
@@ -64,6 +66,8 @@ pub struct Plan {
 pub enum Action {
     /// The lease ran out: settle the attempt as lost.
     Lapse { job: JobId, epoch: i64 },
+    /// Somebody asked for the end of a running job: end its processes. Said until it has ended.
+    Stop { job: JobId },
     /// Make room for the firing that follows.
     CancelPrevious { job: JobId },
     /// Write one row of the ledger; `Ran` makes a job too.
@@ -104,7 +108,7 @@ impl Hold {
 
 pub fn plan(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> Plan {
     let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
-    plan.lapses(snapshot);
+    plan.ends(snapshot);
     let crowds = Crowds::of(fleet);
     for agent in &fleet.agents {
         let mut places = Places::of(agent, snapshot, now);
@@ -129,14 +133,14 @@ impl Draft {
         self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
     }
 
-    fn lapses(&mut self, snapshot: &Snapshot) {
+    fn ends(&mut self, snapshot: &Snapshot) {
         for job in &snapshot.jobs {
-            if let LiveState::Running { epoch, lease_until } = job.state {
-                if lease_until <= self.now {
-                    self.actions.push(Action::Lapse { job: job.id.clone(), epoch });
-                } else {
-                    self.wake(lease_until);
-                }
+            let LiveState::Running { epoch, lease_until, cancel } = job.state else { continue };
+            if lease_until <= self.now {
+                self.actions.push(Action::Lapse { job: job.id.clone(), epoch });
+            } else {
+                self.wake(lease_until);
+                self.actions.extend(cancel.then(|| Action::Stop { job: job.id.clone() }));
             }
         }
     }

@@ -96,6 +96,7 @@ impl Scene {
         let number = |job: &JobId| job.as_str().trim_start_matches("job-2026-01-05-00000").to_owned();
         match action {
             Action::Lapse { job, epoch } => format!("lapse {} epoch {epoch}", number(job)),
+            Action::Stop { job } => format!("stop {}", number(job)),
             Action::CancelPrevious { job } => format!("cancel {}", number(job)),
             Action::Fire { key, due, outcome, .. } => {
                 let reason = outcome.skip_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
@@ -122,7 +123,7 @@ fn short(at: Timestamp) -> String {
     at.strftime(&format!("{day}%H:%M{seconds}")).to_string()
 }
 
-const RUNNING: LiveState = LiveState::Running { epoch: 1, lease_until: Timestamp::MAX };
+const RUNNING: LiveState = LiveState::Running { epoch: 1, lease_until: Timestamp::MAX, cancel: false };
 const PENDING: LiveState = LiveState::Pending { not_before: None };
 
 fn check(cases: impl IntoIterator<Item = (&'static str, Scene, &'static str, &'static str)>) {
@@ -400,11 +401,21 @@ fn jobs_start_oldest_first_while_there_are_places() {
 
 #[test]
 fn a_lease_that_ran_out_lapses() {
-    let held = |until: &str| LiveState::Running { epoch: 7, lease_until: at(until) };
+    let held = |until: &str| LiveState::Running { epoch: 7, lease_until: at(until), cancel: false };
     let manual = || Scene::new(r#"{"type":"manual"}"#);
     check([
         ("held", manual().job("agent", held("10:01")), "10:00", "wake 10:01"),
         ("ran out", manual().job("agent", held("10:00")), "10:00", "lapse 1 epoch 7"),
+    ]);
+}
+
+#[test]
+fn a_job_that_is_to_end_is_stopped_until_it_has() {
+    let asked = |until: &str| LiveState::Running { epoch: 7, lease_until: at(until), cancel: true };
+    let manual = || Scene::new(r#"{"type":"manual"}"#);
+    check([
+        ("held", manual().job("agent", asked("10:01")), "10:00", "stop 1 | wake 10:01"),
+        ("nobody left to stop it", manual().job("agent", asked("10:00")), "10:00", "lapse 1 epoch 7"),
     ]);
 }
 

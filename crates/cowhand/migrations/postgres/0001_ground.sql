@@ -42,6 +42,7 @@ create table jobs (
     error_kind         text,
     error_message      text,
     termination        text,
+    cancel_asked_at    bigint,
     epoch              bigint not null default 0
 );
 create index jobs_live on jobs (started_at, id) where status in ('pending', 'running');

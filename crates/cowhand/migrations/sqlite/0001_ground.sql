@@ -43,6 +43,7 @@ create table jobs (
     error_kind         text,
     error_message      text,
     termination        text,
+    cancel_asked_at    integer,
     epoch              integer not null default 0
 ) strict;
 create index jobs_live on jobs (started_at, id) where status in ('pending', 'running');

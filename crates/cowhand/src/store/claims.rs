@@ -20,6 +20,7 @@ statements! {
     EPOCH = same "select epoch, schedule_id, by_trigger from jobs where id = $1";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at) values ($1, $2, $3, $4, $5)";
     RENEW_LEASES = same "update leases set expires_at = $3 where node = $1 and expires_at > $2 returning job_id, epoch";
+    ADOPT_LEASES = same "update leases set expires_at = $2 where node = $1 returning job_id, epoch";
     GET_LEASE = same "select expires_at from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at) values ($1, $2, $3, $4)";
@@ -95,6 +96,26 @@ impl Store {
             Box::pin(async move {
                 let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
                 let rows = tx.all(RENEW_LEASES, args![node.as_str(), now, until]).await?;
+                rows.iter()
+                    .map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? }))
+                    .collect()
+            })
+        })
+        .await
+    }
+
+    /// A node that was away takes up its leases again, also those that ran out: as long as nobody settled them
+    /// they are its own.
+    pub async fn adopt(
+        &self,
+        node: String,
+        lease: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Vec<Held>, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
+                let rows = tx.all(ADOPT_LEASES, args![node.as_str(), until]).await?;
                 rows.iter()
                     .map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? }))
                     .collect()

@@ -24,6 +24,7 @@ statements! {
         error_message = $12, termination = $13 where id = $1";
     GET_JOB = same "select * from jobs where id = $1";
     LOCK_JOB = locked "select * from jobs where id = $1";
+    ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
     LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
         and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
         and (id <> $6 or $6 is null) \
@@ -48,8 +49,8 @@ pub struct JobFilter {
 pub enum Cancel {
     /// It was waiting; now it is over.
     Done(Job),
-    /// Its processes have to be ended first.
-    Running(Job),
+    /// Its processes have to be ended first; whoever runs it was told.
+    Asked(Job),
     AlreadyStopped(Job),
 }
 
@@ -94,14 +95,19 @@ impl Store {
         .await
     }
 
-    /// A waiting job ends at once; for a running one the caller has to end its processes and settle it.
+    /// A waiting job ends at once. A running one is marked: its node ends the processes and settles it.
     pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<Cancel, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = lock(tx, &id).await?;
                 match job.state() {
                     JobState::Ended { .. } => return Ok(Cancel::AlreadyStopped(job)),
-                    JobState::Running { .. } => return Ok(Cancel::Running(job)),
+                    JobState::Running { .. } => {
+                        if tx.execute(ASK_FOR_CANCEL, args![id.as_str(), now]).await? == 1 {
+                            record(tx, &job, Fact::JobCancelling, now);
+                        }
+                        return Ok(Cancel::Asked(job));
+                    }
                     JobState::Pending { .. } => {}
                 }
                 let how = Termination::NotStarted;

@@ -9,7 +9,7 @@ use super::{Store, StoreError, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
-        jobs.epoch, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
+        jobs.cancel_asked_at, jobs.epoch, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
         where jobs.status in ('pending', 'running') order by jobs.started_at, jobs.id";
 }
 
@@ -35,6 +35,7 @@ fn read(row: &Row) -> Result<LiveJob, StoreError> {
         _ => LiveState::Running {
             epoch: row.get("epoch")?,
             lease_until: row.time_opt("expires_at")?.unwrap_or(Timestamp::MIN),
+            cancel: row.time_opt("cancel_asked_at")?.is_some(),
         },
     };
     Ok(LiveJob {

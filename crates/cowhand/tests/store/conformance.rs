@@ -244,6 +244,9 @@ async fn renewal_names_what_is_still_held(place: Place) {
     assert_eq!(store.renew("node-a".into(), MINUTE, at(40)).await.unwrap().len(), 2);
     assert!(store.renew("node-b".into(), MINUTE, at(40)).await.unwrap().is_empty());
     assert!(store.renew("node-a".into(), MINUTE, at(100)).await.unwrap().is_empty(), "both ran out");
+    assert_eq!(store.adopt("node-a".into(), MINUTE, at(100)).await.unwrap().len(), 2, "but nobody took them");
+    assert!(store.adopt("node-b".into(), MINUTE, at(100)).await.unwrap().is_empty());
+    assert_eq!(store.renew("node-a".into(), MINUTE, at(101)).await.unwrap().len(), 2);
 }
 
 async fn waiting_jobs_are_cancelled_at_once(place: Place) {
@@ -255,11 +258,19 @@ async fn waiting_jobs_are_cancelled_at_once(place: Place) {
     assert_eq!(store.schedules().await.unwrap()[0].last_run_at, Some(at(5)));
     let next = fire(&store, schedule, 3_600).await;
     let (running, epoch) = claim(&store, &next, 3_600).await;
-    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), Cancel::Running(running));
+    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), Cancel::Asked(running.clone()));
+    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), Cancel::Asked(running));
+    let LiveState::Running { cancel, .. } = store.snapshot().await.unwrap().jobs[0].state else { panic!() };
+    assert!(cancel);
     let ended = Outcome::Cancelled { how: Termination::Forced };
     let patient = Retry { max_attempts: 9, on: vec!["cancelled".into()], ..Retry::default() };
     store.settle(next.id().clone(), epoch, ended, patient, at(3_602)).await.unwrap();
-    assert_eq!(event_types(&store).await.last(), Some(&"job:cancelled"), "what was cancelled is not retried");
+    let types = event_types(&store).await;
+    assert_eq!(
+        types[types.len() - 3..],
+        ["job:started", "job:cancelling", "job:cancelled"],
+        "asked once, not retried"
+    );
 }
 
 async fn forks_and_retries_know_their_origin(place: Place) {
