@@ -1,6 +1,9 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 
 pub mod cli;
+pub mod clock;
 pub mod config;
+pub mod daemon;
 pub mod run;
+pub mod state;
 pub mod store;

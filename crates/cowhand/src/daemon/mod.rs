@@ -1,0 +1,3 @@
+//! The daemon: wait, plan, act.
+
+pub mod tick;

@@ -1,0 +1,166 @@
+//! One look at the world and what follows from it.
+//!
+//! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
+//! store that refuses what is done already.
+
+use cowhand_core::fleet::{Agent, Fleet, Schedule};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::job::{NewJob, TriggerType};
+use cowhand_core::plan::{Action, plan};
+use cowhand_core::policy::Retry;
+use cowhand_core::prompt::{self, Context, Template, Variables};
+use cowhand_core::schedule::FiringOutcome;
+use cowhand_core::trigger::{FiringKey, Task, TriggerConfig};
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
+
+/// What a tick leaves to do: processes to start and to stop, and when to look again.
+#[derive(Debug, Default, PartialEq)]
+pub struct Tick {
+    pub start: Vec<Startable>,
+    pub stop: Vec<JobId>,
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A job that has a place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Startable {
+    pub job: JobId,
+    pub agent: AgentName,
+    pub max_concurrent: u32,
+}
+
+/// A firing makes a job that can start in the next look; more looks than this mean that something is wrong.
+const MOST_LOOKS: usize = 10;
+
+/// Decides and records everything that is due now.
+pub async fn tick(store: &Store, fleet: &Fleet, now: Timestamp) -> Result<Tick, StoreError> {
+    for _ in 0..MOST_LOOKS {
+        let snapshot = store.snapshot().await?;
+        let plan = plan(now, fleet, &snapshot);
+        let mut tick = Tick { wake_at: plan.wake_at, ..Tick::default() };
+        let mut changed = false;
+        for action in plan.actions {
+            changed |= act(store, fleet, action, now, &mut tick).await?;
+        }
+        if !changed {
+            return Ok(tick);
+        }
+    }
+    warn!("more is due than {MOST_LOOKS} looks could decide; going on in the next tick");
+    Ok(Tick { wake_at: Some(now), ..Tick::default() })
+}
+
+/// Says whether the world changed, so that another look is due.
+async fn act(
+    store: &Store,
+    fleet: &Fleet,
+    action: Action,
+    now: Timestamp,
+    tick: &mut Tick,
+) -> Result<bool, StoreError> {
+    match action {
+        Action::Start { job, agent, max_concurrent } => {
+            tick.start.push(Startable { job, agent, max_concurrent });
+            Ok(false)
+        }
+        Action::Stop { job } => {
+            tick.stop.push(job);
+            Ok(false)
+        }
+        Action::CancelPrevious { job } => store.cancel(job, now).await.map(|_| false),
+        Action::Lapse { job, epoch } => {
+            let retry = retry_of(store, fleet, &job).await?;
+            let settled = store.release_lapsed(job.clone(), epoch, retry, now).await?;
+            warn!(%job, "its node stopped renewing the lease; the attempt is lost");
+            Ok(matches!(settled, Settled::Done(_)))
+        }
+        Action::Wait { schedule, due, hold } => {
+            if store.hold(schedule, due, hold.reason(), now).await?
+                && let Some((agent, schedule)) = find(fleet, schedule)
+            {
+                info!("{}", hold.line(&agent.name, schedule));
+            }
+            Ok(false)
+        }
+        Action::Fire { schedule, key, due, outcome } => {
+            let Some((agent, known)) = find(fleet, schedule) else { return Ok(false) };
+            let decision = match outcome {
+                FiringOutcome::Ran => Decision::Run(new_job(agent, known, &key, due, now)),
+                FiringOutcome::Skipped(reason) => Decision::Skip(reason),
+                FiringOutcome::Missed => Decision::Miss,
+                FiringOutcome::Coalesced => Decision::Coalesce,
+            };
+            let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
+            Ok(matches!(fired, Fired::Recorded(_)))
+        }
+    }
+}
+
+fn find(fleet: &Fleet, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
+    fleet.agents.iter().find_map(|agent| {
+        let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
+        Some((agent, schedule))
+    })
+}
+
+/// The policy of the job's schedule, or of its agent. One whose agent is gone from the config is not tried again.
+pub async fn retry_of(store: &Store, fleet: &Fleet, id: &JobId) -> Result<Retry, StoreError> {
+    let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
+    let Some(agent) = fleet.agent(job.agent()) else { return Ok(Retry::default()) };
+    let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
+    Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
+}
+
+/// The job that a firing by the clock makes, with its prompt as the agent will get it.
+fn new_job(agent: &Agent, schedule: &Schedule, key: &FiringKey, due: Timestamp, now: Timestamp) -> NewJob {
+    let text = prompt::choose(None, schedule.prompt.as_deref(), agent.settings.default_prompt.as_deref());
+    let task = task(schedule, key, due);
+    let firing = prompt::Firing {
+        trigger: schedule.trigger.type_name(),
+        key,
+        fired_at: now,
+        scheduled_for: Some(due),
+    };
+    let context = Context {
+        now: &now.to_zoned(schedule.zone.time_zone().clone()),
+        agent: &agent.name,
+        schedule: Some(&schedule.name),
+        firing,
+        task: &task,
+        work_item: None,
+        upstream: None,
+        payload: None,
+    };
+    // What was wrong with it was said when it was loaded; a firing is not lost for a word that has no value.
+    let (template, _) = Template::parse_lenient(text, Variables::of(schedule.trigger.type_name(), false));
+    let rendered = prompt::build_prompt(&template, &context).unwrap_or_else(|_| text.to_owned());
+    NewJob {
+        agent: agent.name.clone(),
+        trigger_type: TriggerType::Schedule,
+        schedule: Some(schedule.name.clone()),
+        prompt: Some(rendered),
+        origin: None,
+    }
+}
+
+/// What a trigger by the clock hands on.
+fn task(schedule: &Schedule, key: &FiringKey, due: Timestamp) -> Task {
+    let mut task = Task { source_id: key.to_string(), ..Task::default() };
+    match &schedule.trigger {
+        TriggerConfig::Cron { expression, .. } => {
+            task.title = format!("Cron trigger: {expression}");
+            task.metadata.insert("fire_time".to_owned(), due.to_string());
+            task.metadata.insert("cron_expression".to_owned(), expression.to_string());
+        }
+        TriggerConfig::Delay { .. } => {
+            task.title = format!("Delay trigger: {due}");
+            task.metadata.insert("run_at".to_owned(), due.to_string());
+            task.metadata.insert("workflow_id".to_owned(), schedule.id.to_string());
+        }
+        _ => {}
+    }
+    task
+}

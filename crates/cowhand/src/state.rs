@@ -1,0 +1,81 @@
+//! The state folder: `.cowhand/` beside the config file, and what is where in it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::id::JobId;
+use uuid::Uuid;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateFolder(PathBuf);
+
+impl StateFolder {
+    pub const NAME: &str = ".cowhand";
+
+    pub fn beside(config_file: &Path) -> Self {
+        Self(config_file.parent().unwrap_or(Path::new(".")).join(Self::NAME))
+    }
+
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.0.join("store.db")
+    }
+
+    pub fn jobs(&self) -> PathBuf {
+        self.0.join("jobs")
+    }
+
+    /// The job's output, one message a line.
+    pub fn output(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(format!("{job}.jsonl"))
+    }
+
+    /// Makes what is missing, for the owner only: prompts and output may hold anything.
+    pub fn create(&self) -> io::Result<()> {
+        for folder in [self.0.clone(), self.jobs(), self.0.join("attempts")] {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        Ok(())
+    }
+
+    /// Held as long as the daemon lives; the kernel lets go of it however that ends. None if another has it.
+    pub fn lock(&self) -> io::Result<Option<File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(self.0.join("daemon.lock"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Who this daemon is, the same after every restart, so that it finds its own leases again.
+    pub fn node(&self) -> io::Result<String> {
+        let path = self.0.join("node");
+        match fs::read_to_string(&path) {
+            Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+            Ok(_) => {
+                Err(io::Error::other(format!("{} is empty; remove it if no agent runs", path.display())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let id = Uuid::now_v7().to_string();
+                let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
+                file.write_all(id.as_bytes())?;
+                file.as_file().sync_all()?;
+                file.persist(&path)?;
+                Ok(id)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
