@@ -21,7 +21,9 @@ create table schedules (
 ) strict;
 
 create table jobs (
-    id                 text primary key,
+    -- The order in which they were made: many are made in one instant.
+    number             integer primary key autoincrement,
+    id                 text not null unique,
     agent              text not null,
     schedule           text,
     schedule_id        text references schedules (id),
@@ -46,9 +48,8 @@ create table jobs (
     cancel_asked_at    integer,
     epoch              integer not null default 0
 ) strict;
-create index jobs_live on jobs (started_at, id) where status in ('pending', 'running');
-create index jobs_newest on jobs (started_at desc, id desc);
-create index jobs_of_agent on jobs (agent, started_at desc, id desc);
+create index jobs_live on jobs (number) where status in ('pending', 'running');
+create index jobs_of_agent on jobs (agent, number);
 
 -- Inserting the key is the lock: one firing for each occurrence, whoever asks and however often.
 create table firings (

@@ -27,9 +27,7 @@ statements! {
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
     LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
         and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
-        and (id <> $6 or $6 is null) \
-        and (started_at < $7 or (started_at = $7 and id < $6) or $7 is null) \
-        order by started_at desc, id desc limit $8";
+        and (number < (select number from jobs where id = $6) or $6 is null) order by number desc limit $7";
 }
 
 /// Which jobs to list; unset means any.
@@ -41,7 +39,7 @@ pub struct JobFilter {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Only those that come after this one in the list.
-    pub after: Option<Job>,
+    pub after: Option<JobId>,
 }
 
 /// What asking for an end came to.
@@ -78,15 +76,13 @@ impl Store {
     /// The newest first.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
         let JobFilter { agent, schedule, status, since, until, after } = filter;
-        let after = after.map(JobRecord::from);
         let args = args![
             agent.as_ref().map(AgentName::as_str),
             schedule.as_ref().map(ScheduleName::as_str),
             status.map(JobStatus::as_str),
             since,
             until,
-            after.as_ref().map(|job| job.id.as_str()),
-            after.as_ref().map(|job| job.started_at),
+            after.as_ref().map(JobId::as_str),
             limit,
         ];
         self.read(move |tx| {

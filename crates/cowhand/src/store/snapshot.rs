@@ -10,7 +10,7 @@ use super::{Store, StoreError, schedules};
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
         jobs.cancel_asked_at, jobs.epoch, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
-        where jobs.status in ('pending', 'running') order by jobs.started_at, jobs.id";
+        where jobs.status in ('pending', 'running') order by jobs.number";
 }
 
 impl Store {

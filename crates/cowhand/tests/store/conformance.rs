@@ -312,7 +312,7 @@ async fn jobs_are_listed_newest_first_and_filtered(place: Place) {
     assert_eq!(all[0], jobs[5]);
     let mut paged: Vec<Job> = Vec::new();
     loop {
-        let filter = JobFilter { after: paged.last().cloned(), ..JobFilter::default() };
+        let filter = JobFilter { after: paged.last().map(|job| job.id().clone()), ..JobFilter::default() };
         let page = store.jobs(filter, 2).await.unwrap();
         if page.is_empty() {
             break;

@@ -1,0 +1,288 @@
+//! Time moved by hand, on both databases: what fires when, through sleep, clock changes and restarts.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+
+#[path = "../store/postgres.rs"]
+mod postgres;
+
+use cowhand::daemon::tick::tick;
+use cowhand::store::{Claim, Store};
+use cowhand_core::fleet::{Agent, Fleet, Schedule};
+use cowhand_core::job::Outcome;
+use cowhand_core::policy::Retry;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan};
+
+/// A fleet of one agent, driven by hand: jobs start when they have a place and take as long as they are told.
+struct Story {
+    store: Store,
+    fleet: Fleet,
+    url: String,
+    now: Timestamp,
+    job_takes: SignedDuration,
+    running: Vec<(cowhand_core::id::JobId, i64, Timestamp)>,
+    /// `HH:MM schedule` of each start.
+    started: Vec<String>,
+    _keep: Box<dyn std::any::Any + Send>,
+}
+
+impl Story {
+    async fn begin(database: &str, start: &str, schedules: &[(&str, &str)]) -> Self {
+        let (url, keep): (String, Box<dyn std::any::Any + Send>) = if database == "postgres" {
+            let server = postgres::Postgres::start();
+            (server.url(), Box::new(server))
+        } else {
+            let folder = tempfile::tempdir().unwrap();
+            (folder.path().join("store.db").display().to_string(), Box::new(folder))
+        };
+        let now: Timestamp = start.parse().unwrap();
+        let fleet = fleet(schedules);
+        let store = Store::open(&url).await.unwrap();
+        store.load_schedules(fleet.clone(), now).await.unwrap();
+        let (running, started) = (Vec::new(), Vec::new());
+        Self {
+            store,
+            fleet,
+            url,
+            now,
+            job_takes: SignedDuration::from_mins(2),
+            running,
+            started,
+            _keep: keep,
+        }
+    }
+
+    fn job_takes(mut self, minutes: i64) -> Self {
+        self.job_takes = SignedDuration::from_mins(minutes);
+        self
+    }
+
+    fn places(mut self, max_concurrent: u32) -> Self {
+        self.fleet.agents[0].max_concurrent = max_concurrent;
+        self
+    }
+
+    /// Lets time pass as a daemon would see it: to the next wake or the next end of a job.
+    async fn until(&mut self, end: &str) {
+        let end: Timestamp = end.parse().unwrap();
+        loop {
+            let next = self.look().await;
+            let next_end = self.running.iter().map(|(.., end)| *end).min();
+            let next = [next, next_end].into_iter().flatten().min().unwrap_or(Timestamp::MAX);
+            if next > end {
+                self.now = end;
+                self.look().await;
+                return;
+            }
+            self.now = next.max(self.now.checked_add(1.microsecond()).unwrap());
+        }
+    }
+
+    /// The machine sleeps, or somebody sets the clock: nothing is looked at in between.
+    async fn jump_to(&mut self, time: &str) {
+        self.now = time.parse().unwrap();
+        self.look().await;
+    }
+
+    async fn look(&mut self) -> Option<Timestamp> {
+        self.finish_jobs().await;
+        let tick = tick(&self.store, &self.fleet, self.now).await.unwrap();
+        for start in tick.start {
+            let lease = SignedDuration::from_hours(1_000_000);
+            let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
+            if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
+                let name = job.schedule().map(ToString::to_string).unwrap_or_default();
+                let clock = TimeZone::UTC.to_datetime(self.now).strftime("%d %H:%M").to_string();
+                self.started.push(format!("{clock} {name}"));
+                self.running.push((job.id().clone(), epoch, self.now.checked_add(self.job_takes).unwrap()));
+            }
+        }
+        tick.wake_at
+    }
+
+    async fn finish_jobs(&mut self) {
+        let (over, running) =
+            std::mem::take(&mut self.running).into_iter().partition(|(.., end)| *end <= self.now);
+        self.running = running;
+        let over: Vec<(cowhand_core::id::JobId, i64, Timestamp)> = over;
+        for (job, epoch, end) in over {
+            let outcome = Outcome::Completed { summary: None };
+            self.store.settle(job, epoch, outcome, Retry::default(), end).await.unwrap();
+        }
+    }
+
+    /// The daemon is killed and starts again at some later time.
+    async fn restart_at(&mut self, time: &str) {
+        self.now = time.parse().unwrap();
+        self.store = Store::open(&self.url).await.unwrap();
+        self.store.load_schedules(self.fleet.clone(), self.now).await.unwrap();
+        self.look().await;
+    }
+
+    fn started(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.started)
+    }
+
+    async fn ledger(&self) -> Vec<String> {
+        let rows = self.store.ledger(self.fleet.agents[0].schedules[0].id, 100).await.unwrap();
+        rows.iter()
+            .rev()
+            .map(|row| format!("{} {}", row.due.strftime("%H:%M"), row.outcome.as_str()))
+            .collect()
+    }
+}
+
+fn fleet(schedules: &[(&str, &str)]) -> Fleet {
+    const TIMING: [&str; 4] = ["misfire", "overlap", "max_lateness", "active_hours"];
+    let mut agent = Agent::new("a".parse().unwrap());
+    for (name, json) in schedules {
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
+        let (timing, trigger): (serde_json::Map<_, _>, serde_json::Map<_, _>) = json
+            .as_object()
+            .unwrap()
+            .clone()
+            .into_iter()
+            .partition(|(key, _)| TIMING.contains(&key.as_str()));
+        let trigger: cowhand_core::trigger::TriggerConfig = serde_json::from_value(trigger.into()).unwrap();
+        let zone = match &trigger {
+            cowhand_core::trigger::TriggerConfig::Cron { timezone: Some(zone), .. } => zone.clone(),
+            _ => cowhand_core::policy::Zone::UTC,
+        };
+        let timing = serde_json::from_value(timing.into()).unwrap();
+        let schedule = Schedule::new(&agent.name, name.parse().unwrap(), trigger);
+        agent.schedules.push(Schedule { timing, zone, ..schedule });
+    }
+    Fleet { agents: vec![agent] }
+}
+
+macro_rules! on_both {
+    ($($story:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+
+        }
+        mod on_postgres {
+            $(#[tokio::test] async fn $story() { super::$story("postgres").await; })+
+        }
+    };
+}
+on_both! {
+    intervals_count_from_completion,
+    a_place_that_frees_is_used,
+    a_night_with_a_gap_and_a_night_with_an_overlap,
+    sleep_is_made_up_once,
+    each_misfire_policy_after_a_restart,
+    a_clock_set_back_fires_nothing_twice,
+    a_restart_in_the_middle_of_a_firing,
+    ticking_twice_changes_nothing,
+}
+
+const EVERY: &str = r#"{"type":"interval","interval":"5m"}"#;
+
+async fn intervals_count_from_completion(database: &str) {
+    let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(3);
+    story.until("2026-01-05T10:20:00Z").await;
+    assert_eq!(story.started(), ["05 10:00 poll", "05 10:08 poll", "05 10:16 poll"]);
+}
+
+async fn a_place_that_frees_is_used(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let start = "2026-01-05T09:59:00Z";
+    let mut story = Story::begin(database, start, &[("a", hourly), ("b", hourly), ("c", hourly)]).await;
+    story = story.places(2).job_takes(7);
+    story.until("2026-01-05T10:30:00Z").await;
+    assert_eq!(story.started(), ["05 10:00 a", "05 10:00 b", "05 10:07 c"]);
+}
+
+async fn a_night_with_a_gap_and_a_night_with_an_overlap(database: &str) {
+    let nightly = r#"{"type":"cron","expression":"30 2 * * *","timezone":"Europe/Berlin"}"#;
+    let steps = r#"{"type":"cron","expression":"*/30 2 * * *","timezone":"Europe/Berlin"}"#;
+    let schedules = [("nightly", nightly), ("steps", steps)];
+    let mut spring = Story::begin(database, "2026-03-28T22:00:00Z", &schedules).await.places(2);
+    spring.until("2026-03-29T22:00:00Z").await;
+    assert_eq!(
+        spring.started(),
+        ["29 01:00 nightly"],
+        "02:30 runs right after the gap; steps have no 02 o'clock"
+    );
+    let mut autumn = Story::begin(database, "2026-10-24T22:00:00Z", &schedules).await.places(2);
+    autumn.until("2026-10-25T22:00:00Z").await;
+    let expected =
+        ["25 00:00 steps", "25 00:30 nightly", "25 00:30 steps", "25 01:00 steps", "25 01:30 steps"];
+    assert_eq!(autumn.started(), expected, "02:30 runs once; steps follow elapsed time");
+}
+
+async fn sleep_is_made_up_once(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let schedules = [("hourly", hourly), ("poll", EVERY)];
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &schedules).await.places(2);
+    story.until("2026-01-05T10:01:30Z").await;
+    story.started();
+    story.jump_to("2026-01-05T14:20:00Z").await;
+    assert_eq!(story.started(), ["05 14:20 hourly", "05 14:20 poll"]);
+    assert_eq!(
+        story.ledger().await,
+        ["10:00 ran", "11:00 coalesced", "12:00 coalesced", "13:00 coalesced", "14:00 ran"]
+    );
+}
+
+async fn each_misfire_policy_after_a_restart(database: &str) {
+    for (policy, starts, rows) in [
+        (
+            "run_once",
+            vec!["05 13:10 s"],
+            vec!["10:00 ran", "11:00 coalesced", "12:00 coalesced", "13:00 ran"],
+        ),
+        ("skip", vec![], vec!["10:00 ran", "11:00 missed", "12:00 missed", "13:00 missed"]),
+        (
+            "run_all",
+            vec!["05 13:10 s", "05 13:12 s", "05 13:14 s"],
+            vec!["10:00 ran", "11:00 ran", "12:00 ran", "13:00 ran"],
+        ),
+    ] {
+        let hourly = format!(r#"{{"type":"cron","expression":"0 * * * *","misfire":"{policy}"}}"#);
+        let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", &hourly)]).await;
+        story.until("2026-01-05T10:30:00Z").await;
+        story.started();
+        story.restart_at("2026-01-05T13:10:00Z").await;
+        story.until("2026-01-05T13:30:00Z").await;
+        assert_eq!(story.started(), starts, "{policy}");
+        assert_eq!(story.ledger().await, rows, "{policy}");
+    }
+}
+
+async fn a_clock_set_back_fires_nothing_twice(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", hourly)]).await;
+    story.until("2026-01-05T12:30:00Z").await;
+    assert_eq!(story.started().len(), 3);
+    story.jump_to("2026-01-05T09:30:00Z").await;
+    story.until("2026-01-05T12:59:00Z").await;
+    assert_eq!(story.started(), [] as [&str; 0]);
+    story.until("2026-01-05T13:01:00Z").await;
+    assert_eq!(story.started(), ["05 13:00 s"]);
+}
+
+async fn a_restart_in_the_middle_of_a_firing(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", hourly)]).await;
+    story.look().await;
+    story.now = "2026-01-05T10:00:00Z".parse().unwrap();
+    // The firing and its job are recorded; the daemon dies before it starts anything.
+    let recorded = tick(&story.store, &story.fleet, story.now).await.unwrap();
+    assert_eq!(recorded.start.len(), 1);
+    story.restart_at("2026-01-05T10:20:00Z").await;
+    assert_eq!(story.started(), ["05 10:20 s"], "once, as soon as it is back");
+    assert_eq!(story.ledger().await, ["10:00 ran"]);
+}
+
+async fn ticking_twice_changes_nothing(database: &str) {
+    let schedules = [("poll", EVERY), ("hourly", r#"{"type":"cron","expression":"0 * * * *"}"#)];
+    let story = Story::begin(database, "2026-01-05T10:00:00Z", &schedules).await;
+    let now: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
+    let first = tick(&story.store, &story.fleet, now).await.unwrap();
+    let events = story.store.last_event().await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(tick(&story.store, &story.fleet, now).await.unwrap(), first);
+    }
+    assert_eq!(story.store.last_event().await.unwrap(), events);
+}
