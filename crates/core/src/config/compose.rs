@@ -18,7 +18,7 @@ const MOST_LEVELS: usize = 32;
 /// Each file may name the next one many times, so depth alone bounds nothing.
 const MOST_FLEETS: usize = 1_000;
 /// The most nodes of all merged agents: a large `defaults` times many agents is a bomb too.
-const MOST_MERGED: usize = 500_000;
+const MOST_MERGED: usize = 250_000;
 
 /// What a fleet gets from the one above it.
 struct Above {

@@ -78,8 +78,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
             broken.push(draft);
         }
     }
-    let known =
-        reference::Known { fleet: &fleet, drafts: &loader.agents, broken: &broken, all: loader.complete };
+    let known = reference::Known::new(&fleet, &loader.agents, &broken, loader.complete);
     known.check(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
     Loaded { fleet, shown, problems: loader.problems.finish(), sources: loader.sources }

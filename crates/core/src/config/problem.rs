@@ -50,39 +50,43 @@ impl Problem {
 }
 
 #[derive(Debug, Default)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems {
+    all: Vec<Problem>,
+    errors: usize,
+}
 
 impl Problems {
     pub fn add(&mut self, problem: Problem) {
-        self.0.push(problem);
+        self.errors += usize::from(problem.severity == Severity::Error);
+        self.all.push(problem);
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// The problems from `from` on were found below `key`.
     pub fn prefix_keys(&mut self, from: usize, key: &str) {
-        for problem in &mut self.0[from..] {
+        for problem in &mut self.all[from..] {
             problem.key = problem.key_below(key);
         }
     }
 
     pub fn errors(&self) -> usize {
-        self.0.iter().filter(|problem| problem.severity == Severity::Error).count()
+        self.errors
     }
 
     /// By file and line, each once. A section is looked at as written and again after merging, and defaults once
     /// for each agent, so the same finding comes often.
     pub fn finish(mut self) -> Vec<Problem> {
         // Stable, so that of two equal findings the first one stays: it knows the key's path from the file's root.
-        self.0.sort_by(|a, b| (a.at, a.severity, &a.message).cmp(&(b.at, b.severity, &b.message)));
-        self.0.dedup_by(|a, b| a.at == b.at && a.message == b.message);
-        join_repeated_warnings(self.0)
+        self.all.sort_by(|a, b| (a.at, a.severity, &a.message).cmp(&(b.at, b.severity, &b.message)));
+        self.all.dedup_by(|a, b| a.at == b.at && a.message == b.message);
+        join_repeated_warnings(self.all)
     }
 }
 
