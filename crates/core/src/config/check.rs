@@ -103,9 +103,7 @@ impl Checker<'_> {
         }
         match &mut node.value {
             Value::Scalar(scalar) => {
-                if self.is_secret(scalar) {
-                    self.secrets.push(self.pointer());
-                }
+                self.note_secret(scalar, node.at);
                 self.scalar(scalar, node.at, schema, &kinds)
             }
             Value::List(items) if kinds.contains(&"array") => Some(self.list(items, schema)),
@@ -200,6 +198,9 @@ impl Checker<'_> {
             self.remarks(written, entry.key_at, property);
         }
         let (outer, flag) = (self.reading, |keyword| property.get(keyword).is_some());
+        if flag("x-secret") && !matches!(entry.node.value, Value::Scalar(_)) {
+            self.problems.secret_at(entry.key_at);
+        }
         self.reading.partial |= flag("x-partial");
         self.secret += usize::from(flag("x-secret"));
         let blame = if matches!(entry.node.value, Value::Scalar(_)) { entry.node.at } else { entry.key_at };
@@ -302,9 +303,7 @@ impl Checker<'_> {
     fn open(&mut self, node: &Node) -> Json {
         match &node.value {
             Value::Scalar(scalar) => {
-                if self.is_secret(scalar) {
-                    self.secrets.push(self.pointer());
-                }
+                self.note_secret(scalar, node.at);
                 untyped(scalar)
             }
             Value::List(items) => {
@@ -347,6 +346,16 @@ impl Checker<'_> {
         None
     }
 
+    fn note_secret(&mut self, scalar: &Scalar, at: Location) {
+        if self.is_secret(scalar) {
+            self.secrets.push(self.pointer());
+        }
+        // A variable keeps its value out of the file.
+        if self.secret > 0 && !scalar.interpolated {
+            self.problems.secret_at(at);
+        }
+    }
+
     pub(super) fn is_secret(&self, scalar: &Scalar) -> bool {
         self.secret > 0 || secret::holds_secret(scalar)
     }
@@ -380,7 +389,7 @@ impl Checker<'_> {
                 Step::Index(index) => write!(key, "[{index}]"),
             };
         }
-        self.problems.add(Problem { severity, at, key, message, help });
+        self.problems.add(Problem { severity, ..Problem::error(at, message).key(key).help(help) });
     }
 
     fn pointer(&self) -> String {

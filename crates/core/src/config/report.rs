@@ -30,7 +30,7 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
     let (text, start, end) = line_of(problem, sources);
     let group = if problem.at.line == 0 {
         title.element(Origin::path(path))
-    } else if text.len() > LONGEST_LINE {
+    } else if problem.on_secret_line || text.len() > LONGEST_LINE {
         let (line, column) = (problem.at.line as usize, problem.at.column as usize);
         title.element(Origin::path(path).line(line).char_column(column))
     } else {

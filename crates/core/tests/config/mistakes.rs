@@ -133,6 +133,20 @@ fn a_secret_stays_out_of_the_report() {
     assert!(!rendered(&loaded).contains("canary"), "{}", rendered(&loaded));
 }
 
+#[test]
+fn a_line_with_a_secret_is_not_quoted() {
+    let text = "agents:
+  - name: a
+    schedules:
+      s: {type: webhook, secret: canary, evnts: [push]}
+      t: {type: webhook, secret: [canary-in-a-list]}
+    mcp_servers: {m: {env: {A: canary}, comand: x}}
+";
+    let report = rendered(&load_text(text));
+    assert!(!report.contains("canary"), "{report}");
+    assert!(report.contains("error: unknown key `evnts`\n--> cowhand.yaml:4:42"), "{report}");
+}
+
 /// One missing variable is one error, wherever it stands.
 #[test]
 fn undefined_variables() {
