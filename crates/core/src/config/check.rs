@@ -103,9 +103,7 @@ impl Checker<'_> {
         }
         match &mut node.value {
             Value::Scalar(scalar) => {
-                if self.secret > 0 || self.is_secret(scalar) {
-                    self.secrets.push(self.pointer());
-                }
+                self.note_secret(scalar, node.at);
                 self.scalar(scalar, node.at, schema, &kinds)
             }
             Value::List(items) if kinds.contains(&"array") => Some(self.list(items, schema)),
@@ -200,6 +198,9 @@ impl Checker<'_> {
             self.remarks(written, entry.key_at, property);
         }
         let (outer, flag) = (self.reading, |keyword| property.get(keyword).is_some());
+        if flag("x-secret") && !matches!(entry.node.value, Value::Scalar(_)) {
+            self.problems.secret_at(entry.key_at);
+        }
         self.reading.partial |= flag("x-partial");
         self.secret += usize::from(flag("x-secret"));
         let blame = if matches!(entry.node.value, Value::Scalar(_)) { entry.node.at } else { entry.key_at };
@@ -247,8 +248,8 @@ impl Checker<'_> {
         let word_of =
             |variant: &'static Json| variant["properties"][tag]["const"].as_str().unwrap_or_default();
         let words: Vec<&str> = variants.iter().map(|variant| word_of(variant)).collect();
-        let written = node.get(tag).and_then(|node| Some((node.text()?, node.at)));
-        let chosen = written.and_then(|(text, _)| variants.iter().find(|variant| word_of(variant) == text));
+        let written = node.get(tag).and_then(Node::text);
+        let chosen = written.and_then(|text| variants.iter().find(|variant| word_of(variant) == text));
         if let Some(variant) = chosen {
             sections.chosen.push(variant);
             sections.others = variants.to_vec();
@@ -258,11 +259,10 @@ impl Checker<'_> {
         // Not knowing which, allow the keys of all, so that only what is surely wrong is reported.
         sections.chosen.extend(variants);
         sections.sure = false;
-        if let Some((text, at)) = written {
+        if let Some(Node { value: Value::Scalar(scalar), at }) = node.get(tag).filter(|_| written.is_some()) {
             sections.wrong_tag = Some(tag);
             self.path.push(Step::key(tag));
-            let message = format!("`{text}` is not one of {}", one_of(words.iter().copied()));
-            self.error(at, message, did_you_mean(text, words));
+            self.not_one_of(scalar, *at, &words);
             self.path.pop();
         } else if !self.reading.partial && node.get(tag).is_none() {
             self.error(blame, format!("`{tag}` is missing"), Some(format!("it is one of {}", one_of(words))));
@@ -303,9 +303,7 @@ impl Checker<'_> {
     fn open(&mut self, node: &Node) -> Json {
         match &node.value {
             Value::Scalar(scalar) => {
-                if self.secret > 0 || self.is_secret(scalar) {
-                    self.secrets.push(self.pointer());
-                }
+                self.note_secret(scalar, node.at);
                 untyped(scalar)
             }
             Value::List(items) => {
@@ -348,8 +346,18 @@ impl Checker<'_> {
         None
     }
 
+    fn note_secret(&mut self, scalar: &Scalar, at: Location) {
+        if self.is_secret(scalar) {
+            self.secrets.push(self.pointer());
+        }
+        // A variable keeps its value out of the file.
+        if self.secret > 0 && !scalar.interpolated {
+            self.problems.secret_at(at);
+        }
+    }
+
     pub(super) fn is_secret(&self, scalar: &Scalar) -> bool {
-        self.secret > 0 || scalar.variables.iter().any(|name| secret::looks_secret(name))
+        self.secret > 0 || secret::holds_secret(scalar)
     }
 
     /// The value for a message, unless it may not be shown.
@@ -381,7 +389,7 @@ impl Checker<'_> {
                 Step::Index(index) => write!(key, "[{index}]"),
             };
         }
-        self.problems.add(Problem { severity, at, key, message, help });
+        self.problems.add(Problem { severity, ..Problem::error(at, message).key(key).help(help) });
     }
 
     fn pointer(&self) -> String {

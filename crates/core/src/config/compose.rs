@@ -18,7 +18,7 @@ const MOST_LEVELS: usize = 32;
 /// Each file may name the next one many times, so depth alone bounds nothing.
 const MOST_FLEETS: usize = 1_000;
 /// The most nodes of all merged agents: a large `defaults` times many agents is a bomb too.
-const MOST_MERGED: usize = 1_000_000;
+const MOST_MERGED: usize = 250_000;
 
 /// What a fleet gets from the one above it.
 struct Above {
@@ -54,77 +54,74 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above
         (Some(base), Some(over)) => Some(merge(base, over)),
         (base, over) => over.or(base),
     };
-    for (index, entry) in
-        node.remove("agents").as_ref().map(Node::list).unwrap_or_default().iter().enumerate()
-    {
-        agent(loader, entry, index, file, &above);
+    for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
+        if agent(loader, entry, &format!("agents[{index}]"), file, &above).is_none() {
+            loader.complete = false;
+        }
     }
     let mut names = HashMap::new();
     for (index, entry) in node.get("fleets").map(Node::list).unwrap_or_default().iter().enumerate() {
-        sub_fleet(loader, entry, &format!("fleets[{index}]"), file, &above, &mut names);
+        if sub_fleet(loader, entry, &format!("fleets[{index}]"), file, &above, &mut names).is_none() {
+            loader.complete = false;
+        }
     }
 }
 
-fn agent(loader: &mut Loader<'_>, entry: &Node, index: usize, file: FileId, above: &Above) {
-    let Some(entries) = entry.entries().filter(|_| loader.merged <= MOST_MERGED) else { return };
-    let (base, home) = if let Some(path) = entry.get("path") {
-        for (key, beside) in entries.iter().filter(|(key, _)| !matches!(key.as_str(), "path" | "overrides")) {
-            let message = format!("`{key}` stands beside `path`");
-            let help = format!("move `{key}` under `overrides`, or leave out `path`");
-            loader
-                .problems
-                .add(Problem::error(beside.key_at, message).key(format!("agents[{index}].{key}")).help(help));
-        }
-        let reading =
-            Reading { herdctl: above.herdctl, agent_file: true, partial: true, ..Reading::default() };
-        let Some(text) = path.text() else {
-            loader.complete = false;
-            return;
-        };
-        let target = beside(loader, file, text);
-        match loader.file(&target, Some((path.at, format!("agents[{index}].path"))), reading) {
-            Some(found) => found,
-            None => return,
-        }
-    } else {
-        let mut inline = entry.clone();
-        inline.remove("overrides");
-        (inline, file)
-    };
-    let mut node = match &above.defaults {
-        Some(defaults) => merge(for_agent(defaults), base),
-        None => base,
-    };
+/// None if the agent cannot be known, for a reason that is reported.
+fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &Above) -> Option<()> {
+    if loader.merged > MOST_MERGED {
+        return None;
+    }
+    let (mut node, home) = written(loader, entry, key, file, above)?;
+    if let Some(defaults) = &above.defaults {
+        node = merge(split_defaults(defaults, true), node);
+    }
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());
     }
     if let Some(defaults) = &above.defaults {
-        inherit_timing(&mut node, defaults);
+        let timing = split_defaults(defaults, false);
+        each_schedule(&mut node, |schedule| *schedule = merge(timing.clone(), schedule.clone()));
     }
-    inherit_work_source(&mut node);
-    if fits(loader, &node, entry.at) {
-        let (fleets, herdctl) = (above.names.clone(), above.herdctl);
-        let key = if home == file { format!("agents[{index}]") } else { String::new() };
-        loader.agents.push(Draft { node, fleets, home, entry: entry.at, key, herdctl });
-    }
-}
-
-fn fits(loader: &mut Loader<'_>, node: &Node, at: Location) -> bool {
-    let before = loader.merged;
-    loader.merged = before.saturating_add(node.count());
-    if before <= MOST_MERGED && loader.merged > MOST_MERGED {
+    inherit_from_agent(&mut node);
+    loader.merged = loader.merged.saturating_add(node.count());
+    if loader.merged > MOST_MERGED {
         let message =
             format!("the agents have more than {MOST_MERGED} values once the defaults are merged in");
-        loader.problems.add(Problem::error(at, message));
+        loader.problems.add(Problem::error(entry.at, message).key(key));
+        return None;
     }
-    loader.merged <= MOST_MERGED
+    let (fleets, herdctl) = (above.names.clone(), above.herdctl);
+    let key = if home == file { key.to_owned() } else { String::new() };
+    loader.agents.push(Draft { node, fleets, home, entry: entry.at, key, herdctl });
+    Some(())
 }
 
-/// The keys of `defaults` that an agent has too; the others are for its schedules.
-fn for_agent(defaults: &Node) -> Node {
-    split_defaults(defaults, true)
+/// The agent itself and the file that defines it: another one by `path`, or this one.
+fn written(
+    loader: &mut Loader<'_>,
+    entry: &Node,
+    key: &str,
+    file: FileId,
+    above: &Above,
+) -> Option<(Node, FileId)> {
+    let entries = entry.entries()?;
+    let Some(path) = entry.get("path") else {
+        let mut inline = entry.clone();
+        inline.remove("overrides");
+        return Some((inline, file));
+    };
+    for (other, beside) in entries.iter().filter(|(key, _)| !matches!(key.as_str(), "path" | "overrides")) {
+        let problem = Problem::error(beside.key_at, format!("`{other}` stands beside `path`"));
+        let help = format!("move `{other}` under `overrides`, or leave out `path`");
+        loader.problems.add(problem.key(format!("{key}.{other}")).help(help));
+    }
+    let target = beside(loader, file, path.text()?);
+    let reading = Reading { herdctl: above.herdctl, agent_file: true, partial: true, ..Reading::default() };
+    loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
 }
 
+/// The keys of `defaults` that an agent has too, or the others, which are for its schedules.
 fn split_defaults(defaults: &Node, agent: bool) -> Node {
     let mut part = defaults.clone();
     if let Value::Map(map) = &mut part.value {
@@ -134,24 +131,19 @@ fn split_defaults(defaults: &Node, agent: bool) -> Node {
     part
 }
 
-fn inherit_timing(agent: &mut Node, defaults: &Node) {
-    let timing = split_defaults(defaults, false);
-    if timing.entries().is_some_and(|entries| !entries.is_empty()) {
-        each_schedule(agent, |schedule| *schedule = merge(timing.clone(), schedule.clone()));
-    }
-}
-
-/// A schedule's work source is laid over its agent's.
-fn inherit_work_source(agent: &mut Node) {
-    let Some(source) = agent.entry("work_source").cloned() else { return };
-    each_schedule(agent, |schedule| {
-        if let Value::Map(map) = &mut schedule.value {
-            match map.entries.get_mut("work_source") {
-                Some(own) => own.node = merge(source.node.clone(), own.node.clone()),
-                None => _ = map.entries.insert("work_source".to_owned(), source.clone()),
+/// What a schedule does not say, its agent says.
+fn inherit_from_agent(agent: &mut Node) {
+    for key in ["work_source", "retry", "timeout", "idle_timeout"] {
+        let Some(from) = agent.entry(key).cloned() else { continue };
+        each_schedule(agent, |schedule| {
+            if let Value::Map(map) = &mut schedule.value {
+                match map.entries.get_mut(key) {
+                    Some(own) => own.node = merge(from.node.clone(), own.node.clone()),
+                    None => _ = map.entries.insert(key.to_owned(), from.clone()),
+                }
             }
-        }
-    });
+        });
+    }
 }
 
 fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node)) {
@@ -165,6 +157,7 @@ fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node)) {
     }
 }
 
+/// None if its agents cannot be known, for a reason that is reported.
 fn sub_fleet(
     loader: &mut Loader<'_>,
     entry: &Node,
@@ -172,59 +165,64 @@ fn sub_fleet(
     file: FileId,
     above: &Above,
     names: &mut HashMap<String, Location>,
-) {
-    let Some((at, path)) = entry.get("path").and_then(|path| Some((path.at, path.text()?))) else {
-        loader.complete = false;
-        return;
-    };
+) -> Option<()> {
+    let (at, path) = entry.get("path").and_then(|path| Some((path.at, path.text()?)))?;
     let path = beside(loader, file, path);
     loader.fleets += 1;
-    if loader.fleets > MOST_FLEETS {
-        loader.complete = false;
-        if loader.fleets == MOST_FLEETS + 1 {
-            let message = format!("there are more than {MOST_FLEETS} fleets");
-            loader.problems.add(Problem::error(at, message).key(key));
+    if let Some(message) = too_many(loader.fleets, &path, above) {
+        // Said once: with too many of them, each further one would say the same.
+        if loader.fleets <= MOST_FLEETS + 1 {
+            loader.problems.add(Problem::error(at, message).key(format!("{key}.path")));
         }
-        return;
-    }
-    if let Some(message) = never_ends(&path, above) {
-        loader.problems.add(Problem::error(at, message).key(format!("{key}.path")));
-        return;
+        return None;
     }
     let herdctl = above.herdctl || is_herdctl(&path);
-    let Some((mut node, file)) =
-        loader.file(&path, Some((at, format!("{key}.path"))), Reading { herdctl, ..Reading::default() })
-    else {
-        return;
-    };
+    let reading = Reading { herdctl, ..Reading::default() };
+    let (mut node, file) = loader.file(&path, Some((at, format!("{key}.path"))), reading)?;
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());
     }
     let (name, name_at) = name_of(entry, &node, &path, at);
-    if let Err(error) = check_name(&name) {
-        let help = "give the reference a `name`".to_owned();
-        loader.problems.add(Problem::error(name_at, error.to_string()).key(key).help(help));
-        return;
+    if let Err((message, help)) = take_name(&name, name_at, names) {
+        loader.problems.add(Problem::error(name_at, message).key(key).help(help.to_owned()));
+        return None;
     }
-    if let Some(first) = names.insert(name.clone(), name_at) {
-        let message = format!("two fleets here are called `{name}`; the first is on line {}", first.line);
-        let help = "give one of the references another `name`".to_owned();
-        loader.problems.add(Problem::error(name_at, message).key(key).help(help));
-        return;
-    }
-    let grown = |list: &[String]| list.iter().cloned().chain([name.clone()]).collect();
-    let files = above.files.iter().cloned().chain([path]).collect();
-    let below = Above { files, names: grown(&above.names), defaults: above.defaults.clone(), herdctl };
+    let below = Above {
+        files: above.files.iter().cloned().chain([path]).collect(),
+        names: above.names.iter().cloned().chain([name]).collect(),
+        defaults: above.defaults.clone(),
+        herdctl,
+    };
     fleet(loader, node, file, below);
+    Some(())
 }
 
-fn never_ends(path: &Path, above: &Above) -> Option<String> {
+/// What is wrong with the name, and what would help.
+fn take_name(
+    name: &str,
+    at: Location,
+    names: &mut HashMap<String, Location>,
+) -> Result<(), (String, &'static str)> {
+    check_name(name).map_err(|error| (error.to_string(), "give the reference a `name`"))?;
+    match names.insert(name.to_owned(), at) {
+        None => Ok(()),
+        Some(first) => Err((
+            format!("two fleets here are called `{name}`; the first is on line {}", first.line),
+            "give one of the references another `name`",
+        )),
+    }
+}
+
+fn too_many(fleets: usize, path: &Path, above: &Above) -> Option<String> {
+    if fleets > MOST_FLEETS {
+        return Some(format!("there are more than {MOST_FLEETS} fleets"));
+    }
     if let Some(first) = above.files.iter().position(|file| file == path) {
         let round: Vec<String> = above.files[first..].iter().map(|file| file.display().to_string()).collect();
         return Some(format!("this fleet contains itself: {} → {}", round.join(" → "), path.display()));
     }
-    (above.files.len() >= MOST_LEVELS)
-        .then(|| format!("fleets are nested more than {MOST_LEVELS} levels deep"))
+    let deep = above.files.len() >= MOST_LEVELS;
+    deep.then(|| format!("fleets are nested more than {MOST_LEVELS} levels deep"))
 }
 
 /// The reference's own name, then the fleet's, then that of its directory; and where to point.

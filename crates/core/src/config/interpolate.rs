@@ -36,6 +36,9 @@ pub fn interpolate(
     }
 }
 
+/// The most places reported for one value.
+const MOST_PLACES: usize = 20;
+
 fn fill_in(
     scalar: &mut Scalar,
     at: Location,
@@ -45,13 +48,14 @@ fn fill_in(
 ) {
     let expanded = expand(&scalar.text, env);
     let undefined = !expanded.undefined.is_empty();
-    for (place, undefined) in expanded.undefined {
+    // Each place is looked for from the beginning, so a value with thousands of them would take its time.
+    for (place, undefined) in expanded.undefined.into_iter().take(MOST_PLACES) {
         let at = narrow(at, source, &scalar.text, place, undefined);
         let message = format!("the environment variable `{undefined}` is not set");
         let help = format!("set it, add it to .env, or give a default: ${{{undefined}:-default}}");
         problems.add(Problem::error(at, message).help(help));
     }
-    for place in expanded.literal {
+    for place in expanded.literal.into_iter().take(MOST_PLACES) {
         let at = narrow(at, source, &scalar.text, place, "");
         let message = "this `${` does not begin a variable and stays as it is";
         problems.add(Problem::warning(at, message).help("write `$${` to say so, or `${NAME}`".to_owned()));
@@ -139,7 +143,9 @@ impl<'a> Variable<'a> {
 fn narrow(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
     let before = text[..place].matches("${").count();
     let start = at.start as usize;
-    let Some(written) = source.get(start..) else { return at };
+    // However a value is escaped and indented, it is not much longer than its text.
+    let end = source.floor_char_boundary(start.saturating_add(8 * text.len() + 256));
+    let Some(written) = source.get(start..end) else { return at };
     let Some((offset, _)) = written.match_indices("${").nth(before) else { return at };
     if !written[offset + 2..].starts_with(name) {
         return at;

@@ -78,8 +78,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
             broken.push(draft);
         }
     }
-    let known =
-        reference::Known { fleet: &fleet, drafts: &loader.agents, broken: &broken, all: loader.complete };
+    let known = reference::Known::new(&fleet, &loader.agents, &broken, loader.complete);
     known.check(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
     Loaded { fleet, shown, problems: loader.problems.finish(), sources: loader.sources }
@@ -96,8 +95,8 @@ pub(super) struct Loader<'a> {
     pub fleets: usize,
     /// No agent was left out because its file cannot be read.
     pub complete: bool,
-    /// What was read, so that a file named by many is read once.
-    files: HashMap<PathBuf, Option<(Node, FileId)>>,
+    /// What was read, and whether as an agent's file, so that a file named by many is read once.
+    files: HashMap<(PathBuf, bool), Option<(Node, FileId)>>,
 }
 
 /// An agent with all its layers merged, not yet typed.
@@ -129,18 +128,8 @@ impl Loader<'_> {
         asked: Option<(Location, String)>,
         reading: Reading<'_>,
     ) -> Option<(Node, FileId)> {
-        let found = self.read_and_check(path, asked, reading);
-        self.complete &= found.is_some();
-        found
-    }
-
-    fn read_and_check(
-        &mut self,
-        path: &Path,
-        asked: Option<(Location, String)>,
-        reading: Reading<'_>,
-    ) -> Option<(Node, FileId)> {
-        if let Some(known) = self.files.get(path) {
+        let as_what = (path.to_owned(), reading.agent_file);
+        if let Some(known) = self.files.get(&as_what) {
             return known.clone();
         }
         let text = match (self.outside.read)(path) {
@@ -157,7 +146,7 @@ impl Loader<'_> {
         };
         let file = self.sources.add(path.to_owned(), text);
         let found = self.parse_and_check(file, reading).map(|node| (node, file));
-        self.files.insert(path.to_owned(), found.clone());
+        self.files.insert(as_what, found.clone());
         found
     }
 

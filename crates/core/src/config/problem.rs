@@ -1,6 +1,6 @@
 //! What is wrong with a config, collected while everything else is still looked at.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use super::node::{FileId, Location};
@@ -21,11 +21,14 @@ pub struct Problem {
     pub message: String,
     /// What would be right.
     pub help: Option<String>,
+    /// A secret stands on the same line, so the line may not be shown.
+    pub on_secret_line: bool,
 }
 
 impl Problem {
     pub fn error(at: Location, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, at, key: String::new(), message: message.into(), help: None }
+        let (severity, key, message) = (Severity::Error, String::new(), message.into());
+        Self { severity, at, key, message, help: None, on_secret_line: false }
     }
 
     pub fn warning(at: Location, message: impl Into<String>) -> Self {
@@ -50,39 +53,52 @@ impl Problem {
 }
 
 #[derive(Debug, Default)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems {
+    all: Vec<Problem>,
+    errors: usize,
+    secret_lines: HashSet<(FileId, u32)>,
+}
 
 impl Problems {
     pub fn add(&mut self, problem: Problem) {
-        self.0.push(problem);
+        self.errors += usize::from(problem.severity == Severity::Error);
+        self.all.push(problem);
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// The problems from `from` on were found below `key`.
     pub fn prefix_keys(&mut self, from: usize, key: &str) {
-        for problem in &mut self.0[from..] {
+        for problem in &mut self.all[from..] {
             problem.key = problem.key_below(key);
         }
     }
 
+    /// A secret is written here.
+    pub fn secret_at(&mut self, at: Location) {
+        self.secret_lines.insert((at.file, at.line));
+    }
+
     pub fn errors(&self) -> usize {
-        self.0.iter().filter(|problem| problem.severity == Severity::Error).count()
+        self.errors
     }
 
     /// By file and line, each once. A section is looked at as written and again after merging, and defaults once
     /// for each agent, so the same finding comes often.
     pub fn finish(mut self) -> Vec<Problem> {
         // Stable, so that of two equal findings the first one stays: it knows the key's path from the file's root.
-        self.0.sort_by(|a, b| (a.at, a.severity, &a.message).cmp(&(b.at, b.severity, &b.message)));
-        self.0.dedup_by(|a, b| a.at == b.at && a.message == b.message);
-        join_repeated_warnings(self.0)
+        self.all.sort_by(|a, b| (a.at, a.severity, &a.message).cmp(&(b.at, b.severity, &b.message)));
+        self.all.dedup_by(|a, b| a.at == b.at && a.message == b.message);
+        for problem in &mut self.all {
+            problem.on_secret_line = self.secret_lines.contains(&(problem.at.file, problem.at.line));
+        }
+        join_repeated_warnings(self.all)
     }
 }
 

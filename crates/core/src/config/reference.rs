@@ -4,26 +4,51 @@
 use std::collections::{HashMap, HashSet};
 
 use super::load::Draft;
-use super::node::{Location, Node};
+use super::node::{Location, Node, Value};
 use super::problem::{Problem, Problems};
 use super::resolve::schedule_at;
+use super::secret;
 use super::suggest::did_you_mean;
 use crate::fleet::{Agent, Fleet, Schedule};
-use crate::id::{AgentName, ScheduleId};
+use crate::id::ScheduleId;
 use crate::trigger::TriggerConfig;
 
 /// All that can be referred to.
 pub(super) struct Known<'a> {
-    pub fleet: &'a Fleet,
+    fleet: &'a Fleet,
     /// The agents of the fleet in the same order, with their places.
-    pub drafts: &'a [Draft],
-    /// Agents with errors of their own. They exist, so naming them is no second error.
-    pub broken: &'a [Draft],
-    /// No file is missing.
-    pub all: bool,
+    drafts: &'a [Draft],
+    /// No agent is missing.
+    all: bool,
+    names: Names,
 }
 
-impl Known<'_> {
+/// For quick answers, since a fleet may have many references.
+#[derive(Default)]
+struct Names {
+    agents: HashSet<String>,
+    /// Agents with errors of their own. They exist, so naming them is no second error.
+    broken: HashSet<String>,
+    /// By `AGENT/SCHEDULE`; no agent's name has a slash.
+    schedules: HashMap<String, ScheduleId>,
+    ids: HashSet<ScheduleId>,
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn new(fleet: &'a Fleet, drafts: &'a [Draft], broken: &'a [Draft], complete: bool) -> Self {
+        let mut known = Self { fleet, drafts, all: complete, names: Names::default() };
+        known.names.agents = fleet.agents.iter().map(|agent| agent.name.to_string()).collect();
+        known.names.schedules = known.places().map(|place| (place.name(), place.schedule.id)).collect();
+        known.names.ids = known.names.schedules.values().copied().collect();
+        for draft in broken {
+            match draft.node.get("name").and_then(Node::text) {
+                Some(own) => _ = known.names.broken.insert(spellings(own, draft)[0].clone()),
+                None => known.all = false,
+            }
+        }
+        known
+    }
+
     pub(super) fn check(&self, problems: &mut Problems) {
         let mut upstream: HashMap<ScheduleId, ScheduleId> = HashMap::new();
         for place in self.places() {
@@ -50,30 +75,24 @@ impl Known<'_> {
         })
     }
 
-    /// By its name within the same fleet, or by its whole name.
-    fn agent(&self, name: &str, from: &Draft) -> Option<&Agent> {
-        spellings(name, from).iter().find_map(|name| self.fleet.agent(&name.parse::<AgentName>().ok()?))
-    }
-
     /// May an agent of this name exist, for all we could read?
-    fn may_exist(&self, name: &str, from: &Draft) -> bool {
-        let wanted = spellings(name, from);
-        let may_be = |draft: &Draft| match draft.node.get("name").and_then(Node::text) {
-            Some(own) => wanted.contains(&spellings(own, draft)[0]),
-            None => true,
-        };
-        !self.all || self.broken.iter().any(may_be)
+    fn agent_may_exist(&self, name: &str, from: &Draft) -> bool {
+        let is_known = |name: &String| self.names.agents.contains(name) || self.names.broken.contains(name);
+        !self.all || spellings(name, from).iter().any(is_known)
     }
 
     /// `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
     fn schedule(&self, name: &str, from: &Place<'_>) -> Option<ScheduleId> {
-        let of = |agent: &Agent, name: &str| {
-            agent.schedules.iter().find(|schedule| schedule.name.as_str() == name).map(|schedule| schedule.id)
-        };
-        of(from.agent, name).or_else(|| {
-            let (agent, schedule) = name.split_once('/')?;
-            of(self.agent(agent, from.draft)?, schedule)
-        })
+        let own = format!("{}/{name}", from.agent.name);
+        std::iter::once(own)
+            .chain(spellings(name, from.draft))
+            .find_map(|name| self.names.schedules.get(&name).copied())
+    }
+
+    /// Is the schedule of an agent that we could not read?
+    fn schedule_may_exist(&self, name: &str, from: &Place<'_>) -> bool {
+        let Some((agent, _)) = name.split_once('/') else { return false };
+        !self.all || spellings(agent, from.draft).iter().any(|name| self.names.broken.contains(name))
     }
 
     /// Each schedule waits for at most one other, so every circle is found by walking on until a step repeats.
@@ -114,6 +133,9 @@ fn spellings(name: &str, from: &Draft) -> [String; 2] {
     [nearby.join("."), name.to_owned()]
 }
 
+/// After so many errors nobody reads suggestions, and comparing every name with every other takes its time.
+const MOST_SUGGESTIONS: usize = 100;
+
 struct Place<'a> {
     agent: &'a Agent,
     draft: &'a Draft,
@@ -122,10 +144,9 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn lifecycle(&self, known: &Known<'_>, name: &str, problems: &mut Problems) {
-        if known.agent(name, self.draft).is_none() && !known.may_exist(name, self.draft) {
-            let names = known.fleet.agents.iter().map(|agent| agent.name.as_str());
-            let problem = Problem::error(self.at("agent"), format!("there is no agent `{name}`"));
-            problems.add(problem.key(self.key("agent")).help(did_you_mean(name, names)));
+        if !known.agent_may_exist(name, self.draft) {
+            let names = known.fleet.agents.iter().map(|agent| agent.name.to_string());
+            self.nothing_called("agent", name, names, problems);
         }
     }
 
@@ -141,8 +162,10 @@ impl Place<'_> {
             return self.upstream_by_id(known, id, problems);
         };
         let Some(source) = known.schedule(name, self) else {
-            if !name.split_once('/').is_some_and(|(agent, _)| known.may_exist(agent, self.draft)) {
-                self.no_such_schedule(known, name, problems);
+            if !known.schedule_may_exist(name, self) {
+                let near = self.agent.schedules.iter().map(|schedule| schedule.name.to_string());
+                let names = near.chain(known.places().map(|place| place.name()));
+                self.nothing_called("schedule", name, names, problems);
             }
             return None;
         };
@@ -167,8 +190,8 @@ impl Place<'_> {
             problems.add(Problem::error(at, message).key(key));
             return None;
         };
-        let exists = known.places().any(|place| place.schedule.id == id);
-        if !exists && known.all && known.broken.is_empty() {
+        let exists = known.names.ids.contains(&id);
+        if !exists && known.all && known.names.broken.is_empty() {
             let problem =
                 Problem::warning(self.at("source_workflow_id"), format!("no schedule here has the id {id}"));
             problems.add(problem.key(self.key("source_workflow_id")));
@@ -176,12 +199,25 @@ impl Place<'_> {
         exists.then_some(id)
     }
 
-    fn no_such_schedule(&self, known: &Known<'_>, name: &str, problems: &mut Problems) {
-        let near = self.agent.schedules.iter().map(|schedule| schedule.name.to_string());
-        let names: Vec<String> = near.chain(known.places().map(|place| place.name())).collect();
-        let problem = Problem::error(self.at("schedule"), format!("there is no schedule `{name}`"));
-        let help = did_you_mean(name, names.iter().map(String::as_str));
-        problems.add(problem.key(self.key("schedule")).help(help));
+    fn nothing_called(
+        &self,
+        field: &str,
+        name: &str,
+        names: impl Iterator<Item = String>,
+        problems: &mut Problems,
+    ) {
+        let secret = self.field(field).is_some_and(|node| match &node.value {
+            Value::Scalar(scalar) => secret::holds_secret(scalar),
+            _ => false,
+        });
+        let mut help = None;
+        if !secret && problems.errors() < MOST_SUGGESTIONS {
+            let names: Vec<String> = names.collect();
+            help = did_you_mean(name, names.iter().map(String::as_str));
+        }
+        let shown = if secret { secret::MASK } else { name };
+        let problem = Problem::error(self.at(field), format!("there is no {field} `{shown}`"));
+        problems.add(problem.key(self.key(field)).help(help));
     }
 
     fn name(&self) -> String {
@@ -189,10 +225,12 @@ impl Place<'_> {
     }
 
     fn at(&self, field: &str) -> Location {
-        let name = self.schedule.name.as_str();
-        let schedule = self.draft.node.get("schedules").and_then(Node::entries).and_then(|all| all.get(name));
-        let field = schedule.and_then(|schedule| schedule.node.get(field));
-        field.map_or_else(|| schedule_at(self.draft, name), |node| node.at)
+        self.field(field).map_or_else(|| schedule_at(self.draft, self.schedule.name.as_str()), |node| node.at)
+    }
+
+    fn field(&self, field: &str) -> Option<&Node> {
+        let schedules = self.draft.node.get("schedules")?.entries()?;
+        schedules.get(self.schedule.name.as_str())?.node.get(field)
     }
 
     fn key(&self, field: &str) -> String {

@@ -27,10 +27,13 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
     };
     let path = shown_path(problem, sources, base);
     let title = level.primary_title(problem.message.as_str());
+    let (text, start, end) = line_of(problem, sources);
     let group = if problem.at.line == 0 {
         title.element(Origin::path(path))
+    } else if problem.on_secret_line || text.len() > LONGEST_LINE {
+        let (line, column) = (problem.at.line as usize, problem.at.column as usize);
+        title.element(Origin::path(path).line(line).char_column(column))
     } else {
-        let (text, start, end) = line_of(problem, sources);
         let annotation = AnnotationKind::Primary.span(start..end).label(problem.key.as_str());
         let snippet = Snippet::source(text).line_start(problem.at.line as usize).path(path);
         title.element(snippet.annotation(annotation))
@@ -40,6 +43,9 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
         None => group,
     }
 }
+
+/// A longer line would bury the message.
+const LONGEST_LINE: usize = 1_000;
 
 /// Only the line at fault goes to the renderer: a large file with many problems would be scanned for each.
 fn line_of<'a>(problem: &Problem, sources: &'a Sources) -> (&'a str, usize, usize) {

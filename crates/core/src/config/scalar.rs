@@ -37,6 +37,13 @@ impl Checker<'_> {
         None
     }
 
+    pub(super) fn not_one_of(&mut self, scalar: &Scalar, at: Location, words: &[&str]) {
+        let message = format!("{} is not one of {}", self.quote(scalar), one_of(words.iter().copied()));
+        // A suggestion would give a secret's likeness away.
+        let close = (!self.is_secret(scalar)).then(|| did_you_mean(&scalar.text, words.iter().copied()));
+        self.error(at, message, close.flatten());
+    }
+
     fn integer(&mut self, number: i128, at: Location, schema: &Json) -> Option<Json> {
         let by_format = schema.get("format").and_then(Json::as_str).and_then(number_range);
         let (mut least, mut most) = by_format.unwrap_or((i64::MIN.into(), i64::MAX.into()));
@@ -72,8 +79,7 @@ impl Checker<'_> {
             if words.contains(&text.as_str()) {
                 return Some(json!(text));
             }
-            let message = format!("{} is not one of {}", self.quote(scalar), one_of(words.iter().copied()));
-            self.error(at, message, did_you_mean(text, words));
+            self.not_one_of(scalar, at, &words);
             return None;
         }
         let least = schema.get("minLength").and_then(Json::as_u64).unwrap_or(0);

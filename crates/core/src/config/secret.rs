@@ -2,12 +2,19 @@
 
 use serde_json::Value as Json;
 
+use super::node::Scalar;
+
 pub(super) const MASK: &str = "***";
 
 /// Does a variable of this name hold a secret? Better one too many than one too few.
-pub(super) fn looks_secret(variable: &str) -> bool {
+fn looks_secret(variable: &str) -> bool {
     let upper = variable.to_ascii_uppercase();
     ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH"].iter().any(|word| upper.contains(word))
+}
+
+/// Did such a variable go into the text?
+pub(super) fn holds_secret(scalar: &Scalar) -> bool {
+    scalar.variables.iter().any(|name| looks_secret(name))
 }
 
 /// Replaces what the pointers lead to, and the user and password of every web address.

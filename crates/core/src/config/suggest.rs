@@ -7,6 +7,7 @@ pub(super) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     let most = (length / 3).clamp(1, 4).min(length.saturating_sub(1));
     known
         .into_iter()
+        .filter(|known| known.len().abs_diff(word.len()) <= 4 * most)
         .map(|known| (strsim::damerau_levenshtein(&lower, &known.to_lowercase()), known))
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)

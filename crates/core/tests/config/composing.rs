@@ -94,7 +94,7 @@ agents:
     retry: {max_attempts: 5}
     schedules:
       plain: {type: interval, interval: 5m}
-      own: {type: interval, interval: 5m, misfire: run_all, active_hours: {end: 12:00}, timeout: 10m, retry: {max_attempts: 2}}
+      own: {type: interval, interval: 5m, misfire: run_all, active_hours: {end: 12:00}, timeout: 10m, retry: {backoff: 2m}}
 ";
     let loaded = load_text(text);
     fine(&loaded);
@@ -104,7 +104,11 @@ agents:
     let hours = own.timing.active_hours.as_ref().unwrap();
     assert_eq!((hours.start.to_string(), hours.end.to_string()), ("09:00".to_owned(), "12:00".to_owned()));
     assert_eq!((plain.timeout.to_string(), own.timeout.to_string()), ("2h".to_owned(), "10m".to_owned()));
-    assert_eq!((plain.retry.max_attempts, own.retry.max_attempts), (5, 2));
+    assert_eq!((plain.retry.max_attempts, own.retry.max_attempts), (5, 5));
+    assert_eq!(
+        (plain.retry.backoff.to_string(), own.retry.backoff.to_string()),
+        ("30s".to_owned(), "2m".to_owned())
+    );
     assert_eq!(own.idle_timeout.to_string(), "900s");
 }
 

@@ -57,6 +57,19 @@ fn a_bomb_of_defaults() {
     assert!(found.iter().any(|line| line.contains("once the defaults are merged in")), "{found:?}");
 }
 
+/// What would take for ever if every name were compared with every other, or every place looked for anew.
+#[test]
+fn many_mistakes() {
+    let schedules: Vec<String> =
+        (0..3_000).map(|n| format!("      s{n}: {{type: dispatch_result, schedule: x/{n}}}")).collect();
+    let loaded = load_text(&format!("agents:\n  - name: a\n    schedules:\n{}", schedules.join("\n")));
+    assert_eq!(loaded.errors(), 3_000);
+    let agents: Vec<String> = (0..3_000).map(|n| format!("{{name: a{n}, modle: ${n}}}")).collect();
+    assert_eq!(load_text(&format!("agents: [{}]", agents.join(", "))).errors(), 3_000);
+    let variables = format!("fleet:\n  description: |\n    {}", "${NOBODY} ${".repeat(100_000));
+    assert_eq!(load_text(&variables).errors(), 20);
+}
+
 /// Thirty files, each naming the next one ten times.
 #[test]
 fn a_crowd_of_fleets() {

@@ -115,10 +115,36 @@ fn one_by_one() {
 
 #[test]
 fn a_secret_stays_out_of_the_report() {
-    let text = "agents:\n  - name: a\n    max_turns: ${MY_TOKEN}\n    timeout: ${MY_TOKEN}\n    permission_mode: ${MY_TOKEN}\n";
+    let text = "agents:
+  - name: a
+    max_turns: ${MY_TOKEN}
+    timeout: ${MY_TOKEN}
+    permission_mode: ${MY_TOKEN}
+    session: ${MY_TOKEN}
+    working_directory: [\"${MY_TOKEN}\"]
+    schedules: {s: {type: '${MY_TOKEN}'}}
+  - name: b
+    schedules:
+      s: {type: dispatch_result, schedule: '${MY_TOKEN}'}
+      t: {type: agent_lifecycle, event: session_end, agent: '${MY_TOKEN}'}
+";
     let loaded = load_files(&[("cowhand.yaml", text)], &[("MY_TOKEN", "canary")]);
-    assert_eq!(loaded.errors(), 3);
+    assert_eq!(loaded.errors(), 8, "{}", rendered(&loaded));
     assert!(!rendered(&loaded).contains("canary"), "{}", rendered(&loaded));
+}
+
+#[test]
+fn a_line_with_a_secret_is_not_quoted() {
+    let text = "agents:
+  - name: a
+    schedules:
+      s: {type: webhook, secret: canary, evnts: [push]}
+      t: {type: webhook, secret: [canary-in-a-list]}
+    mcp_servers: {m: {env: {A: canary}, comand: x}}
+";
+    let report = rendered(&load_text(text));
+    assert!(!report.contains("canary"), "{report}");
+    assert!(report.contains("error: unknown key `evnts`\n--> cowhand.yaml:4:42"), "{report}");
 }
 
 /// One missing variable is one error, wherever it stands.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use cowhand_core::config::parse::MOST_BYTES;
 use cowhand_core::config::{Loaded, Outside, load as load_files};
 use cowhand_core::policy::Zone;
@@ -20,22 +21,8 @@ pub struct Found {
     pub note: Option<String>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub struct NotFound {
-    from: PathBuf,
-}
-
-impl std::error::Error for NotFound {}
-
-impl std::fmt::Display for NotFound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let from = self.from.display();
-        write!(f, "no cowhand.yaml (or herdctl.yaml) in {from} or above; name one with -c FILE")
-    }
-}
-
 /// `asked` is a file, or a directory to search from; unset means `here`. Searching goes up to the root.
-pub fn find(asked: Option<&Path>, here: &Path) -> Result<Found, NotFound> {
+pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
     let from = asked.map_or_else(|| here.to_owned(), |asked| here.join(asked));
     if asked.is_some() && !from.is_dir() {
         return Ok(Found { file: from, note: None });
@@ -45,7 +32,9 @@ pub fn find(asked: Option<&Path>, here: &Path) -> Result<Found, NotFound> {
         let file = present.next()?;
         Some(Found { note: present.next().map(|other| ignored(&other, &file)), file })
     };
-    from.ancestors().find_map(in_directory).ok_or(NotFound { from })
+    from.ancestors().find_map(in_directory).with_context(|| {
+        format!("no cowhand.yaml (or herdctl.yaml) in {} or above; name one with -c FILE", from.display())
+    })
 }
 
 fn ignored(other: &Path, file: &Path) -> String {
