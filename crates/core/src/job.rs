@@ -118,6 +118,9 @@ pub enum ErrorKind {
     StartFailed,
     Exit,
     Signal,
+    /// It took longer than it may.
+    Timeout,
+    /// It was silent for longer than it may.
     Idle,
     RateLimited,
     Budget,
@@ -260,6 +263,11 @@ impl Job {
         }
     }
 
+    /// The attempt was claimed but nothing of it ever ran: the job waits again, with nothing held against it.
+    pub fn give_back(&mut self, now: Timestamp) -> Result<(), Refused> {
+        self.back_off(now)
+    }
+
     fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {
         match self.state {
             JobState::Running { .. } => {
@@ -345,7 +353,8 @@ written_as! {
         Success = "success", Error = "error", Timeout = "timeout", Cancelled = "cancelled", MaxTurns = "max_turns",
     }
     ErrorKind {
-        Reported = "reported", StartFailed = "start_failed", Exit = "exit", Signal = "signal", Idle = "idle",
+        Reported = "reported", StartFailed = "start_failed", Exit = "exit", Signal = "signal",
+        Timeout = "timeout", Idle = "idle",
         RateLimited = "rate_limited", Budget = "budget", Lost = "lost",
     }
     Termination { NotStarted = "not_started", Graceful = "graceful", Forced = "forced" }
