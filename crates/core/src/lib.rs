@@ -4,7 +4,7 @@
 //! and random numbers are handed in, so each rule is a table of inputs and answers.
 
 pub mod cron;
-mod cut;
+pub mod cut;
 pub mod event;
 pub mod fleet;
 pub mod id;

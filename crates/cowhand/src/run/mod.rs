@@ -1,3 +1,4 @@
 //! Running agents: one attempt at a time, each under a keeper of its own.
 
 pub mod ending;
+pub mod lines;
