@@ -2,3 +2,4 @@
 
 pub mod ending;
 pub mod lines;
+pub mod runtime;
