@@ -41,15 +41,11 @@ impl Heard {
     }
 
     pub(super) fn stdout(&mut self, line: &str) {
-        if !line.trim().is_empty() {
-            self.stdout = Some(one_line(line));
-        }
+        remember(&mut self.stdout, line);
     }
 
     pub(super) fn stderr(&mut self, line: &str) {
-        if !line.trim().is_empty() {
-            self.stderr = Some(one_line(line));
-        }
+        remember(&mut self.stderr, line);
     }
 
     /// Turns are counted anew for each result of a process, tokens and cost go on.
@@ -63,7 +59,7 @@ impl Heard {
 
     pub(super) fn summary(&self) -> Option<String> {
         let told = self.result.as_ref().and_then(ResultLine::summary);
-        told.or_else(|| self.said.clone()).or_else(|| self.stdout.clone())
+        told.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
     }
 
     /// A failure that only the exit can explain; `note` says what else was amiss.
@@ -91,15 +87,26 @@ impl Heard {
 
     fn last_words(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("it said: {error}"));
-        let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {line}"));
-        let stdout = || self.stdout.as_ref().map(|line| format!("last line on stdout: {line}"));
+        let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {}", one_line(line)));
+        let stdout = || self.stdout.as_ref().map(|line| format!("last line on stdout: {}", one_line(line)));
         error.or_else(stderr).or_else(stdout)
     }
 }
 
+/// Every line may be the last one, so this is cheap and leaves the tidying to the end.
+fn remember(last: &mut Option<String>, line: &str) {
+    if line.trim().is_empty() {
+        return;
+    }
+    let last = last.get_or_insert_default();
+    last.clear();
+    if line.len() <= LINE_CAP * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
+}
+
 /// A text on one line and short, as it stands in a table or a log.
 pub(super) fn one_line(text: &str) -> String {
-    let room = text.char_indices().nth(LINE_CAP * 2).map_or(text.len(), |(at, _)| at);
+    // White space may take as much room as the words.
+    let room = text.floor_char_boundary(LINE_CAP * 2);
     let words: Vec<_> = text[..room].split_whitespace().collect();
     cut(&words.join(" "), text.len() - room, LINE_CAP)
 }

@@ -84,12 +84,17 @@ impl ResultLine {
 
     /// A subscription's limit comes as words only, with no status.
     fn rate_limited(&self) -> bool {
-        const WORDS: [&str; 5] = ["overloaded", "usage limit", "rate limit", "rate_limit", "hit your limit"];
+        const WORDS: [&str; 7] = [
+            "overloaded",
+            "usage limit",
+            "session limit",
+            "weekly limit",
+            "rate limit",
+            "rate_limit",
+            "hit your limit",
+        ];
         let text = self.text.as_deref().unwrap_or_default().to_lowercase();
-        match self.api_error_status {
-            Some(status) => status == 429 || status == 529,
-            None => WORDS.iter().any(|words| text.contains(words)),
-        }
+        matches!(self.api_error_status, Some(429 | 529)) || WORDS.iter().any(|words| text.contains(words))
     }
 }
 

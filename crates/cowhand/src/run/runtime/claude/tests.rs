@@ -120,10 +120,10 @@ fn failures_are_sorted() {
             "Claude AI usage limit reached|1768000000",
         ),
         (
-            r#""subtype":"success","is_error":true,"api_error_status":500,"result":"Overloaded pipes\n\n  burst""#,
+            r#""subtype":"success","is_error":true,"api_error_status":500,"result":"The pipes\n\n  burst""#,
             FailReason::Error,
             ErrorKind::Reported,
-            "Overloaded pipes burst",
+            "The pipes burst",
         ),
         (
             r#""subtype":"error_max_turns","is_error":true,"errors":["Reached 3"]"#,
