@@ -3,3 +3,5 @@
 pub mod ending;
 pub mod lines;
 pub mod runtime;
+pub mod tail;
+pub mod watch;

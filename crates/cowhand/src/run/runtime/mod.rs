@@ -90,7 +90,7 @@ impl Reader {
 }
 
 /// Output that has no better type.
-fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
+pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
     OutputMessage::System {
         subtype: subtype.map(str::to_owned),
         content: Some(content.to_owned()),
