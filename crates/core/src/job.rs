@@ -13,6 +13,7 @@
 //! private and nothing here writes them.
 
 mod record;
+mod usage;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
 use crate::word::written_as;
 pub use record::{JobRecord, RecordError};
+pub use usage::{JobUsage, ModelUsage};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "JobRecord", try_from = "JobRecord")]
