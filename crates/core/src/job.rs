@@ -15,7 +15,7 @@
 mod record;
 mod usage;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -269,9 +269,12 @@ impl Job {
         }
     }
 
-    /// The attempt was claimed but nothing of it ever ran: the job waits again, with nothing held against it.
+    /// The attempt was claimed but nothing of it ever ran: the job waits again, with nothing held against it; a
+    /// little longer each time, since what keeps it from beginning may last.
     pub fn give_back(&mut self, now: Timestamp) -> Result<(), Refused> {
-        self.back_off(now)
+        const LONGEST: u32 = 60;
+        let wait = SignedDuration::from_secs(self.attempts.min(LONGEST).into());
+        self.back_off(now.checked_add(wait).unwrap_or(now))
     }
 
     fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {

@@ -4,6 +4,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod daemon;
+mod fault;
 pub mod run;
 pub mod state;
 pub mod store;

@@ -128,11 +128,22 @@ fn a_record_that_nothing_could_have_written_is_refused() {
     }
 }
 
+#[test]
+fn what_never_began_waits_a_little_longer_each_time() {
+    let mut job = new_job();
+    for (attempt, wait) in [(1, 1), (2, 2), (3, 3)] {
+        job.start(at(100 * attempt)).unwrap();
+        job.give_back(at(100 * attempt)).unwrap();
+        assert_eq!(job.state(), &JobState::Pending { not_before: Some(at(100 * attempt + wait)) });
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Change {
     Start,
     Session(String),
     Settle(Outcome),
+    GiveBack,
     Cancel(Termination),
 }
 
@@ -156,6 +167,7 @@ fn any_change() -> impl Strategy<Value = Change> {
         3 => Just(Change::Start),
         1 => any::<String>().prop_map(Change::Session),
         2 => any_outcome().prop_map(Change::Settle),
+        1 => Just(Change::GiveBack),
         1 => prop::sample::select(Termination::ALL).prop_map(Change::Cancel),
     ]
 }
@@ -171,6 +183,7 @@ proptest! {
                 Change::Start => job.start(now),
                 Change::Session(id) => job.set_session(id),
                 Change::Settle(outcome) => job.settle(outcome, &patient(), now),
+                Change::GiveBack => job.give_back(now),
                 Change::Cancel(how) => job.cancel(how, now),
             };
             if let Some(ended) = &ended {

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::engine::Engine;
+use crate::fault;
 use crate::run::attempt::{Attempt, Standing, Stop};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch::{self, Launch};
@@ -108,6 +109,7 @@ impl Charge {
         let prompt = self.job.prompt().unwrap_or_default();
         match self.attempt().launch(&self.engine.program, &launch.start, prompt, &launch.environment) {
             Ok(mut keeper) => {
+                fault::place("launched");
                 // Reaped when it ends, however long that takes.
                 tokio::task::spawn_blocking(move || keeper.wait());
                 info!(job = %self.job.id(), agent = %self.job.agent(), attempt = self.job.attempts(), "started");
@@ -167,7 +169,9 @@ impl Charge {
                 Standing::Kept | Standing::Unkept => None,
             };
             if let Some(ending) = ending {
+                fault::place("ended");
                 let finish = tail.finish(&ending, self.now(), &mut |_| {})?;
+                fault::place("read");
                 return Ok(outcome(finish, &ending, stopped));
             }
             let wish = *self.wishes.borrow_and_update();
@@ -226,6 +230,7 @@ impl Charge {
             let (id, retry) = (self.job.id().clone(), rules.retry.clone());
             match self.engine.store.settle(id, self.epoch, outcome.clone(), retry, self.now()).await {
                 Ok(Settled::Done(job)) => {
+                    fault::place("settled");
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
                     return;
                 }

@@ -20,6 +20,7 @@ use tracing::{error, info, warn};
 
 use crate::clock::Clock;
 use crate::config;
+use crate::fault;
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
 use attempt::{Charge, Wish};
@@ -149,6 +150,7 @@ impl Daemon {
         let Startable { job, max_concurrent, .. } = start;
         let claim =
             self.engine.store.claim(job, max_concurrent, self.engine.node.clone(), LEASE, now).await?;
+        fault::place("claimed");
         if let Claim::Claimed { job, epoch } = claim
             && let Some(wishes) = self.engine.begin(job.id(), epoch)
         {
@@ -167,6 +169,7 @@ impl Daemon {
         }
         match self.engine.store.renew(self.engine.node.clone(), LEASE, now).await {
             Ok(ours) => {
+                fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
                     !ours.iter().any(|held| held.job == *job && held.epoch == *epoch)
                 };

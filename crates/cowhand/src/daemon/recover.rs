@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tracing::info;
 
+use crate::fault;
+
 use super::attempt::Charge;
 use super::engine::LEASE;
 use super::{Daemon, StartError};
@@ -14,6 +16,7 @@ impl Daemon {
     pub(super) async fn recover(&mut self) -> Result<(), StartError> {
         let engine = &self.engine;
         for held in engine.store.adopt(engine.node.clone(), LEASE, engine.clock.now()).await? {
+            fault::place("adopted");
             let Some(job) = engine.store.job(held.job).await? else { continue };
             if let Some(wishes) = engine.begin(job.id(), held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");

@@ -14,6 +14,7 @@ use cowhand_core::trigger::{FiringKey, Task, TriggerConfig};
 use jiff::Timestamp;
 use tracing::{info, warn};
 
+use crate::fault;
 use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
@@ -94,6 +95,7 @@ async fn act(
                 FiringOutcome::Coalesced => Decision::Coalesce,
             };
             let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
+            fault::place("fired");
             Ok(matches!(fired, Fired::Recorded(_)))
         }
     }

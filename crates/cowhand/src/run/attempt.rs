@@ -155,9 +155,10 @@ impl Attempt {
         Ok(if lives || !self.marked().is_empty() { Standing::Unkept } else { Standing::Gone })
     }
 
-    /// Whether the agent was started, as far as the folder tells.
+    /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be
+    /// run again; what may have begun cannot.
     pub fn began(&self) -> io::Result<bool> {
-        Ok(self.identity(AGENT)?.is_some())
+        Ok(self.identity(KEEPER)?.is_some())
     }
 
     /// When it last wrote anything.

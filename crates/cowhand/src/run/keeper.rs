@@ -17,6 +17,8 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use crate::fault;
+
 use super::attempt::{AGENT, Attempt, KEEPER, Start};
 use super::cgroup::Cgroup;
 use super::descriptors;
@@ -54,7 +56,10 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     let start = attempt.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(run(&attempt, &start))?;
-    attempt.write("ending.json", &ending)
+    fault::place("keeper-ended");
+    attempt.write("ending.json", &ending)?;
+    fault::place("keeper-done");
+    Ok(())
 }
 
 async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
@@ -62,7 +67,9 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     let mut child_ended = signal(SignalKind::child())?;
     let mut asked = signal(SignalKind::terminate())?;
     // From here on we can be asked to stop.
+    fault::place("keeper-waiting");
     attempt.write(KEEPER, &Identity::of(own_pid()))?;
+    fault::place("keeper-ready");
     let cgroup = Cgroup::make(&attempt.name()).ok();
     let agent = match spawn(attempt, start, cgroup.as_ref()) {
         Ok(agent) => agent,
@@ -101,7 +108,9 @@ fn spawn(attempt: &Attempt, start: &Start, cgroup: Option<&Cgroup>) -> io::Resul
         None => command.spawn()?,
     };
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
+    fault::place("keeper-spawned");
     attempt.write(AGENT, &Identity::of(agent))?;
+    fault::place("keeper-watching");
     Ok(agent)
 }
 

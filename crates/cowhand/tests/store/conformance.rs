@@ -259,7 +259,7 @@ async fn an_attempt_that_never_began_is_given_back(place: Place) {
     };
     assert_eq!(back.status(), JobStatus::Pending);
     assert_eq!(store.give_back(job.id().clone(), epoch, at(6)).await.unwrap(), Settled::Fenced);
-    let (again, newer) = claim(&store, &job, 5).await;
+    let (again, newer) = claim(&store, &job, 6).await;
     assert_eq!((again.attempts(), newer), (2, epoch + 1));
     assert_eq!(event_types(&store).await[2..], ["job:started", "job:requeued", "job:started"]);
 }

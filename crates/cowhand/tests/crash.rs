@@ -1,0 +1,254 @@
+//! The whole program, killed again and again: no firing lost, none run twice, no process left, every job settled.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cowhand::store::{JobFilter, Store};
+use cowhand_core::job::{Job, JobStatus};
+use cowhand_core::schedule::FiringOutcome;
+use tempfile::TempDir;
+
+/// A fleet in a folder of its own, whose agents write down that they started.
+struct Fleet {
+    folder: TempDir,
+    daemon: Option<Child>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), daemon: None }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn starts(&self) -> PathBuf {
+        self.path().join("starts")
+    }
+
+    /// `agents` agents that each run for a moment every `interval`, with `env` for their keepers.
+    fn write_config(&self, agents: usize, interval: &str, enabled: bool, env: &str) {
+        let mut text = "agents:\n".to_owned();
+        let script = format!(
+            "echo $COWHAND_JOB_ID >> '{}'; echo working; sleep 0.2; echo done",
+            self.starts().display()
+        );
+        for number in 0..agents {
+            write!(
+                text,
+                "  - name: a{number}\n    runtime: command\n    command: [sh, -c, \"{script}\"]\n    env: {{{env}}}\n    \
+                 schedules:\n      s: {{type: interval, interval: {interval}, enabled: {enabled}, jitter: 0}}\n"
+            )
+            .unwrap();
+        }
+        std::fs::write(self.path().join("cowhand.yaml"), text).unwrap();
+    }
+
+    /// Says whether it became ready, or died first.
+    fn start(&mut self, fault: Option<&str>) -> bool {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        command.arg("start").arg("-c").arg(self.path()).args(["--stop-timeout", "30"]);
+        command.stdout(Stdio::piped()).stderr(std::fs::File::create(self.path().join("log")).unwrap());
+        if let Some(fault) = fault {
+            command.env("COWHAND_FAULT", fault);
+        }
+        let mut daemon = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.daemon = Some(daemon);
+        line.starts_with("ready")
+    }
+
+    fn kill(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Waits until it dies by itself, at the fault that was planned for it.
+    fn wait_for_death(&mut self) {
+        let patience = Instant::now() + Duration::from_secs(30);
+        let mut daemon = self.daemon.take().unwrap();
+        while daemon.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < patience, "the planned fault was never reached:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn kill_a_keeper(&self) {
+        let keepers: Vec<String> =
+            processes(|cmdline, _| cmdline.contains(&format!("keeper {}", self.path().display())));
+        if let Some(pid) = fastrand::choice(keepers) {
+            Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status().unwrap();
+        }
+    }
+
+    fn store_url(&self) -> String {
+        self.path().join(".cowhand/store.db").display().to_string()
+    }
+
+    /// No more firings; the daemon runs until everything is settled, and stops.
+    async fn settle_everything(&mut self, agents: usize) -> Vec<Job> {
+        self.write_config(agents, "2s", false, "");
+        assert!(self.start(None), "{}", self.log());
+        let store = Store::open(&self.store_url()).await.unwrap();
+        let patience = Instant::now() + Duration::from_mins(1);
+        while !store.snapshot().await.unwrap().jobs.is_empty() {
+            assert!(Instant::now() < patience, "not everything was settled:\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let mut daemon = self.daemon.take().unwrap();
+        Command::new("kill").arg(daemon.id().to_string()).status().unwrap();
+        assert!(daemon.wait().unwrap().success(), "{}", self.log());
+        let jobs = store.jobs(JobFilter::default(), 1_000_000).await.unwrap();
+        store.close().await;
+        jobs
+    }
+
+    /// What must hold whatever happened.
+    async fn check(&mut self, agents: usize) -> Vec<Job> {
+        let jobs = self.settle_everything(agents).await;
+        let mut starts: HashMap<String, u32> = HashMap::new();
+        for line in std::fs::read_to_string(self.starts()).unwrap_or_default().lines() {
+            *starts.entry(line.to_owned()).or_default() += 1;
+        }
+        for job in &jobs {
+            let started = starts.remove(job.id().as_str()).unwrap_or_default();
+            assert!(started <= 1, "{} ran {started} times", job.id());
+            if job.status() == JobStatus::Completed {
+                assert_eq!(started, 1, "{} completed without having run", job.id());
+            }
+        }
+        assert!(starts.is_empty(), "started but not known: {starts:?}");
+        let store = Store::open(&self.store_url()).await.unwrap();
+        for schedule in store.schedules().await.unwrap() {
+            for row in store.ledger(schedule.id, 1_000_000).await.unwrap() {
+                assert_eq!(row.outcome, FiringOutcome::Ran);
+                assert!(jobs.iter().any(|job| Some(job.id()) == row.job.as_ref()), "{} has no job", row.key);
+            }
+        }
+        let left = processes(|_, environment| {
+            environment.contains("COWHAND_ATTEMPT_ID=")
+                && jobs.iter().any(|job| environment.contains(job.id().as_str()))
+        });
+        assert!(left.is_empty(), "left behind: {left:?}");
+        jobs
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().ok();
+            daemon.wait().ok();
+        }
+        let ours = self.path().display().to_string();
+        for pid in processes(|cmdline, _| cmdline.contains(&ours)) {
+            Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status().ok();
+        }
+    }
+}
+
+/// The pids whose command line and environment fit.
+fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let text = |pid: &str, file: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\0', " ")
+    };
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    pids.filter(|pid| *pid != own && pid.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter(|pid| fits(&text(pid, "cmdline"), &text(pid, "environ")))
+        .collect()
+}
+
+/// The daemon dies at each of its durable transitions, at the first and at a later turn.
+#[tokio::test]
+async fn the_daemon_dies_at_every_transition() {
+    for place in ["fired", "claimed", "launched", "ended", "read", "settled"] {
+        for turn in [1, 4] {
+            let mut fleet = Fleet::new();
+            fleet.write_config(3, "1s", true, "");
+            fleet.start(Some(&format!("{place}:{turn}")));
+            fleet.wait_for_death();
+            let jobs = fleet.check(3).await;
+            let failed: Vec<_> = jobs.iter().filter(|job| job.status() != JobStatus::Completed).collect();
+            assert!(
+                failed.is_empty(),
+                "{place}:{turn}: agents outlive the daemon, so all complete: {failed:?}"
+            );
+            assert!(!jobs.is_empty());
+        }
+    }
+}
+
+/// The daemon dies while it takes up what an earlier one left.
+#[tokio::test]
+async fn the_daemon_dies_while_it_recovers() {
+    let mut fleet = Fleet::new();
+    fleet.write_config(3, "1s", true, "");
+    assert!(fleet.start(None));
+    std::thread::sleep(Duration::from_millis(200));
+    fleet.kill();
+    fleet.start(Some("adopted:1"));
+    fleet.wait_for_death();
+    fleet.check(3).await;
+}
+
+/// A keeper dies at each of its own; nobody runs twice, and what cannot be known is said to be lost.
+#[tokio::test]
+async fn a_keeper_dies_at_every_transition() {
+    for place in
+        ["keeper-waiting", "keeper-ready", "keeper-spawned", "keeper-watching", "keeper-ended", "keeper-done"]
+    {
+        let mut fleet = Fleet::new();
+        fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: {place}"));
+        assert!(fleet.start(None));
+        std::thread::sleep(Duration::from_millis(1_500));
+        fleet.kill();
+        let jobs = fleet.check(2).await;
+        for job in &jobs {
+            let status = job.status();
+            let expected = match place {
+                // What never began runs again, in the last start without the fault.
+                "keeper-waiting" | "keeper-done" => status == JobStatus::Completed,
+                _ => status == JobStatus::Failed || status == JobStatus::Completed,
+            };
+            assert!(expected, "{place}: {job:?}");
+        }
+        assert!(!jobs.is_empty());
+    }
+}
+
+/// Fifty schedules fire while daemon and keepers are killed at random: 20 kills, 200 with `scripts/test --long`.
+#[tokio::test]
+async fn random_kills_while_fifty_schedules_fire() {
+    let kills = if std::env::var_os("COWHAND_LONG").is_some() { 200 } else { 20 };
+    let mut fleet = Fleet::new();
+    fleet.write_config(50, "3s", true, "");
+    for round in 0..kills {
+        assert!(fleet.start(None), "round {round}: {}", fleet.log());
+        std::thread::sleep(Duration::from_millis(fastrand::u64(50..1_200)));
+        if round % 3 == 0 {
+            fleet.kill_a_keeper();
+            std::thread::sleep(Duration::from_millis(fastrand::u64(0..100)));
+        }
+        fleet.kill();
+    }
+    let jobs = fleet.check(50).await;
+    let lost = jobs.iter().filter(|job| job.status() != JobStatus::Completed).count();
+    println!("{kills} kills, {} jobs, {lost} not completed", jobs.len());
+    assert!(lost <= kills, "at most one for each keeper that was killed");
+}
