@@ -1,0 +1,172 @@
+//! Agents that misbehave, run by the whole program: each ends with the right status, reason and message, and the
+//! daemon stays small.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cowhand::store::{JobFilter, Store};
+use cowhand_core::job::JobRecord;
+use tempfile::TempDir;
+
+struct Fleet {
+    folder: TempDir,
+    daemon: Child,
+}
+
+impl Fleet {
+    /// Agents by name: their script, and more lines of their config.
+    fn start(agents: &[(&str, &str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = "agents:\n".to_owned();
+        for (name, script, more) in agents {
+            std::fs::write(folder.path().join(format!("{name}.sh")), script).unwrap();
+            write!(
+                config,
+                "  - name: {name}\n    runtime: command\n    command: [sh, {name}.sh]\n    {more}\n    \
+                 schedules: {{once: {{type: interval, interval: 1d, prompt: 'Say hello on {{{{date}}}}'}}}}\n"
+            )
+            .unwrap();
+        }
+        std::fs::write(folder.path().join("cowhand.yaml"), config).unwrap();
+        let mut daemon = Command::new(env!("CARGO_BIN_EXE_cowhand"))
+            .arg("start")
+            .arg("-c")
+            .arg(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(folder.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let fleet = Self { folder, daemon };
+        assert!(line.starts_with("ready"), "{}", fleet.log());
+        fleet
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    async fn settled(&self, count: usize, seconds: u64) -> Vec<JobRecord> {
+        let store =
+            Store::open(&self.folder.path().join(".cowhand/store.db").display().to_string()).await.unwrap();
+        let patience = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            let jobs = store.jobs(JobFilter::default(), 100).await.unwrap();
+            let jobs: Vec<JobRecord> = jobs.into_iter().map(JobRecord::from).collect();
+            if jobs.iter().filter(|job| job.finished_at.is_some()).count() == count {
+                return jobs;
+            }
+            assert!(Instant::now() < patience, "not settled: {jobs:#?}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn output(&self, job: &JobRecord) -> String {
+        std::fs::read_to_string(self.folder.path().join(".cowhand/jobs").join(format!("{}.jsonl", job.id)))
+            .unwrap()
+    }
+
+    /// The most memory the daemon ever had.
+    fn peak_megabytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        Command::new("kill").arg(self.daemon.id().to_string()).status().ok();
+        self.daemon.wait().ok();
+    }
+}
+
+/// `status/exit_reason kind: message` of a job.
+fn told(job: &JobRecord) -> String {
+    let reason = job.exit_reason.map(cowhand_core::job::ExitReason::as_str).unwrap_or_default();
+    let error =
+        job.error.as_ref().map(|error| format!(" {}: {}", error.kind, error.message)).unwrap_or_default();
+    format!("{}/{reason}{error}", job.status)
+}
+
+#[tokio::test]
+async fn every_way_to_end_badly_is_told_as_it_was() {
+    let agents = [
+        ("good", "read prompt; echo \"got: $prompt\"; echo all done", ""),
+        ("fails", "echo trying; echo no luck >&2; exit 3", ""),
+        ("dies", "exit 1", ""),
+        ("killed", "kill -9 $$", ""),
+        ("liar", "echo '{\"type\":\"result\",\"is_error\":true,\"result\":\"tests are red\"}'; exit 0", ""),
+        ("silent", "sleep 100", "idle_timeout: 1s"),
+        ("endless", "while :; do echo tick; sleep 0.1; done", "timeout: 1s"),
+        ("stubborn", "trap '' TERM; while :; do sleep 0.1; done", "timeout: 1s"),
+        ("lingers", "setsid sh -c 'trap \"\" TERM; sleep 100' & echo gone; exit 0", ""),
+        ("closed", "exec >&- 2>&-; sleep 0.5; exit 7", ""),
+        ("bytes", "printf 'caf\\351 \\377\\376\\n'; printf 'no end'", ""),
+        (
+            "retried",
+            "[ \"$COWHAND_ATTEMPT\" = 2 ] && echo second time lucky || exit 1",
+            "retry: {max_attempts: 3, backoff: 1s}",
+        ),
+    ];
+    let fleet = Fleet::start(&agents);
+    let jobs = fleet.settled(agents.len(), 60).await;
+    let of = |agent: &str| jobs.iter().find(|job| job.agent.as_str() == agent).unwrap();
+    for (agent, expected) in [
+        ("good", "completed/success"),
+        ("fails", "failed/error exit: exit code 3; last line on stderr: no luck"),
+        ("dies", "failed/error exit: exit code 1"),
+        ("killed", "failed/error signal: ended by SIGKILL (out of memory?), which was not sent by cowhand"),
+        ("liar", "failed/error reported: tests are red"),
+        ("silent", "failed/timeout idle: it was silent for 1s"),
+        ("endless", "failed/timeout timeout: it ran longer than 1s"),
+        ("stubborn", "failed/timeout timeout: it ran longer than 1s and had to be killed"),
+        ("lingers", "completed/success"),
+        ("closed", "failed/error exit: exit code 7"),
+        ("bytes", "completed/success"),
+        ("retried", "completed/success"),
+    ] {
+        assert_eq!(told(of(agent)), expected, "{agent}");
+    }
+    let good = fleet.output(of("good"));
+    assert!(good.contains("got: Say hello on 20") && good.contains("all done"), "{good}");
+    assert_eq!(of("good").summary.as_deref(), Some("all done"));
+    assert!(fleet.output(of("bytes")).contains("caf\u{fffd}"), "{}", fleet.output(of("bytes")));
+    assert!(fleet.output(of("bytes")).contains("no end"));
+    assert_eq!((of("retried").attempt, of("retried").summary.as_deref()), (2, Some("second time lucky")));
+    let jobs_of_this_fleet: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
+    let left: Vec<_> = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&environment).into_owned();
+            jobs_of_this_fleet.iter().any(|job| environment.contains(&format!("COWHAND_ATTEMPT_ID={job}")))
+        })
+        .collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// 100 MB and a line of 20 MB; 500 MB and a line of 100 MB with `scripts/test --long`.
+#[tokio::test]
+async fn a_flood_is_kept_whole_and_the_daemon_stays_small() {
+    let long = std::env::var_os("COWHAND_LONG").is_some();
+    let (flood, line) = if long { (500, 100) } else { (100, 20) };
+    let flood =
+        format!("yes 'a line of output that says nothing much' | head -c {flood}000000; echo; echo end");
+    let line = format!("head -c {line}000000 /dev/zero | tr '\\0' x; echo; echo end");
+    let fleet = Fleet::start(&[("flood", &flood, ""), ("line", &line, "")]);
+    let jobs = fleet.settled(2, 240).await;
+    for job in &jobs {
+        assert_eq!(told(job), "completed/success", "{}", job.agent);
+        assert_eq!(job.summary.as_deref(), Some("end"));
+    }
+    let peak = fleet.peak_megabytes();
+    println!("the daemon's peak: {peak} MB");
+    assert!(peak < 100, "{peak} MB");
+}
