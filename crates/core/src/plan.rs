@@ -122,6 +122,22 @@ pub fn plan(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> Plan {
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
 
+/// When each schedule of the fleet fires next, as far as the clock decides it.
+pub fn next_runs(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> HashMap<ScheduleId, Timestamp> {
+    let crowds = Crowds::of(fleet);
+    let mut runs = HashMap::new();
+    for schedule in fleet.agents.iter().flat_map(|agent| &agent.schedules) {
+        let Some(record) = snapshot.schedules.get(&schedule.id) else { continue };
+        if schedule.enabled && record.state == ScheduleState::Active {
+            let live: Vec<&LiveJob> =
+                snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
+            let look = due::Look { now, schedule, record, live: &live, crowded: crowds.share(schedule) };
+            runs.extend(look.next_run().map(|at| (schedule.id, at)));
+        }
+    }
+    runs
+}
+
 struct Draft {
     now: Timestamp,
     actions: Vec<Action>,

@@ -8,3 +8,4 @@ mod fault;
 pub mod run;
 pub mod state;
 pub mod store;
+mod view;

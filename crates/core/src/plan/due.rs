@@ -50,16 +50,42 @@ impl Look<'_> {
         }
     }
 
+    /// When the schedule fires next, for people to read; none while it waits for a job of its own, for the outside,
+    /// or for ever.
+    pub(super) fn next_run(&self) -> Option<Timestamp> {
+        match &self.schedule.trigger {
+            TriggerConfig::Interval { .. } if self.live.iter().any(|job| job.by_trigger) => None,
+            TriggerConfig::Interval { interval } => {
+                let due = self.interval_due(*interval).max(self.now);
+                self.schedule.timing.next_allowed(due, self.zone())
+            }
+            TriggerConfig::Cron { expression, .. } => {
+                let since = self.record.last_due.map_or(self.now, |last| last.max(self.now));
+                self.next_wake(expression, since)
+            }
+            TriggerConfig::Delay { .. } => self.record.run_at,
+            _ => None,
+        }
+    }
+
+    fn interval_due(&self, interval: Interval) -> Timestamp {
+        let key = self.interval_key();
+        let jitter =
+            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
+        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
+        interval.next_trigger(self.record.last_run_at, jitter, place, self.record.armed_at)
+    }
+
+    fn interval_key(&self) -> FiringKey {
+        Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation)
+    }
+
     /// From the end of the last job that it fired; while that one lives there is no next time.
     fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
         if self.live.iter().any(|job| job.by_trigger) {
             return Verdict::default();
         }
-        let key = Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation);
-        let jitter =
-            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
-        let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
-        let due = interval.next_trigger(self.record.last_run_at, jitter, place, self.record.armed_at);
+        let (key, due) = (self.interval_key(), self.interval_due(interval));
         let Some(opens) = self.schedule.timing.next_allowed(due.max(self.now), self.zone()) else {
             return Verdict::default();
         };

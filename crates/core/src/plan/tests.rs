@@ -451,6 +451,21 @@ fn a_crowd_of_equal_intervals_spreads_out_and_cron_does_not() {
 }
 
 #[test]
+fn the_next_run_is_known_before_it_is_due() {
+    for (case, scene, now, expected) in [
+        ("interval", Scene::new(EVERY).last_run("10:03"), "10:05", Some("10:08")),
+        ("overdue: now", Scene::new(EVERY).last_run("09:00"), "10:05", Some("10:05")),
+        ("its own job runs", Scene::new(EVERY).job("clock", RUNNING), "10:05", None),
+        ("cron", Scene::new(HOURLY), "10:05", Some("11:00")),
+        ("delay", Scene::new(r#"{"type":"delay","run_at":"2026-01-05T12:00:00Z"}"#), "10:05", Some("12:00")),
+        ("by hand", Scene::new(r#"{"type":"manual"}"#), "10:05", None),
+    ] {
+        let runs = next_runs(at(now), &scene.fleet, &scene.snapshot);
+        assert_eq!(runs.values().next().copied(), expected.map(at), "{case}");
+    }
+}
+
+#[test]
 fn a_plan_made_twice_is_the_same() {
     let scene = hourly(r#""misfire":"run_all""#).job("clock", RUNNING).job("agent", PENDING);
     assert_eq!(scene.plan("12:30"), scene.plan("12:30"));

@@ -23,6 +23,7 @@ use crate::config;
 use crate::fault;
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
+use crate::view::Views;
 use attempt::{Charge, Wish};
 use engine::{Engine, HEARTBEAT, LEASE, Loaded};
 use tick::Startable;
@@ -58,6 +59,7 @@ pub struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
     heartbeat_at: Timestamp,
+    views: Views,
     _lock: File,
 }
 
@@ -89,8 +91,10 @@ impl Daemon {
         let engine = Arc::new(Engine::new(store, state, node, clock, program));
         engine.set_fleet(loaded);
         let heartbeat_at = engine.clock.now();
-        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, _lock: lock };
+        let views = Views::new(engine.state.clone(), heartbeat_at);
+        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, _lock: lock };
         daemon.recover().await?;
+        daemon.mend_views().await;
         Ok(daemon)
     }
 
@@ -110,6 +114,7 @@ impl Daemon {
                 _ => break,
             };
             self.heartbeat().await;
+            self.write_views().await;
             let held = !self.engine.held().is_empty();
             let wake_at = wake_at.into_iter().chain(held.then_some(self.heartbeat_at)).min();
             tokio::select! {
@@ -193,6 +198,21 @@ impl Daemon {
         }
     }
 
+    /// Views are for people: what cannot be written is said, and is no reason to stop.
+    async fn write_views(&mut self) {
+        let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
+        if let Err(error) = self.views.catch_up(&self.engine.store, &loaded.fleet, now).await {
+            warn!("the views are behind: {error:#}");
+        }
+    }
+
+    async fn mend_views(&mut self) {
+        let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
+        if let Err(error) = self.views.mend(&self.engine.store, &loaded.fleet, now).await {
+            warn!("the views are behind: {error:#}");
+        }
+    }
+
     async fn end(mut self, keep_agents: bool, mut stop: watch::Receiver<Stop>) {
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {
@@ -208,6 +228,7 @@ impl Daemon {
                 }
             }
         }
+        self.write_views().await;
         info!("stopped");
         self.engine.store.clone().close().await;
     }

@@ -25,6 +25,8 @@ statements! {
     GET_JOB = same "select * from jobs where id = $1";
     LOCK_JOB = locked "select * from jobs where id = $1";
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
+    LAST_ENDED = same "select * from jobs where number in (select max(number) from jobs \
+        where status in ('completed', 'failed', 'cancelled') group by agent)";
     LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
         and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
         and (number < (select number from jobs where id = $6) or $6 is null) order by number desc limit $7";
@@ -89,6 +91,12 @@ impl Store {
             Box::pin(async move { tx.all(LIST_JOBS, args).await?.iter().map(read).collect() })
         })
         .await
+    }
+
+    /// Of each agent, the newest job that has ended.
+    pub async fn last_ended(&self) -> Result<Vec<Job>, StoreError> {
+        self.read(|tx| Box::pin(async move { tx.all(LAST_ENDED, args![]).await?.iter().map(read).collect() }))
+            .await
     }
 
     /// A waiting job ends at once. A running one is marked: its node ends the processes and settles it.
