@@ -2,6 +2,13 @@
 
 use std::fmt::Write;
 
+/// All of `text`, or as much of it as fits in `cap` bytes beside a marker. `already` bytes were cut off before.
+pub fn cut(text: &str, already: usize, cap: usize) -> String {
+    let mut out = String::new();
+    push_cut(&mut out, text, already, cap, char::len_utf8);
+    out
+}
+
 /// No marker is longer than this.
 pub(crate) const LONGEST_MARKER: usize = 48;
 
@@ -52,8 +59,7 @@ mod tests {
             (&long, 5, 99, format!("{}[… 55 bytes cut …]", "é".repeat(25))),
             (&long, 0, 0, "[… 100 bytes cut …]".to_owned()),
         ] {
-            let mut out = String::new();
-            push_cut(&mut out, text, already, cap, char::len_utf8);
+            let out = cut(text, already, cap);
             assert_eq!(out, expected, "{text} at {cap}");
             assert!(out.len() <= cap.max(LONGEST_MARKER));
         }

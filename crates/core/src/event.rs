@@ -33,6 +33,9 @@ pub enum Fact {
     JobForked { forked_from: JobId },
     #[serde(rename = "job:started")]
     JobStarted { attempt: u32, node: String },
+    /// An attempt was claimed but never began; the job waits again.
+    #[serde(rename = "job:requeued")]
+    JobRequeued { attempt: u32 },
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
@@ -93,6 +96,7 @@ impl Fact {
             Self::JobCreated => "job:created",
             Self::JobForked { .. } => "job:forked",
             Self::JobStarted { .. } => "job:started",
+            Self::JobRequeued { .. } => "job:requeued",
             Self::JobRetrying { .. } => "job:retrying",
             Self::JobCancelling => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",

@@ -13,6 +13,7 @@
 //! private and nothing here writes them.
 
 mod record;
+mod usage;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
 use crate::word::written_as;
 pub use record::{JobRecord, RecordError};
+pub use usage::{JobUsage, ModelUsage};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "JobRecord", try_from = "JobRecord")]
@@ -118,6 +120,9 @@ pub enum ErrorKind {
     StartFailed,
     Exit,
     Signal,
+    /// It took longer than it may.
+    Timeout,
+    /// It was silent for longer than it may.
     Idle,
     RateLimited,
     Budget,
@@ -260,6 +265,11 @@ impl Job {
         }
     }
 
+    /// The attempt was claimed but nothing of it ever ran: the job waits again, with nothing held against it.
+    pub fn give_back(&mut self, now: Timestamp) -> Result<(), Refused> {
+        self.back_off(now)
+    }
+
     fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {
         match self.state {
             JobState::Running { .. } => {
@@ -345,7 +355,8 @@ written_as! {
         Success = "success", Error = "error", Timeout = "timeout", Cancelled = "cancelled", MaxTurns = "max_turns",
     }
     ErrorKind {
-        Reported = "reported", StartFailed = "start_failed", Exit = "exit", Signal = "signal", Idle = "idle",
+        Reported = "reported", StartFailed = "start_failed", Exit = "exit", Signal = "signal",
+        Timeout = "timeout", Idle = "idle",
         RateLimited = "rate_limited", Budget = "budget", Lost = "lost",
     }
     Termination { NotStarted = "not_started", Graceful = "graceful", Forced = "forced" }

@@ -7,7 +7,7 @@
 
 pub mod config;
 pub mod cron;
-mod cut;
+pub mod cut;
 pub mod event;
 pub mod fleet;
 pub mod id;

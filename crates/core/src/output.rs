@@ -134,6 +134,7 @@ impl OutputMessage {
         if whole.len() <= cap.max(Self::LEAST_CAP) {
             return Ok(whole);
         }
+        drop(whole); // It may be many times as long as the cap.
         let fields = self.json(serde_json::to_value(self))?;
         self.json(serde_json::to_string(&cap::fit(fields, cap.max(Self::LEAST_CAP))))
     }

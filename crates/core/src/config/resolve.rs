@@ -29,6 +29,7 @@ pub(super) fn agent(
     let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
     check_prompts(loader, draft);
+    check_command(loader, draft);
     if checked.unknown {
         return None;
     }
@@ -127,6 +128,22 @@ fn show_zone(trigger: &TriggerConfig, shown: &mut Json) {
     if let (TriggerConfig::Cron { timezone, .. }, None) = (trigger, shown.get("timezone")) {
         shown["timezone"] = json!(timezone);
     }
+}
+
+/// `runtime: command` and `command:` belong together.
+fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
+    let runtime = draft.node.get("runtime");
+    let is_command = runtime.and_then(Node::text) == Some("command");
+    let problem = match (runtime, draft.node.get("command")) {
+        (Some(runtime), None) if is_command => {
+            Problem::error(runtime.at, "`runtime: command` needs `command: [PROGRAM, ARGUMENT, …]`")
+        }
+        (_, Some(command)) if !is_command => {
+            Problem::error(command.at, "`command` is only for `runtime: command`")
+        }
+        _ => return,
+    };
+    loader.problems.add(problem.key(draft.key_of("command")));
 }
 
 /// Everything that a prompt uses must be known for this kind of schedule; herdctl has no templates, so there it

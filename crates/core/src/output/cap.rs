@@ -1,5 +1,7 @@
 //! Making a message fit: the longest parts are cut, small ones beside them stay whole.
 
+use std::fmt::Write;
+
 use serde_json::{Map, Value};
 
 use crate::cut::{LONGEST_MARKER, push_cut};
@@ -88,8 +90,19 @@ fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     usize::MAX
 }
 
+/// Counted and not written, since it may be long.
 fn length(value: &Value) -> usize {
-    value.to_string().len()
+    struct Count(usize);
+    impl Write for Count {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail.
+    let _ = write!(count, "{value}");
+    count.0
 }
 
 /// What an object takes without its values: braces, keys, colons and commas.

@@ -218,3 +218,21 @@ fn circles_of_schedules() {
         ]
     );
 }
+
+#[test]
+fn a_command_and_its_runtime_belong_together() {
+    let loaded = load_text(
+        "agents:
+  - {name: a, runtime: command}
+  - {name: b, command: [echo, hi]}
+  - {name: c, runtime: command, command: [sh, -c, cat]}
+",
+    );
+    assert_eq!(
+        lines(&loaded),
+        [
+            "cowhand.yaml:2:24 `runtime: command` needs `command: [PROGRAM, ARGUMENT, …]`",
+            "cowhand.yaml:3:24 `command` is only for `runtime: command`",
+        ]
+    );
+}

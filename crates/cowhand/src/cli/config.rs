@@ -83,7 +83,7 @@ fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
     let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-    let (loaded, notes) = config::load(&found.file);
+    let config::FromDisk { loaded, notes, .. } = config::load(&found.file);
     for note in found.note.into_iter().chain(notes) {
         anstream::eprintln!("note: {note}");
     }

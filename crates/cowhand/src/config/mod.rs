@@ -42,9 +42,18 @@ fn ignored(other: &Path, file: &Path) -> String {
     format!("{} is ignored, because {} stands beside it", name(other), name(file))
 }
 
-/// Loads a fleet from the disk, with the real environment and, below it, the `.env` beside the root file. Also
-/// answers what the user should know about that.
-pub fn load(file: &Path) -> (Loaded, Vec<String>) {
+/// A fleet from the disk.
+#[derive(Debug)]
+pub struct FromDisk {
+    pub loaded: Loaded,
+    /// What the `.env` beside the root file names.
+    pub variables: HashMap<String, String>,
+    /// What the user should know about that.
+    pub notes: Vec<String>,
+}
+
+/// Loads a fleet with the real environment and, below it, the `.env` beside the root file.
+pub fn load(file: &Path) -> FromDisk {
     let (variables, notes) = match read(&file.with_file_name(".env")) {
         Ok(text) => env_file::parse(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), Vec::new()),
@@ -55,7 +64,7 @@ pub fn load(file: &Path) -> (Loaded, Vec<String>) {
         real.or_else(|| variables.get(name).cloned())
     };
     let loaded = load_files(file, Outside { read: &mut read, env: &env, zone: system_zone() });
-    (loaded, notes)
+    FromDisk { loaded, variables, notes }
 }
 
 fn read(path: &Path) -> io::Result<String> {

@@ -15,4 +15,8 @@ mod cgroup;
 mod descriptors;
 pub mod ending;
 pub mod keeper;
+pub mod lines;
 mod process;
+pub mod runtime;
+pub mod tail;
+pub mod watch;

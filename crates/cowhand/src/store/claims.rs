@@ -24,6 +24,7 @@ statements! {
     GET_LEASE = same "select expires_at from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at) values ($1, $2, $3, $4)";
+    DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
     END_ATTEMPT = same "update attempts set ended_at = $3, outcome = $4 where job_id = $1 and number = $2";
 }
 
@@ -155,6 +156,25 @@ impl Store {
         now: Timestamp,
     ) -> Result<Settled, StoreError> {
         self.write(move |tx| Box::pin(settle(tx, id, epoch, outcome, retry, now))).await
+    }
+
+    /// The claimed attempt never began: the job waits again.
+    pub async fn give_back(&self, id: JobId, epoch: i64, now: Timestamp) -> Result<Settled, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut job = jobs::lock(tx, &id).await?;
+                if !is_ours(tx, &job, epoch).await? {
+                    return Ok(Settled::Fenced);
+                }
+                job.give_back(now)?;
+                jobs::save(tx, &job).await?;
+                tx.execute(END_LEASE, args![id.as_str()]).await?;
+                tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
+                jobs::record(tx, &job, Fact::JobRequeued { attempt: job.attempts() }, now);
+                Ok(Settled::Done(job))
+            })
+        })
+        .await
     }
 
     /// A lease that ran out: its attempt is lost. Does nothing if it was renewed or settled meanwhile.

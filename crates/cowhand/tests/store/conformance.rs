@@ -26,6 +26,7 @@ on_both! {
     capacity_is_counted_over_all_jobs_of_the_agent,
     a_lost_lease_can_change_nothing,
     renewal_names_what_is_still_held,
+    an_attempt_that_never_began_is_given_back,
     waiting_jobs_are_cancelled_at_once,
     forks_and_retries_know_their_origin,
     jobs_by_hand_do_not_move_the_schedule,
@@ -247,6 +248,20 @@ async fn renewal_names_what_is_still_held(place: Place) {
     assert_eq!(store.adopt("node-a".into(), MINUTE, at(100)).await.unwrap().len(), 2, "but nobody took them");
     assert!(store.adopt("node-b".into(), MINUTE, at(100)).await.unwrap().is_empty());
     assert_eq!(store.renew("node-a".into(), MINUTE, at(101)).await.unwrap().len(), 2);
+}
+
+async fn an_attempt_that_never_began_is_given_back(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let job = fire(&store, schedule, 0).await;
+    let (_, epoch) = claim(&store, &job, 0).await;
+    let Settled::Done(back) = store.give_back(job.id().clone(), epoch, at(5)).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(back.status(), JobStatus::Pending);
+    assert_eq!(store.give_back(job.id().clone(), epoch, at(6)).await.unwrap(), Settled::Fenced);
+    let (again, newer) = claim(&store, &job, 5).await;
+    assert_eq!((again.attempts(), newer), (2, epoch + 1));
+    assert_eq!(event_types(&store).await[2..], ["job:started", "job:requeued", "job:started"]);
 }
 
 async fn waiting_jobs_are_cancelled_at_once(place: Place) {

@@ -49,7 +49,14 @@ pub struct Agent {
     pub denied_tools: Option<Vec<String>>,
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
+    /// How the agent is started; unset means `claude`.
     pub runtime: Option<Runtime>,
+    /// The program of `runtime: command` and its arguments; the prompt comes on its stdin.
+    #[schemars(length(min = 1))]
+    pub command: Option<Vec<String>>,
+    /// Variables for the agent's processes, beside those that every agent gets.
+    #[schemars(extend("x-secret" = true))]
+    pub env: IndexMap<String, String>,
     pub retry: Option<Retry>,
     /// The longest that one attempt may take; unset means 1h, 0 means for ever.
     pub timeout: Option<Timeout>,
@@ -154,6 +161,7 @@ pub enum SettingSource {
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
     Claude,
+    Command,
     Sdk,
     Cli,
 }

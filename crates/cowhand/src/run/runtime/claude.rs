@@ -1,0 +1,153 @@
+//! Claude Code: `claude -p --output-format stream-json --verbose`.
+//!
+//! A line becomes one message for each of its content blocks. What a message has no field for stays under `line`:
+//! the original line without what was taken out of it and without its nulls. New versions bring new keys and new
+//! types of lines, so nothing here is required to be there.
+
+mod blocks;
+mod launch;
+
+use std::collections::BTreeMap;
+
+use cowhand_core::job::{JobUsage, ModelUsage};
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::heard::Heard;
+use super::result_line::ResultLine;
+use super::{Finish, system};
+use crate::run::ending::ExitStatus;
+use blocks::{Rest, said, under_line};
+pub use launch::{ClaudeLaunch, Session};
+
+type Fields = Map<String, Value>;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Claude {
+    pub(super) heard: Heard,
+    session_id: Option<String>,
+    /// The message whose usage was counted last: each of its lines repeats it.
+    counted: Option<String>,
+    /// What the messages said until now, for an agent that ends without a result line. Their output tokens are
+    /// those of the moment the message began, so this is the least it can have been.
+    spent: BTreeMap<String, ModelUsage>,
+}
+
+impl Claude {
+    pub(super) fn read(&mut self, line: &str) -> Vec<OutputMessage> {
+        if line.trim().is_empty() {
+            return Vec::new();
+        }
+        let Ok(Value::Object(fields)) = serde_json::from_str(line) else {
+            self.heard.stdout(line);
+            return vec![system(None, line)];
+        };
+        self.object(fields)
+    }
+
+    pub(super) fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
+    }
+
+    pub(super) fn finish(self, status: &ExitStatus) -> Finish {
+        let outcome = match &self.heard.result {
+            Some(result) => result.outcome(),
+            None => self.heard.failed(status, ", and no result line came"),
+        };
+        let spent = || JobUsage { per_model: self.spent, ..JobUsage::default() };
+        let usage = match self.heard.result {
+            Some(result) => Some(result.usage),
+            None => self.counted.map(|_| spent()),
+        };
+        Finish { outcome, usage, session_id: self.session_id }
+    }
+
+    fn object(&mut self, fields: Fields) -> Vec<OutputMessage> {
+        let kind = text(&fields, "type").unwrap_or_default();
+        // A result may name a session that was asked for and never was.
+        if kind != "result" {
+            self.session_id = text(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
+        }
+        match kind {
+            "assistant" => self.assistant(fields),
+            "user" => {
+                let (blocks, mut rest) = Rest::of(fields);
+                blocks.into_iter().map(|block| blocks::answered(block, &mut rest)).collect()
+            }
+            "stream_event" => vec![blocks::partial(fields)],
+            "result" => vec![self.result(fields)],
+            "system" | "error" => {
+                let message = OutputMessage::from_json(Value::Object(fields.clone()));
+                let message = message.unwrap_or_else(|_| unknown(fields));
+                self.heard.message(&message);
+                vec![message]
+            }
+            _ => vec![unknown(fields)],
+        }
+    }
+
+    fn assistant(&mut self, fields: Fields) -> Vec<OutputMessage> {
+        let (blocks, mut rest) = Rest::of(fields);
+        rest.first = self.count(&rest.line);
+        // What a subagent says is not the agent's own word.
+        let own = !rest.line.contains_key("parent_tool_use_id");
+        let messages: Vec<_> = blocks.into_iter().map(|block| said(block, &mut rest)).collect();
+        if own {
+            for message in &messages {
+                self.heard.message(message);
+            }
+        }
+        messages
+    }
+
+    /// Adds up what the messages used, and says whether the line is the first of its message.
+    fn count(&mut self, line: &Fields) -> bool {
+        let Some(message) = line.get("message").and_then(Value::as_object) else { return false };
+        let (Some(id), Some(usage)) = (text(message, "id"), message.get("usage")) else { return false };
+        if self.counted.as_deref() == Some(id) {
+            return false;
+        }
+        self.counted = Some(id.to_owned());
+        let add = |total: &mut u64, key: &str| {
+            *total = total.saturating_add(usage.get(key).and_then(Value::as_u64).unwrap_or(0));
+        };
+        let spent = self.spent.entry(text(message, "model").unwrap_or("unknown").to_owned()).or_default();
+        add(&mut spent.input_tokens, "input_tokens");
+        add(&mut spent.output_tokens, "output_tokens");
+        add(&mut spent.cache_creation_input_tokens, "cache_creation_input_tokens");
+        add(&mut spent.cache_read_input_tokens, "cache_read_input_tokens");
+        true
+    }
+
+    fn result(&mut self, fields: Fields) -> OutputMessage {
+        let result = ResultLine::read(&fields);
+        let (failed, message, code) = (result.failed(), result.message(), result.code());
+        self.heard.result(result);
+        let extra = under_line(Value::Object(fields));
+        if failed {
+            OutputMessage::Error { message, code: Some(code), stack: None, timestamp: None, extra }
+        } else {
+            let subtype = Some("result".to_owned());
+            OutputMessage::System { subtype, content: None, timestamp: None, extra }
+        }
+    }
+}
+
+/// A line of a type that this version of cowhand does not know.
+fn unknown(fields: Fields) -> OutputMessage {
+    let subtype = match text(&fields, "type") {
+        Some(known @ ("tool_progress" | "auth_status")) => known.to_owned(),
+        _ => "unknown_type".to_owned(),
+    };
+    let extra = under_line(Value::Object(fields));
+    OutputMessage::System { subtype: Some(subtype), content: None, timestamp: None, extra }
+}
+
+fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
+    fields.get(key).and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests;

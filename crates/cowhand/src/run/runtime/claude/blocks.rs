@@ -1,0 +1,193 @@
+//! The content blocks of a line.
+
+use std::mem::take;
+
+use cowhand_core::output::{OutputMessage, Usage};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Fields, text};
+
+/// What is left of a line once its blocks are taken out. The first block takes it with it.
+pub(super) struct Rest {
+    pub(super) line: Fields,
+    /// Whether this is the first line of its message; all the others repeat its usage.
+    pub(super) first: bool,
+    timestamp: Option<Timestamp>,
+}
+
+impl Rest {
+    /// The blocks of a line and the rest of it. A line with no block at all has an empty one.
+    pub(super) fn of(mut line: Fields) -> (Vec<Fields>, Self) {
+        line.shift_remove("type");
+        let timestamp = text(&line, "timestamp").and_then(|time| time.parse().ok());
+        if timestamp.is_some() {
+            line.shift_remove("timestamp");
+        }
+        line.retain(|_, value| !value.is_null());
+        let mut blocks = Vec::new();
+        if let Some(Value::Object(message)) = line.get_mut("message") {
+            blocks = match message.shift_remove("content") {
+                Some(Value::Array(content)) => content.into_iter().map(block).collect(),
+                Some(Value::Null) | None => Vec::new(),
+                Some(other) => vec![block(other)],
+            };
+            message.retain(|key, value| !value.is_null() && key != "type" && key != "role");
+            if message.is_empty() {
+                line.shift_remove("message");
+            }
+        }
+        if blocks.is_empty() {
+            blocks.push(Fields::new());
+        }
+        (blocks, Self { line, first: false, timestamp })
+    }
+
+    /// The extra keys of a block's message; of a second block only the message's id is left to tell.
+    fn extra(&mut self, block: Fields) -> Fields {
+        let id = self.line.get("message").and_then(|message| message.get("id")).cloned();
+        let mut line = take(&mut self.line);
+        self.line.extend(id.map(|id| ("message".to_owned(), json!({ "id": id }))));
+        if !block.is_empty() {
+            line.insert("block".to_owned(), Value::Object(block));
+        }
+        if line.is_empty() { line } else { under_line(Value::Object(line)) }
+    }
+
+    /// Told once for a message, so that adding up what assistants used gives no nonsense.
+    fn usage(&mut self) -> Option<Usage> {
+        if !self.first {
+            return None;
+        }
+        let message = self.line.get_mut("message")?.as_object_mut()?;
+        let Value::Object(mut counts) = message.shift_remove("usage")? else { return None };
+        let count = |key: &str| counts.get(key).and_then(Value::as_u64);
+        let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"];
+        let cached = cached.into_iter().filter_map(count).fold(0, u64::saturating_add);
+        let (input, output) = (count("input_tokens"), count("output_tokens"));
+        counts.retain(|key, value| !value.is_null() && key != "input_tokens" && key != "output_tokens");
+        Some(Usage {
+            input_tokens: input.map(|fresh| fresh.saturating_add(cached)),
+            output_tokens: output,
+            extra: counts,
+        })
+    }
+}
+
+fn block(content: Value) -> Fields {
+    match content {
+        Value::Object(fields) => fields,
+        Value::String(text) => {
+            Fields::from_iter([("type".to_owned(), json!("text")), ("text".to_owned(), Value::String(text))])
+        }
+        other => Fields::from_iter([("content".to_owned(), other)]),
+    }
+}
+
+/// A block of an assistant's line.
+pub(super) fn said(mut block: Fields, rest: &mut Rest) -> OutputMessage {
+    let timestamp = rest.timestamp;
+    let kind = text(&block, "type").unwrap_or_default().to_owned();
+    match kind.as_str() {
+        "text" => {
+            let (content, usage) = (take_text(&mut block, "text"), rest.usage());
+            forget_type(&mut block, "text");
+            OutputMessage::Assistant { content, partial: None, usage, timestamp, extra: rest.extra(block) }
+        }
+        "thinking" => {
+            let (thinking, usage) = (take_text(&mut block, "thinking"), rest.usage());
+            forget_type(&mut block, "thinking");
+            let mut extra = rest.extra(block);
+            extra.extend(thinking.map(|thinking| ("thinking".to_owned(), Value::String(thinking))));
+            OutputMessage::Assistant { content: None, partial: None, usage, timestamp, extra }
+        }
+        // Also `server_tool_use` and `mcp_tool_use`.
+        kind if kind.ends_with("tool_use") => {
+            let tool_name = take_text(&mut block, "name").unwrap_or_else(|| kind.to_owned());
+            let tool_use_id = take_text(&mut block, "id");
+            let input = block.shift_remove("input");
+            forget_type(&mut block, "tool_use");
+            OutputMessage::ToolUse { tool_name, tool_use_id, input, timestamp, extra: rest.extra(block) }
+        }
+        kind if kind.ends_with("tool_result") => tool_result(block, rest),
+        _ => {
+            let usage = rest.usage();
+            OutputMessage::Assistant {
+                content: None,
+                partial: None,
+                usage,
+                timestamp,
+                extra: rest.extra(block),
+            }
+        }
+    }
+}
+
+/// A block of a user's line: nearly always what a tool answered.
+pub(super) fn answered(mut block: Fields, rest: &mut Rest) -> OutputMessage {
+    if text(&block, "type").is_some_and(|kind| kind.ends_with("tool_result")) {
+        return tool_result(block, rest);
+    }
+    let content = take_text(&mut block, "text");
+    forget_type(&mut block, "text");
+    let subtype = Some("user_input".to_owned());
+    OutputMessage::System { subtype, content, timestamp: rest.timestamp, extra: rest.extra(block) }
+}
+
+fn tool_result(mut block: Fields, rest: &mut Rest) -> OutputMessage {
+    let tool_use_id = take_text(&mut block, "tool_use_id");
+    let failed = block.shift_remove("is_error").is_some_and(|failed| failed == Value::Bool(true));
+    forget_type(&mut block, "tool_result");
+    let mut result = block.shift_remove("content");
+    let error = match (&mut result, failed) {
+        (Some(Value::String(text)), true) => Some(take(text)),
+        (Some(other), true) => Some(all_text(other)),
+        (None, true) => Some("the tool failed and gave no reason".to_owned()),
+        (_, false) => None,
+    };
+    // A reason is told once, as the error.
+    if failed && result.as_ref().is_some_and(Value::is_string) {
+        result = None;
+    }
+    let (success, timestamp) = (Some(!failed), rest.timestamp);
+    OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp, extra: rest.extra(block) }
+}
+
+/// A piece of a message that comes whole later.
+pub(super) fn partial(fields: Fields) -> OutputMessage {
+    let (_, mut rest) = Rest::of(fields);
+    let delta =
+        rest.line.get_mut("event").and_then(|event| event.get_mut("delta")).and_then(Value::as_object_mut);
+    let content = delta.and_then(|delta| take_text(delta, "text"));
+    let (partial, timestamp) = (Some(true), rest.timestamp);
+    OutputMessage::Assistant { content, partial, usage: None, timestamp, extra: rest.extra(Fields::new()) }
+}
+
+/// The text in the blocks of a tool's answer.
+fn all_text(content: &Value) -> String {
+    let blocks = content.as_array().map_or(&[][..], Vec::as_slice);
+    let texts: Vec<_> = blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect();
+    if texts.is_empty() { content.to_string() } else { texts.join("\n") }
+}
+
+fn take_text(fields: &mut Fields, key: &str) -> Option<String> {
+    match fields.get_mut(key)? {
+        Value::String(text) => {
+            let text = take(text);
+            fields.shift_remove(key);
+            Some(text)
+        }
+        _ => None,
+    }
+}
+
+/// The usual type says nothing that the message does not say itself.
+fn forget_type(block: &mut Fields, usual: &str) {
+    if text(block, "type") == Some(usual) {
+        block.shift_remove("type");
+    }
+}
+
+pub(super) fn under_line(line: Value) -> Fields {
+    Fields::from_iter([("line".to_owned(), line)])
+}

@@ -1,0 +1,167 @@
+//! Any command: its lines are text, or messages in our own JSON.
+
+use cowhand_core::job::Outcome;
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::heard::Heard;
+use super::result_line::ResultLine;
+use super::{Finish, system};
+use crate::run::ending::ExitStatus;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Command {
+    pub(super) heard: Heard,
+}
+
+impl Command {
+    /// Each line for itself: one that is a message of ours is that message, all others are kept as they are.
+    pub(super) fn read(&mut self, line: &str) -> OutputMessage {
+        let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
+        if let Some(result) = json.as_ref().and_then(result_line) {
+            self.heard.result(result);
+        }
+        if let Some(message) = json.and_then(|json| OutputMessage::from_json(json).ok()) {
+            self.heard.message(&message);
+            return message;
+        }
+        self.heard.stdout(line);
+        system(None, line)
+    }
+
+    pub(super) fn finish(self, status: &ExitStatus) -> Finish {
+        let outcome = match (&self.heard.result, status) {
+            // Whoever takes the trouble to say that it failed has failed, whatever the exit code.
+            (Some(result), _) if result.failed() => result.outcome(),
+            (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
+            _ => self.heard.failed(status, ""),
+        };
+        Finish { outcome, usage: self.heard.result.map(|result| result.usage), session_id: None }
+    }
+}
+
+/// A line like Claude's last one. Tool results may say `is_error` too, which is no word about the job.
+fn result_line(json: &Value) -> Option<ResultLine> {
+    let fields = json.as_object()?;
+    let is_result = fields.get("type").is_none_or(|kind| kind == "result");
+    (is_result && fields.get("is_error")?.is_boolean()).then(|| ResultLine::read(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::job::{ErrorKind, FailReason, JobError};
+    use serde_json::json;
+
+    use super::super::Reader;
+    use super::*;
+
+    fn finish(stdout: &[&str], stderr: &[&str], status: &ExitStatus) -> Finish {
+        let mut reader = Reader::command();
+        for line in stdout {
+            reader.read(line);
+        }
+        for line in stderr {
+            reader.read_stderr(line);
+        }
+        let Reader::Command(command) = reader else { unreachable!() };
+        command.finish(status)
+    }
+
+    #[test]
+    fn a_line_is_a_message_of_ours_or_text() {
+        let mut reader = Reader::command();
+        for (line, expected) in [
+            ("building…", json!({"type": "system", "content": "building…"})),
+            ("", json!({"type": "system", "content": ""})),
+            (
+                r#"{"type":"assistant","content":"hi","mood":1}"#,
+                json!({"type": "assistant", "content": "hi", "mood": 1}),
+            ),
+            (
+                r#"{"type":"tool_use","tool_name":"sh","tool_use_id":"t1"}"#,
+                json!({"type": "tool_use", "tool_name": "sh", "tool_use_id": "t1"}),
+            ),
+            (r#"{"type":"tool_use"}"#, json!({"type": "system", "content": r#"{"type":"tool_use"}"#})),
+            (r#"{"level":"info"}"#, json!({"type": "system", "content": r#"{"level":"info"}"#})),
+            ("[1]", json!({"type": "system", "content": "[1]"})),
+            (r#"{"type":"assistant""#, json!({"type": "system", "content": r#"{"type":"assistant""#})),
+        ] {
+            assert_eq!(serde_json::to_value(reader.read(line)).unwrap(), json!([expected]), "{line}");
+        }
+        let stderr = serde_json::to_value(reader.read_stderr("oops")).unwrap();
+        assert_eq!(stderr, json!({"type": "system", "subtype": "stderr", "content": "oops"}));
+    }
+
+    #[test]
+    fn success_has_a_summary() {
+        let ok = ExitStatus::Code { code: 0 };
+        for (stdout, expected) in [
+            (&[][..], None),
+            (&["one", "two", "  "], Some("two")),
+            (&["one", r#"{"type":"assistant","content":"said\nmore"}"#, "noise"], Some("said\nmore")),
+            (&[r#"{"type":"assistant","content":"half","partial":true}"#], None),
+            (&[r#"{"is_error":false,"result":"all good"}"#, "bye"], Some("all good")),
+        ] {
+            let expected = Outcome::Completed { summary: expected.map(str::to_owned) };
+            assert_eq!(finish(stdout, &["warning"], &ok).outcome, expected, "{stdout:?}");
+        }
+    }
+
+    #[test]
+    fn failures_say_what_is_known() {
+        let said_so = r#"{"type":"result","is_error":true,"result":"tests are red","total_cost_usd":0.5}"#;
+        let code = |code| ExitStatus::Code { code };
+        for (stdout, stderr, status, kind, message) in [
+            (
+                &["out"][..],
+                &["oops", ""][..],
+                code(3),
+                ErrorKind::Exit,
+                "exit code 3; last line on stderr: oops",
+            ),
+            (&["out"], &[], code(1), ErrorKind::Exit, "exit code 1; last line on stdout: out"),
+            (&[], &[], code(1), ErrorKind::Exit, "exit code 1"),
+            (
+                &[r#"{"type":"error","message":"no\ndisk"}"#],
+                &["trace"],
+                code(1),
+                ErrorKind::Exit,
+                "exit code 1; it said: no disk",
+            ),
+            (
+                &[],
+                &[],
+                ExitStatus::Signal { signal: 9 },
+                ErrorKind::Signal,
+                "ended by SIGKILL (out of memory?), which was not sent by cowhand",
+            ),
+            (
+                &[],
+                &[],
+                ExitStatus::StartFailed { message: "no such file: agent.sh".to_owned() },
+                ErrorKind::StartFailed,
+                "could not be started: no such file: agent.sh",
+            ),
+            (&[said_so], &[], code(0), ErrorKind::Reported, "tests are red"),
+            (
+                &[r#"{"is_error":true}"#],
+                &[],
+                code(0),
+                ErrorKind::Reported,
+                "the agent reported is_error and no reason",
+            ),
+        ] {
+            let expected = JobError { kind, message: message.to_owned() };
+            match finish(stdout, stderr, &status).outcome {
+                Outcome::Failed { reason: FailReason::Error, error, .. } => assert_eq!(error, expected),
+                other => panic!("{stdout:?} {status:?}: {other:?}"),
+            }
+        }
+        let usage = finish(&[said_so], &[], &code(0)).usage.unwrap();
+        assert_eq!(usage.total_cost_usd, Some(0.5));
+        let tool_failed = r#"{"type":"tool_result","tool_use_id":"t","is_error":true}"#;
+        let outcome = finish(&[tool_failed], &[], &code(0)).outcome;
+        assert!(matches!(outcome, Outcome::Completed { .. }), "{outcome:?}");
+    }
+}

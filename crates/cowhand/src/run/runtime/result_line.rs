@@ -1,0 +1,115 @@
+//! The line in which an agent says how its work ended. Claude always writes one; a command may.
+
+use std::collections::BTreeMap;
+
+use cowhand_core::cut::cut;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, Outcome};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::heard::{SUMMARY_CAP, one_line};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ResultLine {
+    subtype: Option<String>,
+    is_error: bool,
+    /// The HTTP status of the model's server, if that was the trouble.
+    api_error_status: Option<u64>,
+    text: Option<String>,
+    pub(super) usage: JobUsage,
+}
+
+impl ResultLine {
+    pub(super) fn read(fields: &Map<String, Value>) -> Self {
+        let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
+        let errors = fields.get("errors").and_then(Value::as_array).map(|errors| {
+            errors.iter().map(|error| error.as_str().map_or_else(|| error.to_string(), str::to_owned))
+        });
+        let errors =
+            errors.map(|errors| errors.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty());
+        Self {
+            subtype: text("subtype"),
+            is_error: fields.get("is_error").and_then(Value::as_bool).unwrap_or(false),
+            api_error_status: fields.get("api_error_status").and_then(Value::as_u64),
+            text: text("result").or(errors).map(|text| cut(&text, 0, SUMMARY_CAP)),
+            usage: JobUsage {
+                per_model: fields.get("modelUsage").map(per_model).unwrap_or_default(),
+                num_turns: fields.get("num_turns").and_then(Value::as_u64),
+                total_cost_usd: fields.get("total_cost_usd").and_then(Value::as_f64),
+            },
+        }
+    }
+
+    pub(super) fn failed(&self) -> bool {
+        self.is_error || self.subtype().starts_with("error")
+    }
+
+    pub(super) fn summary(&self) -> Option<String> {
+        self.text.clone().filter(|text| !self.failed() && !text.trim().is_empty())
+    }
+
+    /// What to tell a person about a failure.
+    pub(super) fn message(&self) -> String {
+        match (&self.text, self.api_error_status) {
+            (Some(text), _) if !text.trim().is_empty() => one_line(text),
+            (_, Some(status)) => format!("the model's server answered {status}"),
+            _ => format!("the agent reported {} and no reason", self.code()),
+        }
+    }
+
+    pub(super) fn code(&self) -> String {
+        match self.api_error_status {
+            _ if self.subtype().starts_with("error") => self.subtype().to_owned(),
+            Some(status) => status.to_string(),
+            None => "is_error".to_owned(),
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        if !self.failed() {
+            return Outcome::Completed { summary: self.summary() };
+        }
+        let (reason, kind) = match self.subtype() {
+            "error_max_turns" => (FailReason::MaxTurns, ErrorKind::Reported),
+            "error_max_budget_usd" => (FailReason::Error, ErrorKind::Budget),
+            _ if self.rate_limited() => (FailReason::Error, ErrorKind::RateLimited),
+            _ => (FailReason::Error, ErrorKind::Reported),
+        };
+        Outcome::Failed { reason, error: JobError { kind, message: self.message() }, summary: None }
+    }
+
+    fn subtype(&self) -> &str {
+        self.subtype.as_deref().unwrap_or_default()
+    }
+
+    /// A subscription's limit comes as words only, with no status.
+    fn rate_limited(&self) -> bool {
+        const WORDS: [&str; 7] = [
+            "overloaded",
+            "usage limit",
+            "session limit",
+            "weekly limit",
+            "rate limit",
+            "rate_limit",
+            "hit your limit",
+        ];
+        let text = self.text.as_deref().unwrap_or_default().to_lowercase();
+        matches!(self.api_error_status, Some(429 | 529)) || WORDS.iter().any(|words| text.contains(words))
+    }
+}
+
+fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
+    let models = models.as_object().into_iter().flatten();
+    models
+        .map(|(model, counts)| {
+            let count = |key: &str| counts.get(key).and_then(Value::as_u64).unwrap_or(0);
+            let usage = ModelUsage {
+                input_tokens: count("inputTokens"),
+                output_tokens: count("outputTokens"),
+                cache_creation_input_tokens: count("cacheCreationInputTokens"),
+                cache_read_input_tokens: count("cacheReadInputTokens"),
+            };
+            (model.clone(), usage)
+        })
+        .collect()
+}

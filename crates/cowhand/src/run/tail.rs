@@ -1,0 +1,298 @@
+//! Following what an attempt's process writes, and writing down what it means.
+//!
+//! ```text
+//! stdout ──▶ lines ──┐                    ┌──▶ the job's JSONL, capped
+//!                    ├──▶ reader ──▶ batch┼──▶ the index: a checkpoint
+//! stderr ──▶ lines ──┘                    └──▶ whoever listens
+//! ```
+//!
+//! A batch goes to the JSONL, and then a checkpoint says how far everything has come: the raw files up to the end
+//! of a line, the JSONL, and the reader with all it remembers. Whenever the daemon dies, the JSONL is cut back to
+//! the last checkpoint and the raw files, which are the truth, are read on from there. So no line is lost, split,
+//! told twice or moved; only between the two raw files there is no order but the one in which we looked.
+//!
+//! Nothing is synced: a process that is killed loses no write. After a power cut the JSONL may be shorter than a
+//! checkpoint says; then an older one counts, at worst the first.
+
+mod index;
+mod stream;
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use cowhand_core::output::OutputMessage;
+use jiff::Timestamp;
+
+use super::ending::Ending;
+use super::runtime::{Finish, Reader, system};
+use index::{Checkpoint, Index};
+use stream::Stream;
+
+/// The longest line of a JSONL file.
+const LINE_CAP: usize = 1 << 20;
+
+/// What is read of a raw file at once, and how much output waits before it is written.
+const CHUNK: usize = 64 << 10;
+const BATCH: usize = 256 << 10;
+
+/// Where everything is. The JSONL belongs to the job and may hold the output of earlier attempts.
+#[derive(Debug, Clone)]
+pub struct Files {
+    pub stdout: PathBuf,
+    pub stderr: PathBuf,
+    pub jsonl: PathBuf,
+    pub index: PathBuf,
+}
+
+/// A message that now stands in the JSONL.
+#[derive(Debug)]
+pub struct Appended<'a> {
+    /// Its line there, counted from 1.
+    pub line: u64,
+    /// Whole, also if it was too long for its line.
+    pub message: &'a OutputMessage,
+}
+
+#[derive(Debug)]
+pub struct Tail {
+    files: Files,
+    /// How the reader was at first, to begin again with.
+    fresh: Reader,
+    reader: Reader,
+    stdout: Stream,
+    stderr: Stream,
+    jsonl: File,
+    index: Index,
+    /// What the JSONL holds.
+    bytes: u64,
+    lines: u64,
+    batch: Batch,
+    /// A write failed, so what is in memory is ahead of what is on disk.
+    failed: bool,
+}
+
+/// Messages that are not written yet.
+#[derive(Debug, Default)]
+struct Batch {
+    text: Vec<u8>,
+    messages: Vec<OutputMessage>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Stdout,
+    Stderr,
+}
+
+impl Tail {
+    /// Begins an attempt's output, or goes on where an earlier tail of the same attempt stopped. The raw files
+    /// need not be there yet.
+    pub fn open(files: Files, fresh: Reader, now: Timestamp) -> anyhow::Result<Self> {
+        let jsonl = append_to(&files.jsonl)?;
+        let have = jsonl.metadata()?.len();
+        let (mut index, found) = Index::open(&files.index, have)?;
+        let at = if let Some(checkpoint) = found {
+            checkpoint
+        } else {
+            let (jsonl, lines) = whole_lines(&files.jsonl)?;
+            let first = Checkpoint { at: now, stdout: 0, stderr: 0, jsonl, lines, reader: fresh.clone() };
+            index.append(&first)?;
+            first
+        };
+        jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
+        Ok(Self {
+            stdout: Stream::new(files.stdout.clone(), at.stdout, at.reader.line_cap()),
+            stderr: Stream::new(files.stderr.clone(), at.stderr, LINE_CAP),
+            reader: at.reader,
+            fresh,
+            jsonl,
+            index,
+            bytes: at.jsonl,
+            lines: at.lines,
+            batch: Batch::default(),
+            failed: false,
+            files,
+        })
+    }
+
+    /// Reads all there is now and writes what follows from it. After an error the next call begins again at the
+    /// last checkpoint, so that a disk may be full for a while.
+    pub fn advance(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
+        if self.failed {
+            *self = Self::open(self.files.clone(), self.fresh.clone(), now)?;
+        }
+        self.failed = true;
+        self.read_on(now, on)?;
+        self.failed = false;
+        Ok(())
+    }
+
+    /// The process is gone: reads the rest, also a last line without an end, and says what it all came to. May be
+    /// called again, also after a restart, with the same answer.
+    pub fn finish(
+        &mut self,
+        ending: &Ending,
+        now: Timestamp,
+        on: &mut dyn FnMut(Appended<'_>),
+    ) -> anyhow::Result<Finish> {
+        self.advance(now, on)?;
+        self.failed = true;
+        for source in [Source::Stdout, Source::Stderr] {
+            if let Some(line) = self.stream(source).finish() {
+                self.hear(source, &line, now)?;
+            }
+        }
+        self.flush(now, on)?;
+        self.failed = false;
+        Ok(self.reader.clone().finish(ending))
+    }
+
+    pub fn session_id(&self) -> Option<&str> {
+        self.reader.session_id()
+    }
+
+    /// No further than the files reach now: an agent that never stops writing must not keep us from the others.
+    fn read_on(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
+        let stdout = self.look(Source::Stdout, now)?;
+        let stderr = self.look(Source::Stderr, now)?;
+        self.flush(now, on)?;
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let some = self.step(Source::Stdout, stdout, &mut buffer, now, on)?;
+            let more = self.step(Source::Stderr, stderr, &mut buffer, now, on)?;
+            if !some && !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long a raw file is. One that has shrunk was emptied by the agent, and begins anew.
+    fn look(&mut self, source: Source, now: Timestamp) -> anyhow::Result<u64> {
+        let stream = self.stream(source);
+        let length = stream.length()?;
+        if length >= stream.read() {
+            return Ok(length);
+        }
+        let name = source.name();
+        let said = format!(
+            "{name} shrank from {} to {length} bytes; it is read from its start again",
+            stream.read()
+        );
+        if let Some(line) = stream.finish() {
+            self.hear(source, &line, now)?;
+        }
+        self.stream(source).rewind();
+        self.keep(system(Some("truncated"), &said), now)?;
+        Ok(length)
+    }
+
+    /// One chunk of a raw file; false if there was nothing left before `end`.
+    fn step(
+        &mut self,
+        source: Source,
+        end: u64,
+        buffer: &mut [u8],
+        now: Timestamp,
+        on: &mut dyn FnMut(Appended<'_>),
+    ) -> anyhow::Result<bool> {
+        let count = self.stream(source).fill(buffer, end)?;
+        let mut chunk = &buffer[..count];
+        while let Some(line) = self.stream(source).next(&mut chunk) {
+            self.hear(source, &line, now)?;
+            if self.batch.text.len() >= BATCH {
+                self.flush(now, on)?;
+            }
+        }
+        self.flush(now, on)?;
+        Ok(count > 0)
+    }
+
+    fn hear(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
+        let messages = match source {
+            Source::Stdout => self.reader.read(line),
+            Source::Stderr => vec![self.reader.read_stderr(line)],
+        };
+        messages.into_iter().try_for_each(|message| self.keep(message, now))
+    }
+
+    fn keep(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
+        let message = message.stamped(now);
+        self.batch.text.extend_from_slice(message.to_line(LINE_CAP)?.as_bytes());
+        self.batch.text.push(b'\n');
+        self.batch.messages.push(message);
+        Ok(())
+    }
+
+    /// Writes the batch, then the checkpoint, then tells.
+    fn flush(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
+        if self.batch.messages.is_empty() {
+            return Ok(());
+        }
+        let written = self.jsonl.write_all(&self.batch.text);
+        written.with_context(|| format!("cannot write {}", self.files.jsonl.display()))?;
+        self.bytes += self.batch.text.len() as u64;
+        let before = self.lines;
+        self.lines += self.batch.messages.len() as u64;
+        self.index.append(&Checkpoint {
+            at: now,
+            stdout: self.stdout.done(),
+            stderr: self.stderr.done(),
+            jsonl: self.bytes,
+            lines: self.lines,
+            reader: self.reader.clone(),
+        })?;
+        for (line, message) in (before + 1..).zip(&self.batch.messages) {
+            on(Appended { line, message });
+        }
+        self.batch.text.clear();
+        self.batch.messages.clear();
+        Ok(())
+    }
+
+    const fn stream(&mut self, source: Source) -> &mut Stream {
+        match source {
+            Source::Stdout => &mut self.stdout,
+            Source::Stderr => &mut self.stderr,
+        }
+    }
+}
+
+impl Source {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+/// Whatever an agent says may be secret: only the owner reads it.
+fn append_to(path: &Path) -> anyhow::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    file.with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// How many bytes and lines of a file are whole lines.
+fn whole_lines(path: &Path) -> anyhow::Result<(u64, u64)> {
+    let mut file = BufReader::new(File::open(path)?);
+    let (mut at, mut bytes, mut lines) = (0, 0, 0);
+    loop {
+        let chunk = file.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
+        let length = chunk.len();
+        if length == 0 {
+            return Ok((bytes, lines));
+        }
+        for (place, _) in chunk.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            bytes = at + place as u64 + 1;
+            lines += 1;
+        }
+        at += length as u64;
+        file.consume(length);
+    }
+}
+
+#[cfg(test)]
+mod tests;

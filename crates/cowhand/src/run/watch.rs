@@ -1,0 +1,130 @@
+//! Waking up when something changes in a folder.
+//!
+//! One watcher for all folders: the system allows few of them. It is a hint and no more. Events can be lost, and
+//! where none can be had at all we look more often, so whoever waits here looks again in any case.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+
+/// How long nothing may come before we look all the same: with a watcher, and without.
+const QUIET: Duration = Duration::from_secs(2);
+const BLIND: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Clone)]
+pub struct Watch {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// None if the system has no watcher left to give.
+    watcher: Mutex<Option<RecommendedWatcher>>,
+    folders: Arc<Mutex<Folders>>,
+}
+
+type Folders = HashMap<PathBuf, Arc<Notify>>;
+
+/// One folder that is being watched, until this is dropped.
+#[derive(Debug)]
+pub struct Wake {
+    shared: Arc<Shared>,
+    folder: PathBuf,
+    changed: Arc<Notify>,
+    look_after: Duration,
+}
+
+impl Watch {
+    pub fn new() -> Self {
+        let folders = Arc::<Mutex<Folders>>::default();
+        let known = Arc::clone(&folders);
+        let watcher = notify::recommended_watcher(move |event| wake(&lock(&known), event)).ok();
+        Self { shared: Arc::new(Shared { watcher: Mutex::new(watcher), folders }) }
+    }
+
+    /// Watches from now on, so look once after this. A folder is watched by one at a time.
+    pub fn folder(&self, folder: &Path) -> Wake {
+        let changed = Arc::new(Notify::new());
+        lock(&self.shared.folders).insert(folder.to_owned(), Arc::clone(&changed));
+        let mut watcher = lock(&self.shared.watcher);
+        let heard = watcher.as_mut().map(|watcher| watcher.watch(folder, RecursiveMode::NonRecursive));
+        Wake {
+            shared: Arc::clone(&self.shared),
+            folder: folder.to_owned(),
+            changed,
+            look_after: if matches!(heard, Some(Ok(()))) { QUIET } else { BLIND },
+        }
+    }
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Wake {
+    /// Returns when something has changed since the last call, or when it is time to look anyway.
+    pub async fn changed(&self) {
+        // Which of the two it was makes no difference.
+        let _ = tokio::time::timeout(self.look_after, self.changed.notified()).await;
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        lock(&self.shared.folders).remove(&self.folder);
+        if let Some(watcher) = lock(&self.shared.watcher).as_mut() {
+            // The folder may be gone already, and its watch with it.
+            let _ = watcher.unwatch(&self.folder);
+        }
+    }
+}
+
+fn wake(folders: &Folders, event: notify::Result<Event>) {
+    match event {
+        // Our own reading is an event, too.
+        Ok(event) if event.kind.is_access() => {}
+        Ok(event) if !event.need_rescan() => {
+            let changed = event.paths.iter().filter_map(|path| folders.get(path.parent()?));
+            changed.for_each(|changed| changed.notify_one());
+        }
+        _ => folders.values().for_each(|changed| changed.notify_one()),
+    }
+}
+
+/// A thread that panicked left nothing half done in these maps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_wakes_and_only_its_own_folder() {
+        let (busy, idle) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let watch = Watch::new();
+        let (woken, asleep) = (watch.folder(busy.path()), watch.folder(idle.path()));
+        std::fs::write(busy.path().join("stdout"), "hello").unwrap();
+        tokio::select! {
+            () = woken.changed.notified() => {}
+            () = asleep.changed.notified() => panic!("woken by somebody else"),
+        }
+        drop(woken);
+        assert_eq!(lock(&watch.shared.folders).keys().collect::<Vec<_>>(), [idle.path()]);
+    }
+
+    #[test]
+    fn without_a_watcher_we_look_more_often() {
+        let watch = Watch::new();
+        let there = tempfile::tempdir().unwrap();
+        assert_eq!(watch.folder(there.path()).look_after, QUIET);
+        assert_eq!(watch.folder(&there.path().join("not there")).look_after, BLIND);
+    }
+}
