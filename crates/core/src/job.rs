@@ -190,6 +190,10 @@ impl Job {
         self.schedule.as_ref()
     }
 
+    pub fn prompt(&self) -> Option<&str> {
+        self.prompt.as_deref()
+    }
+
     pub fn trigger_type(&self) -> TriggerType {
         self.trigger_type
     }

@@ -241,14 +241,27 @@ fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
 }
 
 #[test]
-fn what_was_given_up_never_starts() {
+fn there_is_never_a_moment_without_a_keeper() {
+    let scene = Scene::new().sh("sleep 0.3");
+    assert_eq!(scene.attempt.standing().unwrap(), Standing::Kept, "from the first moment on");
+    let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
+    let second = scene.attempt.launch(program, &scene.start(&["true"]), "", &[]).unwrap_err();
+    assert_eq!(second.to_string(), "another keeper is at work");
+    scene.ending();
+}
+
+#[test]
+fn what_was_never_launched_is_gone_and_never_began() {
     let scene = Scene::new();
-    let start = scene.start(&["sh", "-c", "echo never"]);
     std::fs::create_dir_all(scene.attempt.folder()).unwrap();
     assert_eq!(scene.attempt.standing().unwrap(), Standing::Gone);
-    let mut scene = scene.launch(&start);
-    assert!(scene.keeper.take().unwrap().wait().unwrap().success());
-    assert_eq!((scene.stdout().as_str(), scene.attempt.ending().unwrap()), ("", None));
+    assert!(!scene.attempt.began().unwrap());
+    let by_hand = Command::new(env!("CARGO_BIN_EXE_cowhand"))
+        .arg("keeper")
+        .arg(scene.attempt.folder())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&by_hand.stderr).contains("not by hand"), "{by_hand:?}");
 }
 
 #[test]

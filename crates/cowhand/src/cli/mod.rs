@@ -4,6 +4,7 @@ mod config;
 mod demo;
 mod exit;
 mod schedule;
+mod start;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ struct Cli {
 enum Verb {
     /// See what cowhand does, with no account, key or service
     Demo(demo::Demo),
+    /// Run the fleet until it is told to stop
+    Start(start::Start),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config::Config),
@@ -44,6 +47,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let answer = match cli.verb {
         Verb::Demo(demo) => demo.run(),
+        Verb::Start(start) => start.run(cli.config.as_deref()),
         Verb::Config(verb) => verb.run(cli.config.as_deref()),
         Verb::Schedule(schedule) => schedule.run(),
         Verb::Keeper { folder } => return keeper::keep(&folder),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use cowhand_core::id::JobId;
+use jiff::Timestamp;
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -120,6 +121,7 @@ impl Attempt {
         environment: &[(String, String)],
     ) -> io::Result<Child> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper is at work"))?;
         self.create("prompt")?.write_all(prompt.as_bytes())?;
         self.create("stdout")?;
         self.create("stderr")?;
@@ -132,7 +134,8 @@ impl Attempt {
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(mark.0, mark.1)
             .current_dir("/")
-            .stdin(Stdio::null())
+            // The lock passes from us to the keeper without a moment in which nobody has it.
+            .stdin(lock)
             .stdout(Stdio::null())
             .stderr(self.create("keeper.log")?)
             .spawn()
@@ -144,13 +147,23 @@ impl Attempt {
             return Ok(Standing::Ended(ending));
         }
         let Some(_lock) = self.try_lock()? else { return Ok(Standing::Kept) };
-        // The lock is free, so no keeper is at work, and none may begin.
+        // The lock is free, so no keeper is at work.
         if let Some(ending) = self.ending()? {
             return Ok(Standing::Ended(ending));
         }
-        self.create("abandoned")?;
         let lives = self.identity(AGENT)?.is_some_and(|agent| agent.lives());
         Ok(if lives || !self.marked().is_empty() { Standing::Unkept } else { Standing::Gone })
+    }
+
+    /// Whether the agent was started, as far as the folder tells.
+    pub fn began(&self) -> io::Result<bool> {
+        Ok(self.identity(AGENT)?.is_some())
+    }
+
+    /// When it last wrote anything.
+    pub fn last_output(&self) -> Option<Timestamp> {
+        let written = |path: PathBuf| Timestamp::try_from(fs::metadata(path).ok()?.modified().ok()?).ok();
+        written(self.stdout()).max(written(self.stderr()))
     }
 
     /// Asks the keeper to end it: gracefully, then by force. A second time is at once.
@@ -168,7 +181,8 @@ impl Attempt {
         process::marked(&format!("{name}={value}"))
     }
 
-    /// Held by the keeper as long as it lives; the kernel lets go of it however the keeper ends.
+    /// Held by whoever launches the attempt, then by its keeper as long as that lives; the kernel lets go of it
+    /// however the keeper ends.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -178,11 +192,6 @@ impl Attempt {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
-    }
-
-    /// Somebody found no keeper at work and decided that none shall begin.
-    pub(super) fn abandoned(&self) -> bool {
-        self.folder.join("abandoned").exists()
     }
 
     pub(super) fn start(&self) -> io::Result<Start> {

@@ -27,4 +27,6 @@ pub enum ExitStatus {
     Signal {
         signal: i32,
     },
+    /// Agent and keeper are gone, and nobody saw how.
+    Lost,
 }

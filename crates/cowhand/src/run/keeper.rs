@@ -42,9 +42,9 @@ pub fn keep(folder: &Path) -> ExitCode {
 
 fn keep_attempt(folder: &Path) -> io::Result<()> {
     let attempt = Attempt::at(folder)?;
-    let Some(_lock) = attempt.try_lock()? else { return Err(io::Error::other("another keeper is at work")) };
-    if attempt.abandoned() || attempt.ending()?.is_some() {
-        return Ok(());
+    // Whoever launched us locked the folder and gave us the lock as our stdin, which we never close.
+    if attempt.try_lock()?.is_some() {
+        return Err(io::Error::other("a keeper is started by the daemon, not by hand"));
     }
     // A session of its own: neither the daemon's terminal nor its end reaches us. It fails only for a process
     // that leads a group already, which is as good.

@@ -15,6 +15,7 @@ mod cgroup;
 mod descriptors;
 pub mod ending;
 pub mod keeper;
+pub mod launch;
 pub mod lines;
 mod process;
 pub mod runtime;

@@ -7,7 +7,7 @@
 mod blocks;
 mod launch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use cowhand_core::job::{JobUsage, ModelUsage};
 use cowhand_core::output::OutputMessage;
@@ -23,13 +23,16 @@ pub use launch::{ClaudeLaunch, Session};
 
 type Fields = Map<String, Value>;
 
+/// More subagents than anyone runs at once, and more models.
+const SIDE_BY_SIDE: usize = 64;
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claude {
     pub(super) heard: Heard,
     session_id: Option<String>,
-    /// The message whose usage was counted last: each of its lines repeats it.
-    counted: Option<String>,
+    /// The messages whose usage was counted last: each of their lines repeats it. Subagents speak side by side.
+    counted: VecDeque<String>,
     /// What the messages said until now, for an agent that ends without a result line. Their output tokens are
     /// those of the moment the message began, so this is the least it can have been.
     spent: BTreeMap<String, ModelUsage>,
@@ -56,11 +59,9 @@ impl Claude {
             Some(result) => result.outcome(),
             None => self.heard.failed(status, ", and no result line came"),
         };
-        let spent = || JobUsage { per_model: self.spent, ..JobUsage::default() };
-        let usage = match self.heard.result {
-            Some(result) => Some(result.usage),
-            None => self.counted.map(|_| spent()),
-        };
+        let spent = (!self.spent.is_empty()).then_some(self.spent);
+        let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
+        let usage = self.heard.result.map(|result| result.usage).or(spent);
         Finish { outcome, usage, session_id: self.session_id }
     }
 
@@ -68,7 +69,7 @@ impl Claude {
         let kind = text(&fields, "type").unwrap_or_default();
         // A result may name a session that was asked for and never was.
         if kind != "result" {
-            self.session_id = text(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
+            self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
         }
         match kind {
             "assistant" => self.assistant(fields),
@@ -105,15 +106,20 @@ impl Claude {
     /// Adds up what the messages used, and says whether the line is the first of its message.
     fn count(&mut self, line: &Fields) -> bool {
         let Some(message) = line.get("message").and_then(Value::as_object) else { return false };
-        let (Some(id), Some(usage)) = (text(message, "id"), message.get("usage")) else { return false };
-        if self.counted.as_deref() == Some(id) {
+        let (Some(id), Some(usage)) = (name(message, "id"), message.get("usage")) else { return false };
+        if self.counted.iter().any(|counted| counted == id) {
             return false;
         }
-        self.counted = Some(id.to_owned());
+        self.counted.push_back(id.to_owned());
+        if self.counted.len() > SIDE_BY_SIDE {
+            self.counted.pop_front();
+        }
         let add = |total: &mut u64, key: &str| {
             *total = total.saturating_add(usage.get(key).and_then(Value::as_u64).unwrap_or(0));
         };
-        let spent = self.spent.entry(text(message, "model").unwrap_or("unknown").to_owned()).or_default();
+        let known = |model: &&str| self.spent.len() < SIDE_BY_SIDE || self.spent.contains_key(*model);
+        let model = name(message, "model").filter(known).unwrap_or("unknown");
+        let spent = self.spent.entry(model.to_owned()).or_default();
         add(&mut spent.input_tokens, "input_tokens");
         add(&mut spent.output_tokens, "output_tokens");
         add(&mut spent.cache_creation_input_tokens, "cache_creation_input_tokens");
@@ -147,6 +153,11 @@ fn unknown(fields: Fields) -> OutputMessage {
 
 fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
     fields.get(key).and_then(Value::as_str)
+}
+
+/// A text that is remembered, and so goes into every checkpoint: only if it is as short as a name.
+fn name<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
+    text(fields, key).filter(|name| name.len() <= 200)
 }
 
 #[cfg(test)]

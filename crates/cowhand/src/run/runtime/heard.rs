@@ -73,6 +73,10 @@ impl Heard {
                 ErrorKind::Signal,
                 format!("ended by {}, which was not sent by cowhand{note}", signal_name(*signal)),
             ),
+            ExitStatus::Lost => (
+                ErrorKind::Lost,
+                format!("lost: its process and its keeper are gone, and nobody saw how{note}"),
+            ),
         };
         let message = match self.last_words() {
             Some(words) if kind != ErrorKind::StartFailed => format!("{what}; {words}"),

@@ -28,7 +28,7 @@ impl ResultLine {
         let errors =
             errors.map(|errors| errors.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty());
         Self {
-            subtype: text("subtype"),
+            subtype: text("subtype").map(|word| one_line(&word)),
             is_error: fields.get("is_error").and_then(Value::as_bool).unwrap_or(false),
             api_error_status: fields.get("api_error_status").and_then(Value::as_u64),
             text: text("result").or(errors).map(|text| cut(&text, 0, SUMMARY_CAP)),
@@ -99,8 +99,10 @@ impl ResultLine {
 }
 
 fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
-    let models = models.as_object().into_iter().flatten();
+    let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
+    // This is remembered, so it must not be endless.
     models
+        .take(100)
         .map(|(model, counts)| {
             let count = |key: &str| counts.get(key).and_then(Value::as_u64).unwrap_or(0);
             let usage = ModelUsage {

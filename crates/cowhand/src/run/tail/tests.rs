@@ -192,6 +192,22 @@ fn half_a_batch_is_taken_back() {
 }
 
 #[test]
+fn half_a_first_checkpoint_is_none() {
+    let place = Place::new();
+    place.open(Reader::command());
+    let first = place.read("job.index");
+    for cut in 0..first.len() {
+        let place = Place::new();
+        place.write("job.index", &first[..cut]);
+        for line in ["one\n", "two\n"] {
+            place.append("stdout", line);
+            place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+        }
+        assert_eq!(place.said(), [text("one"), text("two")], "cut at {cut}");
+    }
+}
+
+#[test]
 fn a_second_attempt_leaves_the_first_alone() {
     let place = Place::new();
     // A power cut has left half a line.

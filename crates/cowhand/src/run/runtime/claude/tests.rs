@@ -95,7 +95,8 @@ fn usage_is_told_once_for_each_message() {
         let line = json!({"type": "assistant", "message": message}).to_string();
         serde_json::to_value(reader.read(&line)).unwrap()[0]["usage"]["input_tokens"].as_u64()
     };
-    assert_eq!([line("a"), line("a"), line("b"), line("b")], [Some(5), None, Some(5), None]);
+    let told = [line("a"), line("a"), line("b"), line("a"), line("b")];
+    assert_eq!(told, [Some(5), None, Some(5), None, None]);
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     let status = ExitStatus::Signal { signal: 15 };
     let finish = reader.finish(&Ending { at, status, stopped: None, leftovers: 0 });

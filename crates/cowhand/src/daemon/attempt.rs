@@ -1,0 +1,295 @@
+//! Looking after one attempt, from its start (or from where a daemon before us left it) to its settled end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::fleet::{Agent, Schedule};
+use cowhand_core::job::{ErrorKind, FailReason, Job, JobError, JobState, Outcome, Termination};
+use cowhand_core::policy::{Retry, Timeout};
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use super::engine::Engine;
+use crate::run::attempt::{Attempt, Standing, Stop};
+use crate::run::ending::{Ending, ExitStatus};
+use crate::run::launch::{self, Launch};
+use crate::run::runtime::Finish;
+use crate::run::tail::{Files, Tail};
+use crate::store::{Settled, StoreError};
+
+/// What is wanted of an attempt; the later, the stronger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wish {
+    GoOn,
+    /// The daemon goes and leaves the agent to its keeper.
+    Leave,
+    /// Stop it and settle it as cancelled.
+    Cancel,
+    /// As above, and now.
+    CancelNow,
+    /// The lease is somebody else's: stop it and write nothing.
+    Abandon,
+}
+
+/// Why we stopped an attempt ourselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Asked,
+    Abandoned,
+    TookTooLong(SignedDuration),
+    SilentTooLong(SignedDuration),
+}
+
+pub(super) struct Charge {
+    pub(super) engine: Arc<Engine>,
+    pub(super) job: Job,
+    pub(super) epoch: i64,
+    pub(super) wishes: watch::Receiver<Wish>,
+}
+
+/// The rules of the config for this job, as they are when it starts or is taken up again.
+struct Rules {
+    agent: Agent,
+    retry: Retry,
+    timeout: Timeout,
+    idle_timeout: Timeout,
+}
+
+impl Rules {
+    fn of(agent: &Agent, job: &Job) -> Self {
+        let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
+        let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
+            schedule.map(of).or(own).unwrap_or(default)
+        };
+        Self {
+            retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
+            timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
+            idle_timeout: timeout(
+                |schedule| schedule.idle_timeout,
+                agent.settings.idle_timeout,
+                Timeout::IDLE,
+            ),
+            agent: agent.clone(),
+        }
+    }
+}
+
+impl Charge {
+    /// The whole of it. Never panics on an agent's account, and never forgets to settle unless it is told to.
+    pub(super) async fn look_after(mut self, fresh: bool) {
+        let id = self.job.id().clone();
+        let engine = Arc::clone(&self.engine);
+        let loaded = engine.loaded();
+        let Some(agent) = loaded.fleet.agent(self.job.agent()) else {
+            // Taken up again, but its agent is gone from the config: let it run out under the defaults.
+            let rules = Rules::of(&Agent::new(self.job.agent().clone()), &self.job);
+            self.run(&rules, false).await;
+            engine.end(&id);
+            return;
+        };
+        let rules = Rules::of(agent, &self.job);
+        if !fresh || self.launch(&rules, &loaded.variables).await {
+            self.run(&rules, fresh).await;
+        }
+        engine.end(&id);
+    }
+
+    fn attempt(&self) -> Attempt {
+        Attempt::new(self.engine.state.path(), self.job.id(), self.job.attempts())
+    }
+
+    /// Says whether there is now something to follow.
+    async fn launch(&self, rules: &Rules, dotenv: &std::collections::HashMap<String, String>) -> bool {
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let launch = Launch::of(&rules.agent, &self.job, own, dotenv);
+        let prompt = self.job.prompt().unwrap_or_default();
+        match self.attempt().launch(&self.engine.program, &launch.start, prompt, &launch.environment) {
+            Ok(mut keeper) => {
+                // Reaped when it ends, however long that takes.
+                tokio::task::spawn_blocking(move || keeper.wait());
+                info!(job = %self.job.id(), agent = %self.job.agent(), attempt = self.job.attempts(), "started");
+                true
+            }
+            Err(error) => {
+                let message =
+                    format!("cannot start a keeper in {}: {error}", self.attempt().folder().display());
+                let error = JobError { kind: ErrorKind::StartFailed, message };
+                let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+                self.settle(outcome, rules).await;
+                false
+            }
+        }
+    }
+
+    async fn run(&mut self, rules: &Rules, fresh: bool) {
+        if !fresh && !self.attempt().folder().exists() {
+            return self.give_back().await;
+        }
+        match self.follow(rules).await {
+            Ok(Some(outcome)) => self.settle(outcome, rules).await,
+            Ok(None) => {}
+            Err(error) => {
+                error!(job = %self.job.id(), "cannot follow the attempt: {error:#}");
+                self.settle(Outcome::lost(format!("lost: its output could not be read: {error:#}")), rules)
+                    .await;
+            }
+        }
+    }
+
+    /// None if there is nothing to settle: the daemon leaves, or the job is somebody else's.
+    async fn follow(&mut self, rules: &Rules) -> anyhow::Result<Option<Outcome>> {
+        let attempt = self.attempt();
+        let wake = self.engine.watch.folder(attempt.folder());
+        let files = Files {
+            stdout: attempt.stdout(),
+            stderr: attempt.stderr(),
+            jsonl: self.engine.state.output(self.job.id()),
+            index: attempt.folder().join("index"),
+        };
+        let mut tail = Tail::open(files, launch::reader(&rules.agent), self.now())?;
+        let mut stopped: Option<Reason> = None;
+        let mut session = None;
+        loop {
+            // First how it stands, then what it wrote: so nothing that was written before its end is missed.
+            let standing = attempt.standing()?;
+            tail = advance(tail, self.now()).await?;
+            self.tell_session(&tail, &mut session).await;
+            let ending = match standing {
+                Standing::Ended(ending) => Some(ending),
+                Standing::Gone if attempt.began()? => Some(vanished(self.now())),
+                Standing::Gone => {
+                    self.give_back().await;
+                    return Ok(None);
+                }
+                Standing::Kept | Standing::Unkept => None,
+            };
+            if let Some(ending) = ending {
+                let finish = tail.finish(&ending, self.now(), &mut |_| {})?;
+                return Ok(outcome(finish, &ending, stopped));
+            }
+            let wish = *self.wishes.borrow_and_update();
+            if wish == Wish::Leave {
+                return Ok(None);
+            }
+            let reason = self.reason(wish, rules, &attempt);
+            if let Some(reason) = reason {
+                let hurry = wish == Wish::CancelNow && stopped == Some(Reason::Asked);
+                if (stopped.is_none() || hurry) && attempt.stop()? != Stop::TooEarly {
+                    stopped = Some(reason);
+                }
+            }
+            tokio::select! {
+                () = wake.changed() => {}
+                _ = self.wishes.changed() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Why the attempt should end now, if it should.
+    fn reason(&self, wish: Wish, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
+        match wish {
+            Wish::Abandon => return Some(Reason::Abandoned),
+            Wish::Cancel | Wish::CancelNow => return Some(Reason::Asked),
+            Wish::GoOn | Wish::Leave => {}
+        }
+        let JobState::Running { since } = self.job.state() else { return None };
+        let over = |limit: Timeout, from: Timestamp| {
+            limit.duration().filter(|limit| self.now().duration_since(from) > *limit)
+        };
+        let took = over(rules.timeout, *since).map(Reason::TookTooLong);
+        took.or_else(|| {
+            over(rules.idle_timeout, attempt.last_output().unwrap_or(*since).max(*since))
+                .map(Reason::SilentTooLong)
+        })
+    }
+
+    /// The runtime's own name for the conversation, as soon as it is known.
+    async fn tell_session(&self, tail: &Tail, told: &mut Option<String>) {
+        let Some(session) = tail.session_id().filter(|session| told.as_deref() != Some(*session)) else {
+            return;
+        };
+        let session = session.to_owned();
+        match self.engine.store.set_session(self.job.id().clone(), self.epoch, session.clone()).await {
+            Ok(_) => *told = Some(session),
+            Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
+        }
+    }
+
+    /// Until it is written: a database that is away for a while must not make us forget how a job ended.
+    async fn settle(&self, outcome: Outcome, rules: &Rules) {
+        let mut pause = Duration::from_millis(200);
+        loop {
+            let (id, retry) = (self.job.id().clone(), rules.retry.clone());
+            match self.engine.store.settle(id, self.epoch, outcome.clone(), retry, self.now()).await {
+                Ok(Settled::Done(job)) => {
+                    info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
+                    return;
+                }
+                Ok(Settled::Fenced) => {
+                    warn!(job = %self.job.id(), "somebody else has settled it");
+                    return;
+                }
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    warn!(job = %self.job.id(), "its end is not written yet: {error}");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(30));
+                }
+            }
+        }
+    }
+
+    async fn give_back(&self) {
+        if let Err(error) = self.engine.store.give_back(self.job.id().clone(), self.epoch, self.now()).await {
+            warn!(job = %self.job.id(), "it never began and could not be given back: {error}");
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.clock.now()
+    }
+}
+
+/// How often an attempt is looked at even if nothing moves.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Reading may take a while, so it is not done where everything else waits.
+async fn advance(mut tail: Tail, now: Timestamp) -> anyhow::Result<Tail> {
+    tokio::task::spawn_blocking(move || {
+        tail.advance(now, &mut |_| {})?;
+        Ok(tail)
+    })
+    .await
+    .map_err(io::Error::other)?
+}
+
+/// None if the job is not ours to settle.
+fn outcome(finish: Finish, ending: &Ending, stopped: Option<Reason>) -> Option<Outcome> {
+    let how = ending.stopped.map_or("", |how| match how {
+        Termination::Forced => " and had to be killed",
+        Termination::Graceful | Termination::NotStarted => "",
+    });
+    let too_long = |kind, message: String| {
+        let error = JobError { kind, message: format!("{message}{how}") };
+        Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
+    };
+    match stopped {
+        Some(Reason::Abandoned) => None,
+        Some(Reason::TookTooLong(limit)) => {
+            too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
+        }
+        Some(Reason::SilentTooLong(limit)) => {
+            too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
+        }
+        Some(Reason::Asked) | None => Some(finish.outcome),
+    }
+}
+
+/// Agent and keeper are gone without a word: what the agent said last has to tell.
+fn vanished(at: Timestamp) -> Ending {
+    Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
+}

@@ -1,0 +1,26 @@
+//! After a restart: what ran goes on, what ended meanwhile is settled, what never began waits again.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use super::attempt::Charge;
+use super::engine::LEASE;
+use super::{Daemon, StartError};
+
+impl Daemon {
+    /// Every attempt that this node started and nobody settled gets somebody who looks after it again, before
+    /// anything is planned.
+    pub(super) async fn recover(&mut self) -> Result<(), StartError> {
+        let engine = &self.engine;
+        for held in engine.store.adopt(engine.node.clone(), LEASE, engine.clock.now()).await? {
+            let Some(job) = engine.store.job(held.job).await? else { continue };
+            if let Some(wishes) = engine.begin(job.id(), held.epoch) {
+                info!(job = %job.id(), agent = %job.agent(), "taken up again");
+                let charge = Charge { engine: Arc::clone(engine), job, epoch: held.epoch, wishes };
+                self.tasks.spawn(charge.look_after(false));
+            }
+        }
+        Ok(())
+    }
+}
