@@ -267,6 +267,17 @@ mod tests {
     }
 
     #[test]
+    fn skip_reasons_are_the_documented_five_and_ours() {
+        let words: Vec<&str> = SkipReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let documented = ["unsupported_type", "disabled", "already_running", "at_capacity", "not_due"];
+        assert_eq!(words[..5], documented);
+        for reason in SkipReason::ALL {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+            assert_eq!(reason.as_str().parse::<SkipReason>().unwrap(), *reason);
+        }
+    }
+
+    #[test]
     fn last_error_tells_of_the_last_run_only() {
         let mut schedule = record();
         schedule.finished(at(1), Some("boom".into()));

@@ -343,7 +343,7 @@ mod tests {
             description: "Users are unable to log in when using SSO.".into(),
             priority,
             labels: vec!["bug".into(), "Authentication".into()],
-            metadata: Map::new(),
+            metadata: Map::from_iter([("milestone".to_owned(), json!({"number": 7}))]),
             url: "https://github.com/org/repo/issues/42".into(),
             created_at: created_at.parse().unwrap(),
             updated_at: created_at.parse().unwrap(),
@@ -400,7 +400,7 @@ mod tests {
             "description": "Users are unable to log in when using SSO.",
             "priority": "high",
             "labels": ["bug", "Authentication"],
-            "metadata": {},
+            "metadata": {"milestone": {"number": 7}},
             "url": "https://github.com/org/repo/issues/42",
             "created_at": "2024-01-19T09:00:00Z",
             "updated_at": "2024-01-19T09:00:00Z",
@@ -411,6 +411,16 @@ mod tests {
         wrong["external_id"] = json!("43");
         let error = serde_json::from_value::<WorkItem>(wrong).unwrap_err().to_string();
         assert_eq!(error, r#"id github-42 is not of source "github" and external_id "43""#);
+    }
+
+    #[test]
+    fn four_priorities_and_no_fifth() {
+        use Priority::{Critical, High, Low, Medium};
+        for (priority, word) in [(Critical, "critical"), (High, "high"), (Medium, "medium"), (Low, "low")] {
+            assert_eq!(serde_json::to_value(priority).unwrap(), word);
+            assert_eq!(priority.as_str(), word);
+        }
+        assert!(serde_json::from_value::<Priority>(json!("urgent")).is_err());
     }
 
     #[test]
@@ -485,6 +495,11 @@ mod tests {
             assert_eq!(serde_json::to_value(&result).unwrap(), shape);
             assert_eq!(serde_json::from_value::<ClaimResult>(shape).unwrap(), result);
         }
+        for reason in ["already_claimed", "not_found", "permission_denied", "source_error", "invalid_state"] {
+            let shape = json!({"success": false, "reason": reason});
+            let result: ClaimResult = serde_json::from_value(shape.clone()).unwrap();
+            assert_eq!(serde_json::to_value(result).unwrap(), shape);
+        }
         for wrong in [
             json!({"success": true}),
             json!({"success": false}),
@@ -500,20 +515,32 @@ mod tests {
         let result = WorkResult {
             outcome: WorkOutcome::Partial,
             summary: "half".into(),
-            details: None,
+            details: Some("one of two".into()),
             artifacts: vec!["abc123".into()],
             error: Some("tests fail".into()),
         };
-        let shape =
-            json!({"outcome": "partial", "summary": "half", "artifacts": ["abc123"], "error": "tests fail"});
+        let shape = json!({
+            "outcome": "partial",
+            "summary": "half",
+            "details": "one of two",
+            "artifacts": ["abc123"],
+            "error": "tests fail",
+        });
         assert_eq!(serde_json::to_value(&result).unwrap(), shape);
         assert_eq!(serde_json::from_value::<WorkResult>(shape).unwrap(), result);
+        for outcome in ["success", "failure", "partial"] {
+            let least = json!({"outcome": outcome, "summary": ""});
+            let result: WorkResult = serde_json::from_value(least.clone()).unwrap();
+            assert_eq!(serde_json::to_value(result).unwrap(), least);
+        }
         let options: ReleaseOptions = serde_json::from_value(json!({"reason": "timeout"})).unwrap();
         assert_eq!(options, ReleaseOptions { reason: Some("timeout".into()), add_comment: false });
         let released = ReleaseResult { success: true, message: None };
         assert_eq!(serde_json::to_value(released).unwrap(), json!({"success": true}));
-        let page: FetchResult = serde_json::from_value(json!({"items": [], "next_cursor": "2"})).unwrap();
-        assert_eq!(page.next_cursor.as_deref(), Some("2"));
+        for page in [json!({"items": []}), json!({"items": [], "next_cursor": "2", "total_count": 7})] {
+            let result: FetchResult = serde_json::from_value(page.clone()).unwrap();
+            assert_eq!(serde_json::to_value(result).unwrap(), page);
+        }
     }
 
     proptest! {

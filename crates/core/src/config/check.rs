@@ -106,7 +106,7 @@ impl Checker<'_> {
                 self.note_secret(scalar, node.at);
                 self.scalar(scalar, node.at, schema, &kinds)
             }
-            Value::List(items) if kinds.contains(&"array") => Some(self.list(items, schema)),
+            Value::List(items) if kinds.contains(&"array") => Some(self.list(items, blame, schema)),
             Value::Map(_) if kinds.contains(&"object") => self.object(node, blame, schema, &variants),
             Value::List(_) => self.mismatch(blame, &kinds, "a list"),
             Value::Map(_) => self.mismatch(blame, &kinds, "a map"),
@@ -134,7 +134,11 @@ impl Checker<'_> {
         }
     }
 
-    fn list(&mut self, items: &mut [Node], schema: &'static Json) -> Json {
+    fn list(&mut self, items: &mut [Node], blame: Location, schema: &'static Json) -> Json {
+        let least = schema.get("minItems").and_then(Json::as_u64).unwrap_or_default();
+        if u64::try_from(items.len()).is_ok_and(|count| count < least) {
+            self.error(blame, format!("this list has {} items; the least is {least}", items.len()), None);
+        }
         let item_schema = schema.get("items").unwrap_or(&Json::Bool(true));
         let mut list = Vec::with_capacity(items.len());
         for (index, item) in items.iter_mut().enumerate() {

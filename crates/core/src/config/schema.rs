@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     /// All that the checker enforces, and the notes that enforce nothing.
-    const KNOWN: [&str; 31] = [
+    const KNOWN: [&str; 32] = [
         "$ref",
         "$defs",
         "$schema",
@@ -132,6 +132,7 @@ mod tests {
         "maximum",
         "exclusiveMinimum",
         "minLength",
+        "minItems",
         "pattern",
         "format",
         "x-aliases",

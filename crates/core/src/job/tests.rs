@@ -45,6 +45,43 @@ fn a_whole_life() {
 }
 
 #[test]
+fn what_is_not_known_yet_is_null() {
+    let by_hand = NewJob {
+        agent: "bragdoc-marketer".parse().unwrap(),
+        trigger_type: TriggerType::Manual,
+        schedule: None,
+        prompt: None,
+        origin: None,
+    };
+    let mut job = Job::new(JobId::new(date(2024, 1, 19), 8), by_hand, at(0));
+    job.start(at(5)).unwrap();
+    let written = serde_json::to_value(&job).unwrap();
+    assert_eq!((&written["status"], &written["trigger_type"]), (&"running".into(), &"manual".into()));
+    for field in ["schedule", "exit_reason", "session_id", "forked_from", "finished_at", "duration_seconds"] {
+        assert_eq!(written.get(field), Some(&serde_json::Value::Null), "{field}");
+    }
+}
+
+#[test]
+fn a_fork_names_its_parent() {
+    let parent = new_job();
+    let fork = NewJob {
+        agent: parent.agent.clone(),
+        trigger_type: TriggerType::Fork,
+        schedule: parent.schedule.clone(),
+        prompt: None,
+        origin: Some(Origin::ForkOf(parent.id.clone())),
+    };
+    let fork = Job::new(JobId::new(date(2024, 1, 19), 8), fork, at(9));
+    let written = serde_json::to_value(&fork).unwrap();
+    assert_eq!(
+        (&written["forked_from"], &written["trigger_type"]),
+        (&parent.id.as_str().into(), &"fork".into())
+    );
+    assert_eq!(serde_json::from_value::<Job>(written).unwrap(), fork);
+}
+
+#[test]
 fn what_cannot_follow_is_refused_and_changes_nothing() {
     let mut pending = new_job();
     let before = pending.clone();

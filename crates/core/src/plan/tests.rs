@@ -285,6 +285,30 @@ fn overlap_and_capacity() {
 }
 
 #[test]
+fn every_schedule_of_every_agent_is_looked_at() {
+    let mut scene = Scene::new(EVERY).max(2);
+    scene.add("t", r#"{"type":"delay","run_at":"2026-01-05T10:00:00Z"}"#);
+    let mut other = Agent::new("b".parse().unwrap());
+    let trigger = serde_json::from_str(EVERY).unwrap();
+    let schedule = Schedule::new(&other.name, "s".parse().unwrap(), trigger);
+    let record = ScheduleRecord::new(&other.name, &schedule, at("00:00"));
+    scene.snapshot.schedules.insert(schedule.id, record);
+    other.schedules.push(schedule);
+    scene.fleet.agents.push(other);
+    let all: Vec<ScheduleId> =
+        scene.fleet.agents.iter().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id).collect();
+    let fired: Vec<ScheduleId> = plan(at("10:00"), &scene.fleet, &scene.snapshot)
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Fire { schedule, outcome: FiringOutcome::Ran, .. } => Some(*schedule),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((all.len(), &fired), (3, &all));
+}
+
+#[test]
 fn two_due_schedules_share_the_places() {
     let mut scene = Scene::new(EVERY);
     scene.add("t", HOURLY);

@@ -100,6 +100,7 @@ fn one_by_one() {
         ("not a web address", agent("hooks: {on_error: [{type: webhook, url: example.com}]}")),
         ("a bad timeout", agent("timeout: 1h30m")),
         ("no attempts", agent("retry: {max_attempts: 0, backof: 5s}")),
+        ("an empty command", agent("runtime: command\ncommand: []")),
         ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),
         ("a variable without quotes", agent("instances: {max_concurrent: ${N}}")),
         ("a variable that looks odd", agent("description: ${no-name} $${HOME}")),

@@ -42,6 +42,16 @@ schedules:
     type: cron
     cron: "0 * * * *"
     prompt: Scan for security vulnerabilities in dependencies.
+  daily-capacity:
+    type: cron
+    cron: "0 8 * * *"
+    prompt: |
+      Put the figures into reports/capacity/{{date}}.md.
+  weekly-review:
+    type: cron
+    cron: "0 10 * * 1"
+    prompt: |
+      Sum up the week in reports/weekly/{{date}}.md.
   deploy:
     type: webhook
     prompt: |
@@ -86,7 +96,7 @@ fn schedules() {
     let fleet = &loaded.fleet;
     let counts: Vec<_> =
         fleet.agents.iter().map(|agent| (agent.max_concurrent, agent.schedules.len())).collect();
-    assert_eq!(counts, [(1, 3), (2, 3), (3, 4)]);
+    assert_eq!(counts, [(1, 3), (2, 5), (3, 4)]);
     let hourly = &fleet.agents[0].schedules[0];
     assert_eq!(hourly.trigger, TriggerConfig::Interval { interval: "1h".parse::<Interval>().unwrap() });
     assert!(hourly.prompt.as_deref().unwrap().ends_with("to mentions.md.\n"));
@@ -136,6 +146,17 @@ fn work_sources() {
     assert_eq!(exclude_labels, None);
     let WorkSource::Github { labels, .. } = source(1);
     assert_eq!(labels.in_progress.as_deref(), Some("agent-working"));
+}
+
+#[test]
+fn a_work_source_can_be_short() {
+    let loaded = load_text("agents: [{name: a, work_source: {type: github, repo: o/r}}]");
+    fine(&loaded);
+    let WorkSource::Github { repo, labels, exclude_labels, cleanup_on_failure, auth, .. } =
+        loaded.fleet.agents[0].settings.work_source.clone().unwrap();
+    assert_eq!(repo.as_deref(), Some("o/r"));
+    let unset = (labels.ready, labels.in_progress, exclude_labels, cleanup_on_failure, auth.token_env);
+    assert_eq!(unset, (None, None, None, None, None));
 }
 
 /// In YAML as in JSON.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod config;
+mod examples;
 
 use std::path::Path;
 use std::process::Command;

@@ -167,6 +167,7 @@ macro_rules! on_both {
 }
 on_both! {
     intervals_count_from_completion,
+    the_documented_timeline,
     a_place_that_frees_is_used,
     a_night_with_a_gap_and_a_night_with_an_overlap,
     sleep_is_made_up_once,
@@ -182,6 +183,15 @@ async fn intervals_count_from_completion(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(3);
     story.until("2026-01-05T10:20:00Z").await;
     assert_eq!(story.started(), ["05 10:00 poll", "05 10:08 poll", "05 10:16 poll"]);
+}
+
+/// 10:00 to 10:03, 10:08 to 10:15, 10:20.
+async fn the_documented_timeline(database: &str) {
+    let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(3);
+    story.until("2026-01-05T10:05:00Z").await;
+    story = story.job_takes(7);
+    story.until("2026-01-05T10:21:00Z").await;
+    assert_eq!(story.started(), ["05 10:00 poll", "05 10:08 poll", "05 10:20 poll"]);
 }
 
 async fn a_place_that_frees_is_used(database: &str) {

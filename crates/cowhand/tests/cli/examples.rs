@@ -1,0 +1,15 @@
+//! The examples are right, and the pages show them as they are.
+
+use std::path::Path;
+
+use super::cowhand;
+
+#[test]
+fn the_example_fleet_has_nothing_to_complain_about() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let checked = cowhand(&root, &["config", "check", "-c", "examples/fleet"], &[]);
+    assert_eq!(checked, "exit: 0\n--- stdout\nok: 3 agents, 6 schedules\n--- stderr\n");
+    let example = std::fs::read_to_string(root.join("examples/fleet/cowhand.yaml")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/config.md")).unwrap();
+    assert!(page.contains(&format!("```yaml\n{example}```\n")), "docs/config.md shows another text");
+}
