@@ -134,6 +134,13 @@ impl Fleet {
                 assert!(jobs.iter().any(|job| Some(job.id()) == row.job.as_ref()), "{} has no job", row.key);
             }
         }
+        for job in &jobs {
+            let view = self.path().join(".cowhand/jobs").join(format!("{}.yaml", job.id()));
+            let view =
+                std::fs::read_to_string(&view).unwrap_or_else(|error| panic!("{}: {error}", view.display()));
+            let status = format!("\nstatus: {}\n", job.status());
+            assert!(view.contains(&status), "the view of {} says otherwise:\n{view}", job.id());
+        }
         let left = processes(|_, environment| {
             environment.contains("COWHAND_ATTEMPT_ID=")
                 && jobs.iter().any(|job| environment.contains(job.id().as_str()))
@@ -192,6 +199,34 @@ async fn the_daemon_dies_at_every_transition() {
             assert!(!jobs.is_empty());
         }
     }
+}
+
+/// Views are rewritten, never believed.
+#[tokio::test]
+async fn a_deleted_or_broken_view_comes_back() {
+    let mut fleet = Fleet::new();
+    fleet.write_config(2, "1s", true, "");
+    assert!(fleet.start(None));
+    std::thread::sleep(Duration::from_millis(1_500));
+    fleet.kill();
+    let jobs = fleet.path().join(".cowhand/jobs");
+    for view in std::fs::read_dir(&jobs)
+        .unwrap()
+        .flatten()
+        .filter(|view| view.path().extension() == Some("yaml".as_ref()))
+    {
+        std::fs::remove_file(view.path()).unwrap();
+    }
+    std::fs::write(
+        fleet.path().join(".cowhand/state.yaml"),
+        "agents: {a0: {schedules: {s: {status: disabled}}}}",
+    )
+    .unwrap();
+    std::fs::write(fleet.path().join(".cowhand/views"), "not a number").unwrap();
+    fleet.check(2).await;
+    let state = std::fs::read_to_string(fleet.path().join(".cowhand/state.yaml")).unwrap();
+    assert!(state.starts_with("# A view of the store: editing it changes nothing."), "{state}");
+    assert!(state.contains("last_run_at: \""), "{state}");
 }
 
 /// The daemon dies while it takes up what an earlier one left.

@@ -1,13 +1,37 @@
-//! The README's first command.
+//! The README's first command, for real.
 
 use std::process::Command;
 
 #[test]
-fn demo_shows_what_works_and_ends_well() {
-    let output = Command::new(env!("CARGO_BIN_EXE_cowhand")).arg("demo").env_clear().output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
-    for agent in ["triage/", "reporter/", "janitor/"] {
-        assert!(said.contains(agent), "{said}");
+fn the_demo_runs_a_fleet_and_ends_by_itself() {
+    let output = Command::new(env!("CARGO_BIN_EXE_cowhand")).args(["demo", "--for", "6s"]).output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{errors}");
+    assert_eq!(errors, "");
+    for expected in
+        ["triager/new-issues", "builder/docs", "done: 1,312 passed in 41 s", "high priority", " jobs: "]
+    {
+        assert!(said.contains(expected), "{expected} in:\n{said}");
     }
+    let folder = said.split_whitespace().find(|word| word.contains("cowhand-demo-")).unwrap();
+    let folder = folder.trim_end_matches(';');
+    assert!(!std::path::Path::new(folder).exists(), "nothing is left of {folder}");
+}
+
+#[test]
+fn the_demo_ends_on_an_interrupt_and_can_be_kept() {
+    let demo = Command::new(env!("CARGO_BIN_EXE_cowhand"))
+        .args(["demo", "--keep"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
+    let output = demo.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stdout);
+    let folder =
+        said.split_whitespace().find(|word| word.contains("cowhand-demo-")).unwrap().trim_end_matches(';');
+    assert!(std::path::Path::new(folder).join(".cowhand/state.yaml").exists());
+    std::fs::remove_dir_all(folder).unwrap();
 }

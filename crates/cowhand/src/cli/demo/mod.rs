@@ -1,0 +1,155 @@
+//! `cowhand demo`: a real fleet in a temporary folder, with scripted agents that need no account.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Context;
+use clap::Args;
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::interval::Interval;
+use cowhand_core::job::{Job, JobRecord, JobStatus};
+use jiff::tz::TimeZone;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::{Exit, Failure};
+use crate::clock::Clock;
+use crate::daemon::{Daemon, Options, Stop};
+use crate::state::StateFolder;
+use crate::store::{JobFilter, Store};
+
+#[derive(Debug, Args)]
+pub(super) struct Demo {
+    /// End by itself after this long, for example 30s [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Interval>,
+    /// Keep the folder, to look around in it
+    #[arg(long)]
+    keep: bool,
+}
+
+const FILES: [(&str, &str); 4] = [
+    ("cowhand.yaml", include_str!("cowhand.yaml")),
+    ("triager.sh", include_str!("triager.sh")),
+    ("builder.sh", include_str!("builder.sh")),
+    ("courier.sh", include_str!("courier.sh")),
+];
+
+impl Demo {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot(&error.into()))?;
+        runtime.block_on(self.show()).map_err(|error| cannot(&error))
+    }
+
+    async fn show(self) -> anyhow::Result<()> {
+        let mut folder = tempfile::Builder::new().prefix("cowhand-demo-").tempdir()?;
+        folder.disable_cleanup(self.keep);
+        for (name, text) in FILES {
+            std::fs::write(folder.path().join(name), text)?;
+        }
+        let options = Options {
+            config: folder.path().join("cowhand.yaml"),
+            state: StateFolder::at(folder.path().join(StateFolder::NAME)),
+            store: None,
+            clock: Clock::System,
+            program: std::env::current_exe()?,
+        };
+        let daemon = Daemon::open(options).await?;
+        let store = daemon.store().clone();
+        introduce(folder.path(), self.time);
+        let (tell, stop) = watch::channel(Stop::No);
+        let daemon = tokio::spawn(daemon.run(stop));
+        let told = self.tell_until_the_end(&store).await;
+        tell.send(Stop::Now).context("the daemon is gone")?;
+        let jobs = store.jobs(JobFilter::default(), 10_000).await;
+        daemon.await?;
+        told?;
+        sum_up(&jobs?, folder.path(), self.keep);
+        Ok(())
+    }
+
+    /// Prints what happens, until it is time or somebody interrupts.
+    async fn tell_until_the_end(&self, store: &Store) -> anyhow::Result<()> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let time = self.time.and_then(|time| Duration::try_from(time.duration()).ok());
+        let over = async {
+            match time {
+                Some(time) => tokio::time::sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over);
+        let mut cursor = 0;
+        loop {
+            for event in store.events_after(cursor, 100).await? {
+                cursor = event.seq;
+                tell(&event, store).await?;
+            }
+            tokio::select! {
+                () = &mut over => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(100);
+
+fn cannot(error: &anyhow::Error) -> Failure {
+    Failure::new(Exit::CannotRunHere, format!("{error:#}"))
+}
+
+fn introduce(folder: &Path, time: Option<Interval>) {
+    let end = time.map_or_else(|| "Ctrl-C ends it".to_owned(), |time| format!("it ends after {time}"));
+    anstream::println!("A fleet of four agents runs in {}; {end}.", folder.display());
+    anstream::println!("They are shell scripts, so this needs no account and no network. While it runs, try");
+    anstream::println!("  cat {}/.cowhand/state.yaml", folder.display());
+    anstream::println!("  tail -f {}/.cowhand/jobs/*.jsonl\n", folder.display());
+}
+
+/// One line for what a person would want to know.
+async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
+    let (color, what) = match &event.fact {
+        Fact::JobStarted { attempt: 1, .. } => (AnsiColor::Blue, "started".to_owned()),
+        Fact::JobStarted { attempt, .. } => (AnsiColor::Blue, format!("started, attempt {attempt}")),
+        Fact::JobCompleted { .. } => (AnsiColor::Green, format!("done: {}", summary(event, store).await?)),
+        Fact::JobFailed { message, .. } => (AnsiColor::Red, format!("failed: {message}")),
+        Fact::JobRetrying { message, .. } => (AnsiColor::Yellow, format!("will try again: {message}")),
+        Fact::ScheduleSkipped { reason, .. } | Fact::ScheduleWaiting { reason, .. } => {
+            (AnsiColor::Yellow, format!("not now: {}", reason.as_str().replace('_', " ")))
+        }
+        _ => return Ok(()),
+    };
+    let style = Style::new().fg_color(Some(color.into()));
+    let time = event.at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
+    let schedule = event.schedule.as_ref().map(ToString::to_string).unwrap_or_default();
+    let name = format!("{}/{schedule}", event.agent);
+    anstream::println!("{time}  {name:<20} {style}{what}{style:#}");
+    Ok(())
+}
+
+async fn summary(event: &Event, store: &Store) -> anyhow::Result<String> {
+    let Some(id) = event.job.clone() else { return Ok(String::new()) };
+    Ok(store.job(id).await?.and_then(|job| JobRecord::from(job).summary).unwrap_or_default())
+}
+
+fn sum_up(jobs: &[Job], folder: &Path, keep: bool) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for job in jobs {
+        let word = if job.status() == JobStatus::Completed { "completed" } else { "not completed" };
+        *counts.entry(word).or_default() += 1;
+    }
+    let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    anstream::println!("\n{} jobs: {}.", jobs.len(), counts.join(", "));
+    if keep {
+        anstream::println!("Everything it kept is in {}.", folder.join(StateFolder::NAME).display());
+    }
+    anstream::println!(
+        "For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how."
+    );
+}
