@@ -9,19 +9,20 @@ use cowhand_core::job::{Job, JobState, Outcome};
 use cowhand_core::policy::Retry;
 use jiff::{SignedDuration, Timestamp};
 
-use super::db::{Tx, args};
-use super::dialect::statements;
+use super::db::{Arg, Tx, args};
+use super::dialect::{Statement, statements};
 use super::{Store, StoreError, jobs, schedules};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
     RUNNING_OF_AGENT = same "select count(*) as running from jobs where agent = $1 and status = 'running'";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
-    EPOCH = same "select epoch, schedule_id, by_trigger from jobs where id = $1";
+    JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at from jobs where id = $1";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at) values ($1, $2, $3, $4, $5)";
+    LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
     RENEW_LEASES = same "update leases set expires_at = $3 where node = $1 and expires_at > $2 returning job_id, epoch";
     ADOPT_LEASES = same "update leases set expires_at = $2 where node = $1 returning job_id, epoch";
-    GET_LEASE = same "select expires_at from leases where job_id = $1 and epoch = $2";
+    LOCK_LEASE = locked "select expires_at from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at) values ($1, $2, $3, $4)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
@@ -93,16 +94,9 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<Held>, StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
-                let rows = tx.all(RENEW_LEASES, args![node.as_str(), now, until]).await?;
-                rows.iter()
-                    .map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? }))
-                    .collect()
-            })
-        })
-        .await
+        let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
+        let args = args![node.as_str(), now, until];
+        self.write(move |tx| Box::pin(extend(tx, node, RENEW_LEASES, args))).await
     }
 
     /// A node that was away takes up its leases again, also those that ran out: as long as nobody settled them
@@ -113,16 +107,9 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<Held>, StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
-                let rows = tx.all(ADOPT_LEASES, args![node.as_str(), until]).await?;
-                rows.iter()
-                    .map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? }))
-                    .collect()
-            })
-        })
-        .await
+        let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
+        let args = args![node.as_str(), until];
+        self.write(move |tx| Box::pin(extend(tx, node, ADOPT_LEASES, args))).await
     }
 
     /// The running attempt told which session it is.
@@ -188,7 +175,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 jobs::lock(tx, &id).await?;
-                let lease = tx.one(GET_LEASE, args![id.as_str(), epoch]).await?;
+                let lease = tx.one(LOCK_LEASE, args![id.as_str(), epoch]).await?;
                 if lease.map(|row| row.time("expires_at")).transpose()?.is_some_and(|until| until > now) {
                     return Ok(Settled::Fenced);
                 }
@@ -198,6 +185,18 @@ impl Store {
         })
         .await
     }
+}
+
+/// Gives the node's leases more time, locked in one order so that two who do it cannot wait for each other.
+async fn extend(
+    tx: &mut Tx<'_>,
+    node: String,
+    statement: Statement,
+    args: Vec<Arg>,
+) -> Result<Vec<Held>, StoreError> {
+    tx.all(LOCK_LEASES, args![node]).await?;
+    let rows = tx.all(statement, args).await?;
+    rows.iter().map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
 }
 
 async fn settle(
@@ -212,6 +211,8 @@ async fn settle(
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
+    // Whoever asked for its end did not ask for another attempt.
+    let retry = if cancel_asked(tx, &job).await? { Retry::default() } else { retry };
     job.settle(outcome.clone(), &retry, now)?;
     jobs::save(tx, &job).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
@@ -241,9 +242,15 @@ async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Timestamp) ->
 }
 
 async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
-    let row = tx.one(EPOCH, args![job.id().as_str()]).await?;
+    let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
     let current: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
     Ok(current == epoch && matches!(job.state(), JobState::Running { .. }))
+}
+
+async fn cancel_asked(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
+    let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
+    let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
+    Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
 /// A schedule counts from the end of the jobs that its trigger fired; those by hand do not move it.
@@ -253,7 +260,7 @@ pub(super) async fn tell_schedule(
     outcome: &Outcome,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let row = tx.one(EPOCH, args![job.id().as_str()]).await?;
+    let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     let schedule: Option<ScheduleId> = row.parse_opt("schedule_id")?;
     if let (Some(id), 1) = (schedule, row.get::<i64>("by_trigger")?) {

@@ -135,39 +135,43 @@ impl From<u32> for Arg {
     }
 }
 
+/// jiff does not read its own largest instant back from microseconds.
+const LAST: Timestamp = Timestamp::constant(253_402_207_199, 0);
+
 impl From<Timestamp> for Arg {
     fn from(at: Timestamp) -> Self {
-        Self::Int(Some(at.as_microsecond()))
+        Some(at).into()
     }
 }
 
 impl From<Option<Timestamp>> for Arg {
     fn from(at: Option<Timestamp>) -> Self {
-        Self::Int(at.map(Timestamp::as_microsecond))
+        Self::Int(at.map(|at| at.min(LAST).as_microsecond()))
     }
 }
 
 impl From<&str> for Arg {
     fn from(text: &str) -> Self {
-        Self::Text(Some(text.to_owned()))
+        Some(text).into()
     }
 }
 
 impl From<Option<&str>> for Arg {
     fn from(text: Option<&str>) -> Self {
-        Self::Text(text.map(str::to_owned))
+        text.map(str::to_owned).into()
     }
 }
 
 impl From<String> for Arg {
     fn from(text: String) -> Self {
-        Self::Text(Some(text))
+        Some(text).into()
     }
 }
 
 impl From<Option<String>> for Arg {
+    /// PostgreSQL takes no NUL in a text, and a prompt or an agent's summary may hold one.
     fn from(text: Option<String>) -> Self {
-        Self::Text(text)
+        Self::Text(text.map(|text| if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Opening: where the store is, how it is set up, and the migrations that bring it up to date.
 
+use std::fs::File;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -42,8 +43,10 @@ impl Store {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY);
+        let first = lock_folder(path).await;
         let mut writer = options.connect().await.map_err(|error| cannot(&error))?;
         SQLITE.run(&mut writer).await.map_err(|error| migration_error(&place, &SQLITE, &error))?;
+        drop(first);
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .connect_with(options.read_only(true))
@@ -84,6 +87,15 @@ impl Store {
         self.random = random;
         self
     }
+}
+
+/// Keeps others from migrating the same file at the same moment, which sqlx sees to on PostgreSQL only. A folder
+/// that cannot be opened is left to SQLite to complain about. Not the file itself: closing it would take away
+/// SQLite's own locks.
+async fn lock_folder(file: &Path) -> Option<File> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder).ok()?;
+    tokio::task::spawn_blocking(move || folder.lock().ok().map(|()| folder)).await.ok()?
 }
 
 fn migration_error(place: &str, known: &Migrator, error: &MigrateError) -> StoreError {

@@ -1,7 +1,7 @@
 //! Schedules: loaded from the fleet, turned on and off, held back.
 
 use cowhand_core::event::Fact;
-use cowhand_core::fleet::Fleet;
+use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
 use jiff::Timestamp;
@@ -27,14 +27,12 @@ impl Store {
     pub async fn load_schedules(&self, fleet: Fleet, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                for agent in &fleet.agents {
-                    for schedule in &agent.schedules {
-                        let new = ScheduleRecord::new(&agent.name, schedule, now);
-                        if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
-                            let mut known = lock(tx, schedule.id).await?;
-                            if known.reload(schedule, now) {
-                                save(tx, &known).await?;
-                            }
+                for (agent, schedule) in in_order(&fleet) {
+                    let new = ScheduleRecord::new(&agent.name, schedule, now);
+                    if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
+                        let mut known = lock(tx, schedule.id).await?;
+                        if known.reload(schedule, now) {
+                            save(tx, &known).await?;
                         }
                     }
                 }
@@ -97,6 +95,14 @@ impl Store {
         })
         .await
     }
+}
+
+/// By id, the order in which rows are locked: two nodes may list the same schedules differently.
+fn in_order<'f>(fleet: &'f Fleet) -> Vec<(&'f Agent, &'f Schedule)> {
+    let of_agent = |agent: &'f Agent| agent.schedules.iter().map(move |schedule| (agent, schedule));
+    let mut all: Vec<_> = fleet.agents.iter().flat_map(of_agent).collect();
+    all.sort_unstable_by_key(|(_, schedule)| schedule.id);
+    all
 }
 
 pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreError> {

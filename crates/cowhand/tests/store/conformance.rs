@@ -4,7 +4,8 @@ use cowhand::store::{Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled,
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobStatus, NewJob, Origin, Outcome, Termination, TriggerType,
+    ErrorKind, FailReason, Job, JobError, JobRecord, JobStatus, NewJob, Origin, Outcome, Termination,
+    TriggerType,
 };
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
@@ -28,11 +29,14 @@ on_both! {
     renewal_names_what_is_still_held,
     an_attempt_that_never_began_is_given_back,
     waiting_jobs_are_cancelled_at_once,
+    a_cancelled_job_gets_no_other_attempt,
     forks_and_retries_know_their_origin,
     jobs_by_hand_do_not_move_the_schedule,
     jobs_are_listed_newest_first_and_filtered,
     a_taken_id_is_drawn_again,
     every_text_survives,
+    nul_is_replaced,
+    a_lease_for_ever_can_be_read,
     unknown_ids_are_named,
     every_statement_is_accepted,
 }
@@ -288,6 +292,18 @@ async fn waiting_jobs_are_cancelled_at_once(place: Place) {
     );
 }
 
+async fn a_cancelled_job_gets_no_other_attempt(place: Place) {
+    let store = place.open().await;
+    let job = store.add_job(hand_job(), at(0)).await.unwrap();
+    let (job, epoch) = claim(&store, &job, 1).await;
+    assert!(matches!(store.cancel(job.id().clone(), at(2)).await.unwrap(), Cancel::Asked(_)));
+    let retry = Retry { max_attempts: 3, ..Retry::default() };
+    match store.release_lapsed(job.id().clone(), epoch, retry, at(1_000)).await.unwrap() {
+        Settled::Done(job) => assert_eq!(job.status(), JobStatus::Failed),
+        Settled::Fenced => panic!("its lease had run out"),
+    }
+}
+
 async fn forks_and_retries_know_their_origin(place: Place) {
     let store = place.open().await;
     let parent = store.add_job(hand_job(), at(0)).await.unwrap();
@@ -371,6 +387,25 @@ async fn every_text_survives(place: Place) {
         let job = store.add_job(new, at(0)).await.unwrap();
         assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(job));
     }
+}
+
+async fn nul_is_replaced(place: Place) {
+    let store = place.open().await;
+    let new = NewJob { prompt: Some("a\0b".into()), ..hand_job() };
+    let job = store.add_job(new, at(0)).await.unwrap();
+    let (job, epoch) = claim(&store, &job, 1).await;
+    let outcome = Outcome::Completed { summary: Some("c\0d".into()) };
+    store.settle(job.id().clone(), epoch, outcome, Retry::default(), at(2)).await.unwrap();
+    let record = JobRecord::from(store.job(job.id().clone()).await.unwrap().unwrap());
+    let texts = (record.prompt.as_deref(), record.summary.as_deref());
+    assert_eq!(texts, (Some("a\u{fffd}b"), Some("c\u{fffd}d")));
+}
+
+async fn a_lease_for_ever_can_be_read(place: Place) {
+    let store = place.open().await;
+    let job = store.add_job(hand_job(), at(0)).await.unwrap();
+    store.claim(job.id().clone(), 1, "node-1".into(), SignedDuration::MAX, at(1)).await.unwrap();
+    assert_eq!(store.snapshot().await.unwrap().jobs.len(), 1);
 }
 
 async fn unknown_ids_are_named(place: Place) {

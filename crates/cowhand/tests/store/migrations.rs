@@ -3,7 +3,7 @@
 //! `fixtures/store-0001.sql` is such a database as the first version left it, in one text for both. Each new
 //! migration has to carry it along; when a version adds tables that matter, it gets a fixture of its own.
 
-use cowhand::store::JobFilter;
+use cowhand::store::{JobFilter, Store};
 use cowhand_core::job::JobStatus::{Cancelled, Completed, Failed, Pending, Running};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState};
 use sqlx::migrate::Migrator;
@@ -11,7 +11,10 @@ use sqlx::{Connection, Executor};
 
 use crate::{Place, on_both};
 
-on_both! { a_used_store_of_the_first_version_is_carried_along }
+on_both! {
+    a_used_store_of_the_first_version_is_carried_along,
+    a_new_store_is_opened_by_many_at_once,
+}
 
 const FIXTURE: &str = include_str!("fixtures/store-0001.sql");
 static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
@@ -51,4 +54,21 @@ async fn a_used_store_of_the_first_version_is_carried_along(place: Place) {
     assert_eq!(ledger[0].outcome, FiringOutcome::Ran);
     assert_eq!(store.events_after(0, 10).await.unwrap().len(), 2);
     assert_eq!(store.snapshot().await.unwrap().jobs.len(), 2);
+}
+
+/// Threads stand for processes: each has a runtime and connections of its own.
+async fn a_new_store_is_opened_by_many_at_once(place: Place) {
+    let open = |url: String| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { Store::open(&url).await.map(drop) })
+    };
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let url = place.url.clone();
+            std::thread::spawn(move || open(url))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap().unwrap();
+    }
 }

@@ -8,12 +8,15 @@ use cowhand_core::policy::Retry;
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
-use crate::{Place, at, cron_key, hand_job, new_job, on_both, with_schedule};
+use crate::{HOURLY, Place, at, cron_key, fleet, hand_job, new_job, on_both, with_schedule};
 
 on_both! {
     sixteen_fire_the_same_key,
     sixteen_claim_the_same_jobs,
     sixteen_claimers_never_exceed_the_capacity,
+    a_lease_is_taken_up_again_or_lost_but_not_both,
+    renewing_from_many_places_never_blocks,
+    fleets_are_loaded_in_any_order,
     readers_never_see_a_gap_in_the_events,
 }
 
@@ -93,6 +96,58 @@ async fn sixteen_claimers_never_exceed_the_capacity(place: Place) {
             assert!(matches!(settled, Settled::Done(_)));
         }
     }
+}
+
+async fn a_lease_is_taken_up_again_or_lost_but_not_both(place: Place) {
+    let store = place.open().await;
+    for round in 0..50 {
+        let id = store.add_job(hand_job(), at(0)).await.unwrap().id().clone();
+        let claim = store.claim(id.clone(), 1_000, "node".into(), SignedDuration::ZERO, at(1)).await.unwrap();
+        let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+        let adopting = tokio::spawn({
+            let store = store.clone();
+            async move { store.adopt("node".into(), LEASE, at(2)).await.unwrap() }
+        });
+        let settled = store.release_lapsed(id.clone(), epoch, Retry::default(), at(2)).await.unwrap();
+        let held = adopting.await.unwrap().iter().any(|held| held.job == id);
+        assert_eq!(held, settled == Settled::Fenced, "round {round}: {settled:?}");
+    }
+}
+
+async fn renewing_from_many_places_never_blocks(place: Place) {
+    let store = place.open().await;
+    for _ in 0..100 {
+        let id = store.add_job(hand_job(), at(0)).await.unwrap().id().clone();
+        store.claim(id, 1_000, "node".into(), LEASE, at(1)).await.unwrap();
+    }
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let store = store.clone();
+        tasks.spawn(async move {
+            for second in 2..20 {
+                let held = match task % 2 {
+                    0 => store.renew("node".into(), LEASE, at(second)).await,
+                    _ => store.adopt("node".into(), LEASE, at(second)).await,
+                };
+                assert_eq!(held.unwrap().len(), 100);
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+async fn fleets_are_loaded_in_any_order(place: Place) {
+    let store = place.open().await;
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (store, mut fleet) = (store.clone(), fleet(&[HOURLY; 100]));
+        fleet.agents[0].schedules.rotate_left(task * 6);
+        tasks.spawn(async move { store.load_schedules(fleet, at(0)).await });
+    }
+    for loaded in tasks.join_all().await {
+        loaded.unwrap();
+    }
+    assert_eq!(store.schedules().await.unwrap().len(), 100);
 }
 
 /// A follower that only ever asks for what comes after its cursor misses nothing, whatever commits when.
