@@ -33,6 +33,9 @@ pub enum Fact {
     JobForked { forked_from: JobId },
     #[serde(rename = "job:started")]
     JobStarted { attempt: u32, node: String },
+    /// The runtime told its own name for the conversation.
+    #[serde(rename = "job:session")]
+    JobSession { session_id: String },
     /// An attempt was claimed but never began; the job waits again.
     #[serde(rename = "job:requeued")]
     JobRequeued { attempt: u32 },
@@ -48,6 +51,9 @@ pub enum Fact {
     JobFailed { exit_reason: ExitReason, duration_seconds: u64, kind: ErrorKind, message: String },
     #[serde(rename = "job:cancelled")]
     JobCancelled { termination: Termination, duration_seconds: u64 },
+    /// New, or with a changed trigger.
+    #[serde(rename = "schedule:armed")]
+    ScheduleArmed,
     #[serde(rename = "schedule:fired")]
     ScheduleFired { key: FiringKey, due: Timestamp },
     #[serde(rename = "schedule:skipped")]
@@ -96,12 +102,14 @@ impl Fact {
             Self::JobCreated => "job:created",
             Self::JobForked { .. } => "job:forked",
             Self::JobStarted { .. } => "job:started",
+            Self::JobSession { .. } => "job:session",
             Self::JobRequeued { .. } => "job:requeued",
             Self::JobRetrying { .. } => "job:retrying",
             Self::JobCancelling => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
             Self::JobCancelled { .. } => "job:cancelled",
+            Self::ScheduleArmed => "schedule:armed",
             Self::ScheduleFired { .. } => "schedule:fired",
             Self::ScheduleSkipped { .. } => "schedule:skipped",
             Self::ScheduleMissed { .. } => "schedule:missed",

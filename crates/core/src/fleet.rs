@@ -11,6 +11,8 @@ use crate::trigger::TriggerConfig;
 pub struct Fleet {
     /// In the order of the files: root agents first, then each sub-fleet's.
     pub agents: Vec<Agent>,
+    /// `postgres://…`; none means a file in the state folder.
+    pub store: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +76,11 @@ impl Schedule {
 }
 
 impl Fleet {
+    /// With everything that has a default left at it.
+    pub fn of(agents: Vec<Agent>) -> Self {
+        Self { agents, store: None }
+    }
+
     pub fn agent(&self, name: &AgentName) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.name == *name)
     }

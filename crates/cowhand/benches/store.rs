@@ -95,5 +95,5 @@ fn fleet() -> (Fleet, ScheduleId) {
     let schedule = Schedule::new(&name, "s".parse().unwrap(), trigger);
     let id = schedule.id;
     let agent = Agent { schedules: vec![schedule], ..Agent::new(name) };
-    (Fleet { agents: vec![agent] }, id)
+    (Fleet::of(vec![agent]), id)
 }

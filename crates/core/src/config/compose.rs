@@ -38,6 +38,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let Some((node, file)) = loader.file(path, None, reading) else {
         return Json::Object(serde_json::Map::new());
     };
+    loader.store = node.get("store").and_then(Node::text).map(str::to_owned);
     let mut rest = node.clone();
     for section in ["agents", "fleets", "defaults"] {
         rest.remove(section);

@@ -59,13 +59,14 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         sources: Sources::default(),
         problems: Problems::default(),
         agents: Vec::new(),
+        store: None,
         merged: 0,
         fleets: 0,
         complete: true,
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
-    let mut fleet = Fleet::default();
+    let mut fleet = Fleet { store: loader.store.take(), ..Fleet::default() };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
@@ -89,6 +90,8 @@ pub(super) struct Loader<'a> {
     pub sources: Sources,
     pub problems: Problems,
     pub agents: Vec<Draft>,
+    /// Of the root file.
+    pub store: Option<String>,
     /// Nodes of all merged agents so far.
     pub merged: usize,
     /// How many fleets so far.

@@ -18,10 +18,8 @@ struct Scene {
 impl Scene {
     /// One agent `a` with one schedule `s`, written as in YAML, armed at midnight.
     fn new(schedule: &str) -> Self {
-        let mut scene = Self {
-            fleet: Fleet { agents: vec![Agent::new("a".parse().unwrap())] },
-            snapshot: Snapshot::default(),
-        };
+        let mut scene =
+            Self { fleet: Fleet::of(vec![Agent::new("a".parse().unwrap())]), snapshot: Snapshot::default() };
         scene.add("s", schedule);
         scene
     }

@@ -1,5 +1,6 @@
 //! `cowhand start`: the daemon, in the foreground.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,10 +40,12 @@ impl Start {
         let program =
             std::env::current_exe().map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         self.log();
+        if let Some(note) = &found.note {
+            tracing::warn!("{note}");
+        }
         let options = Options {
             state: StateFolder::beside(&found.file),
             config: found.file,
-            store: None,
             clock: Clock::System,
             program,
         };
@@ -54,8 +57,9 @@ impl Start {
     fn log(&self) {
         let filter =
             EnvFilter::try_from_env("COWHAND_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-        let log =
-            tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
+        let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(colour);
+        let log = log.with_writer(std::io::stderr);
         match self.log_format {
             LogFormat::Text => log.init(),
             LogFormat::Json => log.json().init(),

@@ -217,7 +217,12 @@ impl Charge {
             return;
         };
         let session = session.to_owned();
-        match self.engine.store.set_session(self.job.id().clone(), self.epoch, session.clone()).await {
+        match self
+            .engine
+            .store
+            .set_session(self.job.id().clone(), self.epoch, session.clone(), self.now())
+            .await
+        {
             Ok(_) => *told = Some(session),
             Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
         }

@@ -34,8 +34,6 @@ pub struct Options {
     /// The fleet's root file.
     pub config: PathBuf,
     pub state: StateFolder,
-    /// `postgres://…`; unset means the SQLite file in the state folder.
-    pub store: Option<String>,
     pub clock: Clock,
     /// This program, which keepers are started from.
     pub program: PathBuf,
@@ -78,14 +76,14 @@ pub enum StartError {
 impl Daemon {
     /// Takes the state folder, opens the store, loads the fleet and takes up what runs already.
     pub async fn open(options: Options) -> Result<Self, StartError> {
-        let Options { config, state, store, clock, program } = options;
+        let Options { config, state, clock, program } = options;
         let place = state.path().display().to_string();
         let cannot = |source| StartError::State { place: place.clone(), source };
         let loaded = load(&config)?;
         state.create().map_err(cannot)?;
         let lock = state.lock().map_err(cannot)?.ok_or_else(|| StartError::AlreadyRunning(place.clone()))?;
         let node = state.node().map_err(cannot)?;
-        let url = store.unwrap_or_else(|| state.database().display().to_string());
+        let url = loaded.fleet.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
         store.load_schedules(loaded.fleet.clone(), clock.now()).await?;
         let engine = Arc::new(Engine::new(store, state, node, clock, program));

@@ -118,6 +118,7 @@ impl Store {
         id: JobId,
         epoch: i64,
         session_id: String,
+        now: Timestamp,
     ) -> Result<Settled, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -125,8 +126,9 @@ impl Store {
                 if !is_ours(tx, &job, epoch).await? {
                     return Ok(Settled::Fenced);
                 }
-                job.set_session(session_id)?;
+                job.set_session(session_id.clone())?;
                 jobs::save(tx, &job).await?;
+                jobs::record(tx, &job, Fact::JobSession { session_id }, now);
                 Ok(Settled::Done(job))
             })
         })

@@ -31,10 +31,13 @@ impl Store {
                     let new = ScheduleRecord::new(&agent.name, schedule, now);
                     if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
                         let mut known = lock(tx, schedule.id).await?;
-                        if known.reload(schedule, now) {
-                            save(tx, &known).await?;
+                        if !known.reload(schedule, now) {
+                            continue;
                         }
+                        save(tx, &known).await?;
                     }
+                    let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
+                    tx.record(Recorded { at: now, agent, schedule, job: None, fact: Fact::ScheduleArmed });
                 }
                 Ok(())
             })

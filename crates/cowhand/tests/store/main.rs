@@ -81,7 +81,7 @@ pub(crate) fn fleet(triggers: &[&str]) -> Fleet {
         Schedule::new(&name, format!("s{number}").parse().unwrap(), serde_json::from_str(trigger).unwrap())
     };
     let schedules = triggers.iter().enumerate().map(schedule).collect();
-    Fleet { agents: vec![Agent { schedules, ..Agent::new(name.clone()) }] }
+    Fleet::of(vec![Agent { schedules, ..Agent::new(name.clone()) }])
 }
 
 pub(crate) const HOURLY: &str = r#"{"type":"cron","expression":"@hourly"}"#;

@@ -39,7 +39,7 @@ async fn sixteen_fire_the_same_key(place: Place) {
     }
     assert_eq!(store.ledger(schedule, 1_000).await.unwrap().len(), 20);
     assert_eq!(store.snapshot().await.unwrap().jobs.len(), 20);
-    assert_eq!(store.last_event().await.unwrap(), 40);
+    assert_eq!(store.last_event().await.unwrap(), 41);
 }
 
 async fn sixteen_claim_the_same_jobs(place: Place) {

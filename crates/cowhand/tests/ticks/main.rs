@@ -152,7 +152,7 @@ fn fleet(schedules: &[(&str, &str)]) -> Fleet {
         let schedule = Schedule::new(&agent.name, name.parse().unwrap(), trigger);
         agent.schedules.push(Schedule { timing, zone, ..schedule });
     }
-    Fleet { agents: vec![agent] }
+    Fleet::of(vec![agent])
 }
 
 macro_rules! on_both {

@@ -28,6 +28,10 @@ pub struct FleetFile {
     /// By `path`, or written out.
     #[schemars(extend("x-partial" = true))]
     pub agents: Vec<AgentEntry>,
+    /// `postgres://…`, for a fleet on several machines; unset means a file in the state folder. Only the root
+    /// file's counts.
+    #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true))]
+    pub store: Option<String>,
     #[schemars(extend("x-pending" = "the webhook server does not exist yet"))]
     pub webhooks: Option<Webhooks>,
     #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]

@@ -52,7 +52,6 @@ impl Demo {
         let options = Options {
             config: folder.path().join("cowhand.yaml"),
             state: StateFolder::at(folder.path().join(StateFolder::NAME)),
-            store: None,
             clock: Clock::System,
             program: std::env::current_exe()?,
         };
