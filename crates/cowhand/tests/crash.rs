@@ -1,6 +1,9 @@
 //! The whole program, killed again and again: no firing lost, none run twice, no process left, every job settled.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+
+#[path = "store/postgres.rs"]
+mod postgres;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,11 +21,13 @@ use tempfile::TempDir;
 struct Fleet {
     folder: TempDir,
     daemon: Option<Child>,
+    server: Option<postgres::Postgres>,
 }
 
 impl Fleet {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), daemon: None }
+    fn on(database: &str) -> Self {
+        let server = (database == "postgres").then(postgres::Postgres::start);
+        Self { folder: tempfile::tempdir().unwrap(), daemon: None, server }
     }
 
     fn path(&self) -> &Path {
@@ -35,7 +40,9 @@ impl Fleet {
 
     /// `agents` agents that each run for a moment every `interval`, with `env` for their keepers.
     fn write_config(&self, agents: usize, interval: &str, enabled: bool, env: &str) {
-        let mut text = "agents:\n".to_owned();
+        let store =
+            self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
+        let mut text = format!("{store}agents:\n");
         let script = format!(
             "echo $COWHAND_JOB_ID >> '{}'; echo working; sleep 0.2; echo done",
             self.starts().display()
@@ -91,7 +98,8 @@ impl Fleet {
     }
 
     fn store_url(&self) -> String {
-        self.path().join(".cowhand/store.db").display().to_string()
+        let file = || self.path().join(".cowhand/store.db").display().to_string();
+        self.server.as_ref().map_or_else(file, postgres::Postgres::url)
     }
 
     /// No more firings; the daemon runs until everything is settled, and stops.
@@ -181,12 +189,27 @@ fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<String> {
         .collect()
 }
 
+macro_rules! on_both {
+    ($($story:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+
+        }
+        mod on_postgres {
+            $(#[tokio::test] async fn $story() { super::$story("postgres").await; })+
+        }
+    };
+}
+on_both! {
+    the_daemon_dies_at_every_transition,
+    the_daemon_dies_while_it_recovers,
+    random_kills_while_fifty_schedules_fire,
+}
+
 /// The daemon dies at each of its durable transitions, at the first and at a later turn.
-#[tokio::test]
-async fn the_daemon_dies_at_every_transition() {
+async fn the_daemon_dies_at_every_transition(database: &str) {
     for place in ["fired", "claimed", "launched", "ended", "read", "settled"] {
         for turn in [1, 4] {
-            let mut fleet = Fleet::new();
+            let mut fleet = Fleet::on(database);
             fleet.write_config(3, "1s", true, "");
             fleet.start(Some(&format!("{place}:{turn}")));
             fleet.wait_for_death();
@@ -204,7 +227,7 @@ async fn the_daemon_dies_at_every_transition() {
 /// Views are rewritten, never believed.
 #[tokio::test]
 async fn a_deleted_or_broken_view_comes_back() {
-    let mut fleet = Fleet::new();
+    let mut fleet = Fleet::on("sqlite");
     fleet.write_config(2, "1s", true, "");
     assert!(fleet.start(None));
     std::thread::sleep(Duration::from_millis(1_500));
@@ -230,9 +253,8 @@ async fn a_deleted_or_broken_view_comes_back() {
 }
 
 /// The daemon dies while it takes up what an earlier one left.
-#[tokio::test]
-async fn the_daemon_dies_while_it_recovers() {
-    let mut fleet = Fleet::new();
+async fn the_daemon_dies_while_it_recovers(database: &str) {
+    let mut fleet = Fleet::on(database);
     fleet.write_config(3, "1s", true, "");
     assert!(fleet.start(None));
     std::thread::sleep(Duration::from_millis(200));
@@ -248,7 +270,7 @@ async fn a_keeper_dies_at_every_transition() {
     for place in
         ["keeper-waiting", "keeper-ready", "keeper-spawned", "keeper-watching", "keeper-ended", "keeper-done"]
     {
-        let mut fleet = Fleet::new();
+        let mut fleet = Fleet::on("sqlite");
         fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: {place}"));
         assert!(fleet.start(None));
         std::thread::sleep(Duration::from_millis(1_500));
@@ -268,10 +290,9 @@ async fn a_keeper_dies_at_every_transition() {
 }
 
 /// Fifty schedules fire while daemon and keepers are killed at random: 20 kills, 200 with `scripts/test --long`.
-#[tokio::test]
-async fn random_kills_while_fifty_schedules_fire() {
+async fn random_kills_while_fifty_schedules_fire(database: &str) {
     let kills = if std::env::var_os("COWHAND_LONG").is_some() { 200 } else { 20 };
-    let mut fleet = Fleet::new();
+    let mut fleet = Fleet::on(database);
     fleet.write_config(50, "3s", true, "");
     for round in 0..kills {
         assert!(fleet.start(None), "round {round}: {}", fleet.log());
