@@ -263,3 +263,17 @@ fn files_are_for_the_owner_only() {
     let folder = std::fs::metadata(scene.attempt.folder()).unwrap().permissions().mode() & 0o777;
     assert_eq!(folder, 0o700);
 }
+
+#[test]
+fn a_second_keeper_does_not_start_the_agent_again() {
+    let mut scene = Scene::new().sh("echo ready; sleep 1000");
+    scene.until_it_says("ready");
+    let mut keeper = scene.keeper.take().unwrap();
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    let second =
+        Command::new(env!("CARGO_BIN_EXE_cowhand")).arg("keeper").arg(scene.attempt.folder()).spawn();
+    scene.keeper = Some(second.unwrap());
+    assert!(!scene.keeper.as_mut().unwrap().wait().unwrap().success());
+    assert_eq!(scene.stdout(), "ready\n");
+}

@@ -185,6 +185,11 @@ impl Attempt {
         self.folder.join("abandoned").exists()
     }
 
+    /// A keeper has been at work, and may have started the agent.
+    pub(super) fn was_kept(&self) -> io::Result<bool> {
+        Ok(self.identity(KEEPER)?.is_some())
+    }
+
     pub(super) fn start(&self) -> io::Result<Start> {
         self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
     }

@@ -46,6 +46,10 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     if attempt.abandoned() || attempt.ending()?.is_some() {
         return Ok(());
     }
+    if attempt.was_kept()? {
+        // It died at work, so the agent may have run, or run still: never a second time.
+        return Err(io::Error::other("another keeper was at work here before"));
+    }
     // A session of its own: neither the daemon's terminal nor its end reaches us. It fails only for a process
     // that leads a group already, which is as good.
     rustix::process::setsid().ok();
@@ -67,7 +71,8 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     let agent = match spawn(attempt, start, cgroup.as_ref()) {
         Ok(agent) => agent,
         Err(error) => {
-            cgroup.map(|cgroup| cgroup.remove()).transpose()?;
+            // An empty group that is left behind is no reason to lose the message.
+            cgroup.map(|cgroup| cgroup.remove().ok());
             let message = start_failure(start, &error);
             let status = ExitStatus::StartFailed { message };
             return Ok(Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 });
@@ -96,12 +101,17 @@ fn spawn(attempt: &Attempt, start: &Start, cgroup: Option<&Cgroup>) -> io::Resul
         .stdout(attempt.append("stdout")?)
         .stderr(attempt.append("stderr")?)
         .process_group(0);
-    let child = match cgroup {
+    let mut child = match cgroup {
         Some(cgroup) => cgroup.spawn_inside(|| command.spawn())??,
         None => command.spawn()?,
     };
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
-    attempt.write(AGENT, &Identity::of(agent))?;
+    if let Err(error) = attempt.write(AGENT, &Identity::of(agent)) {
+        // What nobody could find again must not run. Its end is what we want, whatever comes of asking.
+        rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
+        child.wait()?;
+        return Err(error);
+    }
     Ok(agent)
 }
 
