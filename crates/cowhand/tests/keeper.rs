@@ -277,3 +277,13 @@ fn a_second_keeper_does_not_start_the_agent_again() {
     assert!(!scene.keeper.as_mut().unwrap().wait().unwrap().success());
     assert_eq!(scene.stdout(), "ready\n");
 }
+
+#[test]
+fn asking_right_after_the_launch_disturbs_nothing() {
+    for _ in 0..10 {
+        let scene = Scene::new().sh("echo ready");
+        let standing = scene.attempt.standing().unwrap();
+        assert!(matches!(standing, Standing::Kept | Standing::Ended(_)), "{standing:?}");
+        assert_eq!(scene.ending().status, ExitStatus::Code { code: 0 });
+    }
+}

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -120,6 +121,7 @@ impl Attempt {
         environment: &[(String, String)],
     ) -> io::Result<Child> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let Some(lock) = self.try_lock()? else { return Err(io::Error::other("another keeper is at work")) };
         self.create("prompt")?.write_all(prompt.as_bytes())?;
         self.create("stdout")?;
         self.create("stderr")?;
@@ -132,7 +134,8 @@ impl Attempt {
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(mark.0, mark.1)
             .current_dir("/")
-            .stdin(Stdio::null())
+            // Handed over locked, so that there is no moment in which nobody has it.
+            .stdin(lock)
             .stdout(Stdio::null())
             .stderr(self.create("keeper.log")?)
             .spawn()
@@ -178,6 +181,15 @@ impl Attempt {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// The keeper's own: what it was given as its input, or the lock as it finds it.
+    pub(super) fn keeper_lock(&self) -> io::Result<Option<File>> {
+        let given = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let place = |file: fs::Metadata| (file.dev(), file.ino());
+        let ours = fs::metadata(self.folder.join("lock"))
+            .is_ok_and(|lock| given.metadata().is_ok_and(|given| place(given) == place(lock)));
+        if ours { Ok(Some(given)) } else { self.try_lock() }
     }
 
     /// Somebody found no keeper at work and decided that none shall begin.

@@ -42,7 +42,9 @@ pub fn keep(folder: &Path) -> ExitCode {
 
 fn keep_attempt(folder: &Path) -> io::Result<()> {
     let attempt = Attempt::at(folder)?;
-    let Some(_lock) = attempt.try_lock()? else { return Err(io::Error::other("another keeper is at work")) };
+    let Some(_lock) = attempt.keeper_lock()? else {
+        return Err(io::Error::other("another keeper is at work"));
+    };
     if attempt.abandoned() || attempt.ending()?.is_some() {
         return Ok(());
     }
