@@ -99,8 +99,24 @@ pub struct Retry {
     /// The wait before the second attempt; it doubles with each further one, up to a day.
     pub backoff: Interval,
     /// Exit reasons and error kinds after which a job is tried again.
+    #[schemars(extend("items" = { "type": "string", "enum": RETRY_WORDS }))]
     pub on: Vec<String>,
 }
+
+/// Every exit reason and error kind of an attempt that failed.
+const RETRY_WORDS: [&str; 11] = [
+    "error",
+    "timeout",
+    "max_turns",
+    "reported",
+    "start_failed",
+    "exit",
+    "signal",
+    "idle",
+    "rate_limited",
+    "budget",
+    "lost",
+];
 
 impl Default for Retry {
     fn default() -> Self {
@@ -406,6 +422,14 @@ mod tests {
 
     fn hours(json: &str) -> ActiveHours {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn every_word_for_a_retry_is_one_that_an_attempt_can_end_with() {
+        for word in RETRY_WORDS {
+            let reason = word.parse::<crate::job::ExitReason>().is_ok();
+            assert!(reason || word.parse::<crate::job::ErrorKind>().is_ok(), "{word}");
+        }
     }
 
     #[test]

@@ -241,6 +241,23 @@ fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
 }
 
 #[test]
+fn without_its_keeper_even_what_hides_is_found() {
+    let mut scene = Scene::new().sh("setsid env -i sleep 777 & echo ready; sleep 1000");
+    scene.until_it_says("ready");
+    let mut keeper = scene.keeper.take().unwrap();
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    let cgroup = std::fs::read_to_string(scene.attempt.folder().join("cgroup"));
+    assert_eq!(scene.attempt.standing().unwrap(), Standing::Unkept);
+    scene.attempt.stop().unwrap();
+    scene.wait_for("its end", || (scene.attempt.standing().unwrap() == Standing::Gone).then_some(()));
+    // Where no control group can be made, a process that hides its mark cannot be found without its keeper.
+    if let Ok(cgroup) = cgroup {
+        assert!(!Path::new(&cgroup).exists(), "its group is removed");
+    }
+}
+
+#[test]
 fn there_is_never_a_moment_without_a_keeper() {
     let scene = Scene::new().sh("sleep 0.3");
     assert_eq!(scene.attempt.standing().unwrap(), Standing::Kept, "from the first moment on");
@@ -275,4 +292,28 @@ fn files_are_for_the_owner_only() {
     }
     let folder = std::fs::metadata(scene.attempt.folder()).unwrap().permissions().mode() & 0o777;
     assert_eq!(folder, 0o700);
+}
+
+#[test]
+fn a_second_keeper_does_not_start_the_agent_again() {
+    let mut scene = Scene::new().sh("echo ready; sleep 1000");
+    scene.until_it_says("ready");
+    let mut keeper = scene.keeper.take().unwrap();
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    let second =
+        Command::new(env!("CARGO_BIN_EXE_cowhand")).arg("keeper").arg(scene.attempt.folder()).spawn();
+    scene.keeper = Some(second.unwrap());
+    assert!(!scene.keeper.as_mut().unwrap().wait().unwrap().success());
+    assert_eq!(scene.stdout(), "ready\n");
+}
+
+#[test]
+fn asking_right_after_the_launch_disturbs_nothing() {
+    for _ in 0..10 {
+        let scene = Scene::new().sh("echo ready");
+        let standing = scene.attempt.standing().unwrap();
+        assert!(matches!(standing, Standing::Kept | Standing::Ended(_)), "{standing:?}");
+        assert_eq!(scene.ending().status, ExitStatus::Code { code: 0 });
+    }
 }

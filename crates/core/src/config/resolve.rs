@@ -28,6 +28,7 @@ pub(super) fn agent(
     let before = loader.problems.errors();
     let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
+    check_names(loader, draft);
     check_prompts(loader, draft);
     check_command(loader, draft);
     if checked.unknown {
@@ -71,17 +72,11 @@ fn assemble(
 ) -> Agent {
     let mut schedules = Vec::new();
     for (written, schedule) in std::mem::take(&mut settings.schedules) {
-        match written.parse() {
-            Ok(schedule_name) => {
-                let schedule = self::schedule(loader, draft, &name, schedule_name, schedule);
-                show_zone(&schedule.trigger, &mut shown["schedules"][&written]);
-                schedules.push(schedule);
-            }
-            Err(error) => {
-                let problem = Problem::error(schedule_at(draft, &written), IdError::to_string(&error));
-                loader.problems.add(problem.key(draft.key_of("schedules")));
-            }
-        }
+        // One that has no proper name was reported.
+        let Ok(schedule_name) = written.parse() else { continue };
+        let schedule = self::schedule(loader, draft, &name, schedule_name, schedule);
+        show_zone(&schedule.trigger, &mut shown["schedules"][&written]);
+        schedules.push(schedule);
     }
     let max_concurrent =
         settings.instances.as_ref().and_then(|instances| instances.max_concurrent).unwrap_or(1);
@@ -144,6 +139,17 @@ fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
         _ => return,
     };
     loader.problems.add(problem.key(draft.key_of("command")));
+}
+
+/// Reads what was written, so that other mistakes do not hide these.
+fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
+    let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
+    for (name, entry) in schedules {
+        if let Err(error) = name.parse::<ScheduleName>() {
+            let problem = Problem::error(entry.key_at, error.to_string());
+            loader.problems.add(problem.key(draft.key_of("schedules")));
+        }
+    }
 }
 
 /// Everything that a prompt uses must be known for this kind of schedule; herdctl has no templates, so there it

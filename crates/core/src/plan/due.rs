@@ -73,7 +73,15 @@ impl Look<'_> {
         let jitter =
             self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
         let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
-        interval.next_trigger(self.record.last_run_at, jitter, place, self.record.armed_at)
+        let last = self.record.last_run_at.map(|last| self.believe(last));
+        interval.next_trigger(last, jitter, place, self.believe(self.record.armed_at))
+    }
+
+    /// A clock that was far ahead for a moment left times behind that would silence the schedule until then. What
+    /// lies a little ahead is another matter: that clock was set back, and nothing is to fire twice.
+    fn believe(&self, at: Timestamp) -> Timestamp {
+        const A_LITTLE: SignedDuration = SignedDuration::from_hours(24);
+        if at.duration_since(self.now) > A_LITTLE { self.now } else { at }
     }
 
     fn interval_key(&self) -> FiringKey {
@@ -118,7 +126,8 @@ impl Look<'_> {
     }
 
     fn cron(&self, cron: &Cron, places: &mut Places) -> Verdict {
-        let since = self.record.last_due.map_or(self.record.armed_at, |last| last.max(self.record.armed_at));
+        let armed_at = self.believe(self.record.armed_at);
+        let since = self.record.last_due.map_or(armed_at, |last| self.believe(last).max(armed_at));
         let mut verdict = Verdict::default();
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
             let outcome = match outcome {

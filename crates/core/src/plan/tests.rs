@@ -172,6 +172,14 @@ fn cron_fires_at_its_times() {
 }
 
 #[test]
+fn a_clock_that_was_far_ahead_silences_nothing() {
+    check([
+        ("cron", Scene::new(HOURLY).last_due("2027-01-05T10:00"), "10:30", "wake 11:00"),
+        ("interval", Scene::new(EVERY).last_run("2027-01-05T10:00"), "10:30", "wake 10:35"),
+    ]);
+}
+
+#[test]
 fn missed_firings_follow_the_misfire_policy() {
     check([
         (

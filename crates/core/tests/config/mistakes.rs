@@ -237,3 +237,17 @@ fn a_command_and_its_runtime_belong_together() {
         ]
     );
 }
+
+#[test]
+fn a_bad_schedule_name_is_not_hidden_by_other_mistakes() {
+    let text = "agents:
+  - name: a
+    schedules:
+      \"\": {type: interval, interval: 5x}
+      t: {type: interval, interval: 1h, retry: {on: [erorr, rate_limited]}}
+";
+    let lines = lines(&load_text(text));
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    assert!(lines[0].starts_with("cowhand.yaml:4:7 \"\" is not a valid schedule name"), "{lines:#?}");
+    assert!(lines[2].starts_with("cowhand.yaml:5:54 `erorr` is not one of `error`, "), "{lines:#?}");
+}

@@ -5,33 +5,42 @@
 
 use std::collections::HashMap;
 
+/// Nobody reads more; a file that is something else altogether has one for every line.
+const MOST_NOTES: usize = 10;
+
 /// The variables, and a note about each line that is none.
 pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
     let (mut variables, mut notes) = (HashMap::new(), Vec::new());
     let text = text.trim_start_matches('\u{feff}');
-    let mut rest = text;
+    let (mut rest, mut number, mut wrong) = (text, 1, 0);
     while !rest.is_empty() {
-        let number = text[..text.len() - rest.len()].matches('\n').count() + 1;
-        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        let (line, mut after) = rest.split_once('\n').unwrap_or((rest, ""));
         let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            rest = after;
-            continue;
-        }
-        if let Some((name, value, after)) = assignment(rest) {
+        let blank = line.is_empty() || line.starts_with('#');
+        if blank {
+            // Nothing to read.
+        } else if let Some((name, value, further)) = assignment(rest) {
             variables.insert(name.to_owned(), value);
-            rest = after;
+            after = further;
         } else {
-            notes.push(format!(".env line {number} is not NAME=value and is ignored"));
-            rest = after;
+            wrong += 1;
+            if wrong <= MOST_NOTES {
+                notes.push(format!(".env line {number} is not NAME=value and is ignored"));
+            }
         }
+        number += rest[..rest.len() - after.len()].matches('\n').count();
+        rest = after;
+    }
+    if wrong > MOST_NOTES {
+        notes.push(format!("so are {} more lines of .env", wrong - MOST_NOTES));
     }
     (variables, notes)
 }
 
 /// The name, the value, and the text after the line that the value ends on.
 fn assignment(text: &str) -> Option<(&str, String, &str)> {
-    let (name, value) = text.split_once('=')?;
+    let equals = text.find(['=', '\n']).filter(|at| text[*at..].starts_with('='))?;
+    let (name, value) = (&text[..equals], &text[equals + 1..]);
     let name = name.trim();
     let name = name.strip_prefix("export ").map_or(name, str::trim_start);
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
@@ -115,5 +124,21 @@ mod tests {
         );
         assert_eq!(notes.len(), 4, "{notes:?}");
         assert_eq!(notes[1], ".env line 3 is not NAME=value and is ignored");
+    }
+
+    #[test]
+    fn a_name_and_its_value_begin_on_one_line() {
+        let (variables, notes) = parse("A\n=3\nexport\nB=\"x\ny\"\nno\n");
+        assert_eq!(variables, HashMap::from([("B".to_owned(), "x\ny".to_owned())]));
+        let lines = [1, 2, 3, 6].map(|line| format!(".env line {line} is not NAME=value and is ignored"));
+        assert_eq!(notes, lines);
+    }
+
+    /// It took minutes when every line counted all those before it.
+    #[test]
+    fn a_file_that_is_no_env_file_is_soon_said_to_be_none() {
+        let (variables, notes) = parse(&"A\n".repeat(1_000_000));
+        assert_eq!((variables.len(), notes.len()), (0, 11));
+        assert_eq!(notes[10], "so are 999990 more lines of .env");
     }
 }

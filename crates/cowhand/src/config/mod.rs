@@ -3,7 +3,8 @@
 mod env_file;
 
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -27,6 +28,8 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
     if asked.is_some() && !from.is_dir() {
         return Ok(Found { file: from, note: None });
     }
+    // `..` in a path is no place: what stands before it would count as above.
+    let from = from.canonicalize().unwrap_or(from);
     let in_directory = |directory: &Path| {
         let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
         let file = present.next()?;
@@ -68,14 +71,16 @@ pub fn load(file: &Path) -> FromDisk {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // Said before a huge file fills the memory; the exact limit is core's.
-    if std::fs::metadata(path)?.len() > MOST_BYTES as u64 {
+    // Said before a huge file, or a device that never ends, fills the memory; the exact limit is core's.
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MOST_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             format!("larger than {} MiB", MOST_BYTES >> 20),
         ));
     }
-    std::fs::read_to_string(path)
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 /// UTC if the machine does not say.

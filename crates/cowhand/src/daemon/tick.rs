@@ -11,8 +11,8 @@ use cowhand_core::policy::Retry;
 use cowhand_core::prompt::{self, Context, Template, Variables};
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::{FiringKey, Task, TriggerConfig};
-use jiff::Timestamp;
-use tracing::{info, warn};
+use jiff::{SignedDuration, Timestamp};
+use tracing::{error, info, warn};
 
 use crate::fault;
 use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
@@ -33,6 +33,9 @@ pub struct Startable {
     pub max_concurrent: u32,
 }
 
+/// Before what failed is tried again.
+const RETRY: SignedDuration = SignedDuration::from_secs(2);
+
 /// A firing makes a job that can start in the next look; more looks than this mean that something is wrong.
 const MOST_LOOKS: usize = 10;
 
@@ -44,7 +47,14 @@ pub async fn tick(store: &Store, fleet: &Fleet, now: Timestamp) -> Result<Tick, 
         let mut tick = Tick { wake_at: plan.wake_at, ..Tick::default() };
         let mut changed = false;
         for action in plan.actions {
-            changed |= act(store, fleet, action, now, &mut tick).await?;
+            // One row that cannot be written must not keep the rest of the fleet waiting.
+            match act(store, fleet, action, now, &mut tick).await {
+                Ok(news) => changed |= news,
+                Err(error) => {
+                    error!("cannot act: {error}");
+                    tick.wake_at = Some(now + RETRY);
+                }
+            }
         }
         if !changed {
             return Ok(tick);
@@ -75,8 +85,11 @@ async fn act(
         Action::Lapse { job, epoch } => {
             let retry = retry_of(store, fleet, &job).await?;
             let settled = store.release_lapsed(job.clone(), epoch, retry, now).await?;
-            warn!(%job, "its node stopped renewing the lease; the attempt is lost");
-            Ok(matches!(settled, Settled::Done(_)))
+            let lost = matches!(settled, Settled::Done(_));
+            if lost {
+                warn!(%job, "its node stopped renewing the lease; the attempt is lost");
+            }
+            Ok(lost)
         }
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process::{self, Identity};
 
@@ -37,6 +38,7 @@ pub struct Start {
 /// The records of who is at work.
 pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
+const CGROUP: &str = "cgroup";
 
 /// The signal that asks an agent to stop; some write their result only on an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,8 +153,14 @@ impl Attempt {
         if let Some(ending) = self.ending()? {
             return Ok(Standing::Ended(ending));
         }
+        let cgroup = self.cgroup();
         let lives = self.identity(AGENT)?.is_some_and(|agent| agent.lives());
-        Ok(if lives || !self.marked().is_empty() { Standing::Unkept } else { Standing::Gone })
+        if lives || !self.marked().is_empty() || cgroup.as_ref().is_some_and(Cgroup::holds_any) {
+            return Ok(Standing::Unkept);
+        }
+        // Its keeper would have removed it.
+        cgroup.map(|cgroup| cgroup.remove());
+        Ok(Standing::Gone)
     }
 
     /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be
@@ -173,8 +181,21 @@ impl Attempt {
             return Ok(Stop::Asked);
         }
         let Some(_lock) = self.try_lock()? else { return Ok(Stop::TooEarly) };
+        if let Some(cgroup) = self.cgroup() {
+            cgroup.kill()?;
+        }
         process::signal_all(&self.marked(), Signal::KILL);
         Ok(Stop::NoKeeper)
+    }
+
+    /// The control group that its keeper made, if it made one and it is still there.
+    fn cgroup(&self) -> Option<Cgroup> {
+        let path = fs::read_to_string(self.folder.join(CGROUP)).ok()?;
+        Cgroup::at(PathBuf::from(path))
+    }
+
+    pub(super) fn record_cgroup(&self, cgroup: &Cgroup) -> io::Result<()> {
+        self.create(CGROUP)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
     }
 
     fn marked(&self) -> Vec<i32> {

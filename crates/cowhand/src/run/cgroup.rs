@@ -26,12 +26,27 @@ impl Cgroup {
         Err(io::Error::other("this kernel has no cgroup.kill"))
     }
 
-    /// Runs `spawn` inside, so that what it starts is born there, and comes back out.
-    pub(super) fn spawn_inside<T>(&self, spawn: impl FnOnce() -> T) -> io::Result<T> {
-        move_self(&self.path)?;
-        let spawned = spawn();
-        move_self(&self.home)?;
-        Ok(spawned)
+    /// One that was made before, if it is still there.
+    pub(super) fn at(path: PathBuf) -> Option<Self> {
+        let home = path.parent()?.to_owned();
+        path.join("cgroup.procs").exists().then_some(Self { path, home })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is started between these two is born inside.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        move_self(&self.path)
+    }
+
+    pub(super) fn leave(&self) -> io::Result<()> {
+        move_self(&self.home)
+    }
+
+    pub(super) fn holds_any(&self) -> bool {
+        fs::read_to_string(self.path.join("cgroup.procs")).is_ok_and(|processes| !processes.trim().is_empty())
     }
 
     pub(super) fn kill(&self) -> io::Result<()> {

@@ -48,6 +48,10 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     if attempt.try_lock()?.is_some() {
         return Err(io::Error::other("a keeper is started by the daemon, not by hand"));
     }
+    if attempt.began()? {
+        // It died at work, so the agent may have run, or run still: never a second time.
+        return Err(io::Error::other("another keeper was at work here before"));
+    }
     // A session of its own: neither the daemon's terminal nor its end reaches us. It fails only for a process
     // that leads a group already, which is as good.
     rustix::process::setsid().ok();
@@ -70,13 +74,19 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     fault::place("keeper-waiting");
     attempt.write(KEEPER, &Identity::of(own_pid()))?;
     fault::place("keeper-ready");
+    // Where none can be made or entered, the process tree has to do.
     let cgroup = Cgroup::make(&attempt.name()).ok();
-    let agent = match spawn(attempt, start, cgroup.as_ref()) {
+    if let Some(cgroup) = &cgroup {
+        attempt.record_cgroup(cgroup)?;
+    }
+    let cgroup = cgroup.filter(|cgroup| cgroup.enter().is_ok());
+    let spawned = spawn(attempt, start);
+    let cgroup = cgroup.filter(|cgroup| cgroup.leave().is_ok());
+    let agent = match spawned {
         Ok(agent) => agent,
         Err(error) => {
             cgroup.map(|cgroup| cgroup.remove()).transpose()?;
-            let message = start_failure(start, &error);
-            let status = ExitStatus::StartFailed { message };
+            let status = ExitStatus::StartFailed { message: start_failure(start, &error) };
             return Ok(Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 });
         }
     };
@@ -92,7 +102,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     watch.ending()
 }
 
-fn spawn(attempt: &Attempt, start: &Start, cgroup: Option<&Cgroup>) -> io::Result<i32> {
+fn spawn(attempt: &Attempt, start: &Start) -> io::Result<i32> {
     let (program, arguments) =
         start.argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
@@ -103,13 +113,15 @@ fn spawn(attempt: &Attempt, start: &Start, cgroup: Option<&Cgroup>) -> io::Resul
         .stdout(attempt.append("stdout")?)
         .stderr(attempt.append("stderr")?)
         .process_group(0);
-    let child = match cgroup {
-        Some(cgroup) => cgroup.spawn_inside(|| command.spawn())??,
-        None => command.spawn()?,
-    };
+    let mut child = command.spawn()?;
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
     fault::place("keeper-spawned");
-    attempt.write(AGENT, &Identity::of(agent))?;
+    if let Err(error) = attempt.write(AGENT, &Identity::of(agent)) {
+        // What nobody could find again must not run. Its end is what we want, whatever comes of asking.
+        rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
+        child.wait()?;
+        return Err(error);
+    }
     fault::place("keeper-watching");
     Ok(agent)
 }
@@ -143,28 +155,30 @@ struct Watch {
 }
 
 impl Watch {
-    /// Reaps whatever has ended. Over means that the agent and all that descends from it are gone.
+    /// Reaps whatever has ended. Over means that the agent and all that descends from it are gone: to a subreaper
+    /// the kernel says so itself, by having no child left to wait for.
     fn is_over(&mut self) -> io::Result<bool> {
         let was_running = self.status.is_none();
-        while let Some((pid, status)) = reap()? {
-            if pid == self.agent {
-                self.status = Some(status);
+        loop {
+            match reap()? {
+                Reaped::One(pid, status) if pid == self.agent => self.status = Some(status),
+                Reaped::One(..) => {}
+                Reaped::NoneLeft => return Ok(true),
+                Reaped::NoneYet => break,
             }
         }
-        if self.status.is_none() {
-            return Ok(false);
-        }
-        let left = process::descendants(own_pid());
-        if was_running && !left.is_empty() {
+        if was_running && self.status.is_some() {
+            let left = process::descendants(own_pid());
             self.leftovers = u32::try_from(left.len()).unwrap_or(u32::MAX);
             process::signal_all(&left, Signal::TERM);
             self.kill_at.get_or_insert(Instant::now() + LEFTOVER_GRACE.min(self.grace));
         }
-        Ok(left.is_empty())
+        Ok(false)
     }
 
     fn ask(&mut self, stop: Signal) {
-        if self.stopped.is_some() {
+        // Asked again, or only what the agent left behind is still there: no more patience.
+        if self.stopped.is_some() || self.status.is_some() {
             self.kill_at = Some(Instant::now());
             return;
         }
@@ -208,7 +222,6 @@ impl Watch {
     async fn clean_up(&self) -> io::Result<()> {
         let Some(cgroup) = &self.cgroup else { return Ok(()) };
         for _ in 0..CLEAN_UP_TRIES {
-            while reap()?.is_some() {}
             if cgroup.remove().is_ok() {
                 break;
             }
@@ -224,11 +237,19 @@ impl Watch {
     }
 }
 
-/// One process that has ended, ours or adopted.
-fn reap() -> io::Result<Option<(i32, ExitStatus)>> {
+enum Reaped {
+    /// A process that has ended, ours or adopted.
+    One(i32, ExitStatus),
+    /// All that are left still run.
+    NoneYet,
+    NoneLeft,
+}
+
+fn reap() -> io::Result<Reaped> {
     match rustix::process::wait(WaitOptions::NOHANG) {
-        Ok(Some((pid, status))) => Ok(Some((pid.as_raw_nonzero().get(), exit_status(status)))),
-        Ok(None) | Err(rustix::io::Errno::CHILD) => Ok(None),
+        Ok(Some((pid, status))) => Ok(Reaped::One(pid.as_raw_nonzero().get(), exit_status(status))),
+        Ok(None) => Ok(Reaped::NoneYet),
+        Err(rustix::io::Errno::CHILD) => Ok(Reaped::NoneLeft),
         Err(error) => Err(error.into()),
     }
 }

@@ -49,6 +49,20 @@ fn check_finds_the_file_from_below() {
 }
 
 #[test]
+fn above_a_directory_is_not_what_stands_before_dot_dot() {
+    let directory = directory(&[("here/cowhand.yaml", "agents: []"), ("there/x", "")]);
+    let named = cowhand(&directory.path().join("here"), &["-c", "../there", "config", "check"], &[]);
+    assert!(named.starts_with("exit: 3") && named.contains("no cowhand.yaml"), "{named}");
+}
+
+#[test]
+fn a_file_without_an_end_is_too_large() {
+    let directory = directory(&[("x", "")]);
+    let endless = cowhand(directory.path(), &["-c", "/dev/zero", "config", "check"], &[]);
+    assert!(endless.starts_with("exit: 3") && endless.contains("larger than 4 MiB"), "{endless}");
+}
+
+#[test]
 fn the_real_environment_wins() {
     let directory = fleet();
     let shown = cowhand(directory.path(), &["config", "show", "--json"], &[("EVERY", "2h")]);
