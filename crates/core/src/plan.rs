@@ -122,6 +122,33 @@ pub fn plan(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> Plan {
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
 
+/// When each schedule fires next by the clock, if nothing gets in its way. One that is due and held back has its
+/// due time, which has passed; one that is off, or waits for something outside, has none.
+pub fn next_firings(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> HashMap<ScheduleId, Timestamp> {
+    let crowds = Crowds::of(fleet);
+    let schedules =
+        fleet.agents.iter().flat_map(|agent| &agent.schedules).filter(|schedule| schedule.enabled);
+    let next = |schedule: &Schedule| {
+        let record = snapshot.schedules.get(&schedule.id)?;
+        if record.state != ScheduleState::Active {
+            return None;
+        }
+        if let Some(waiting) = &record.waiting {
+            return Some((schedule.id, waiting.due));
+        }
+        let live: Vec<&LiveJob> =
+            snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
+        let look = due::Look { now, schedule, record, live: &live, crowded: crowds.share(schedule) };
+        let verdict = look.verdict(&mut Places { max: u32::MAX, taken: 0 });
+        let fires = verdict.actions.iter().find_map(|action| match action {
+            Action::Fire { due, outcome: FiringOutcome::Ran, .. } | Action::Wait { due, .. } => Some(*due),
+            _ => None,
+        });
+        Some((schedule.id, fires.or(verdict.wake_at)?))
+    };
+    schedules.filter_map(next).collect()
+}
+
 struct Draft {
     now: Timestamp,
     actions: Vec<Action>,

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod engine;
+mod handle;
 mod recover;
 pub mod tick;
 
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cowhand_core::config::report;
+use cowhand_core::fleet::Fleet;
 use cowhand_core::id::JobId;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -24,6 +26,7 @@ use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
 use attempt::{Charge, Wish};
 use engine::{Engine, HEARTBEAT, LEASE, Loaded};
+pub use handle::{Handle, Reloaded};
 use tick::Startable;
 
 /// What a daemon is started with.
@@ -57,7 +60,8 @@ pub struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
     heartbeat_at: Timestamp,
-    _lock: File,
+    config: PathBuf,
+    lock: File,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,11 +88,11 @@ impl Daemon {
         let node = state.node().map_err(cannot)?;
         let url = store.unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
-        store.load_schedules(loaded.fleet.clone(), clock.now()).await?;
+        store.load_schedules(Fleet::clone(&loaded.fleet), clock.now()).await?;
         let engine = Arc::new(Engine::new(store, state, node, clock, program));
         engine.set_fleet(loaded);
         let heartbeat_at = engine.clock.now();
-        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, _lock: lock };
+        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, config, lock };
         daemon.recover().await?;
         Ok(daemon)
     }
@@ -97,8 +101,14 @@ impl Daemon {
         &self.engine.store
     }
 
-    /// Until it is told to stop, and then until that is done.
-    pub async fn run(mut self, mut stop: watch::Receiver<Stop>) {
+    /// For whoever asks something of it while it runs; `stop` is the other end of what `run` listens to.
+    pub fn handle(&self, stop: watch::Sender<Stop>) -> Handle {
+        Handle::new(Arc::clone(&self.engine), self.config.clone(), stop)
+    }
+
+    /// Until it is told to stop, and then until that is done. The state folder is locked as long as the answer
+    /// lives, so that the caller can clear up before the next daemon comes.
+    pub async fn run(mut self, mut stop: watch::Receiver<Stop>) -> File {
         loop {
             let wish = *stop.borrow_and_update();
             let wake_at = match wish {
@@ -119,7 +129,7 @@ impl Daemon {
             }
         }
         let keep = *stop.borrow() == Stop::KeepAgents;
-        self.end(keep, stop).await;
+        self.end(keep, stop).await
     }
 
     /// Decides what is due and starts what has a place. A store that is away for a while is asked again.
@@ -190,7 +200,7 @@ impl Daemon {
         }
     }
 
-    async fn end(mut self, keep_agents: bool, mut stop: watch::Receiver<Stop>) {
+    async fn end(mut self, keep_agents: bool, mut stop: watch::Receiver<Stop>) -> File {
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {
             self.engine.wish(&job, wish);
@@ -207,6 +217,7 @@ impl Daemon {
         }
         info!("stopped");
         self.engine.store.clone().close().await;
+        self.lock
     }
 }
 
@@ -224,5 +235,5 @@ fn load(file: &std::path::Path) -> Result<Loaded, StartError> {
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(StartError::Config(report));
     }
-    Ok(Loaded { fleet: loaded.fleet, variables })
+    Ok(Loaded { fleet: Arc::new(loaded.fleet), variables })
 }

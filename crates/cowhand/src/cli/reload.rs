@@ -1,0 +1,27 @@
+//! `cowhand reload`: the daemon reads its config again.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::{Failure, place, print};
+use crate::daemon::Reloaded;
+
+#[derive(Debug, Args)]
+pub(super) struct Reload {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reload {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let reloaded = place::ask(config, async |client| Ok(client.post::<Reloaded>("reload", &()).await?))?;
+        if self.json {
+            print::json(&reloaded);
+        } else {
+            print::line(format!("reloaded: {} agents, {} schedules", reloaded.agents, reloaded.schedules));
+        }
+        Ok(())
+    }
+}
