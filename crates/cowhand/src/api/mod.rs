@@ -18,6 +18,7 @@ mod trigger;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use cowhand_core::fleet::Fleet;
 use jiff::Timestamp;
@@ -98,7 +99,7 @@ impl Api {
             .route("/api/v1/events", get(events::list))
             .fallback(|| async { Problem::not_found("there is no such endpoint") })
             .method_not_allowed_fallback(|| async {
-                Problem::bad_request("this endpoint has another method")
+                (StatusCode::METHOD_NOT_ALLOWED, Problem::bad_request("this endpoint has another method"))
             })
             .with_state(self)
     }

@@ -20,9 +20,7 @@ pub(super) fn start(place: &Place, arguments: &[&str]) -> Result<(), Failure> {
     let mut child = spawn(place, arguments)?;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
-            let message = tail(place, said);
-            let message = message.trim().trim_start_matches("error: ");
-            return Err(Failure::new(Exit::of_code(status.code()), message));
+            return Err(Failure::new(Exit::of_code(status.code()), tail(place, said).trim()));
         }
         if wait(async { Ok(pid(place).await?) })? == Some(child.id()) {
             print::line("ready");

@@ -29,6 +29,16 @@ impl Place {
         Ok(Self { state: StateFolder::beside(&found.file), config: found.file })
     }
 
+    pub(super) fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        wait(async {
+            let way_in = self.way_in().await?;
+            question(&way_in.client).await
+        })
+    }
+
     /// The daemon if one runs, else the store alone.
     async fn way_in(&self) -> Result<WayIn, Failure> {
         if let Some(client) = Client::of_daemon(&self.state).await? {
@@ -65,11 +75,7 @@ pub(super) fn ask<T>(
     config: Option<&Path>,
     question: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let place = Place::find(config)?;
-    wait(async {
-        let way_in = place.way_in().await?;
-        question(&way_in.client).await
-    })
+    Place::find(config)?.ask(question)
 }
 
 pub(super) fn wait<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -20,7 +20,8 @@ impl Reload {
         if self.json {
             print::json(&reloaded);
         } else {
-            print::line(format!("reloaded: {} agents, {} schedules", reloaded.agents, reloaded.schedules));
+            let (agents, schedules) = (reloaded.agents, reloaded.schedules);
+            print::line(format!("reloaded; agents: {agents}, schedules: {schedules}"));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::FullName;
 use crate::api::{Page, ScheduleStatus, ScheduleView};
-use crate::cli::place::{self, Place};
+use crate::cli::place::Place;
 use crate::cli::{Exit, Failure, ago, print};
 use crate::config;
 
@@ -96,10 +96,10 @@ impl Next {
     }
 
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
-        let fleet = config::load(&Place::find(config)?.config).loaded.fleet;
-        let views = place::ask(config, async |client| {
-            Ok(client.get::<Page<ScheduleView>>("schedules").await?.items)
-        })?;
+        let place = Place::find(config)?;
+        let fleet = config::load(&place.config).loaded.fleet;
+        let views =
+            place.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items))?;
         let mut coming = Vec::new();
         let mut known = false;
         for agent in &fleet.agents {
