@@ -1,5 +1,6 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -39,6 +39,11 @@ impl StateFolder {
         self.jobs().join(format!("{job}.jsonl"))
     }
 
+    /// What a daemon in the background says.
+    pub fn log(&self) -> PathBuf {
+        self.0.join("daemon.log")
+    }
+
     /// Makes what is missing, for the owner only: prompts and output may hold anything.
     pub fn create(&self) -> io::Result<()> {
         for folder in [self.0.clone(), self.jobs(), self.0.join("attempts")] {

@@ -50,9 +50,12 @@ impl Look<'_> {
         }
     }
 
-    /// When the schedule fires next, for people to read; none while it waits for a job of its own, for the outside,
-    /// or for ever.
+    /// When the schedule fires next, for people to read: for one that is held back its due time, which has passed;
+    /// none while it waits for a job of its own, for the outside, or for ever.
     pub(super) fn next_run(&self) -> Option<Timestamp> {
+        if let Some(waiting) = &self.record.waiting {
+            return Some(waiting.due);
+        }
         match &self.schedule.trigger {
             TriggerConfig::Interval { .. } if self.live.iter().any(|job| job.by_trigger) => None,
             TriggerConfig::Interval { interval } => {

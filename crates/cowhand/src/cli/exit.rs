@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::api::{Code, Problem};
+
 /// What scripts can rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -26,6 +28,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
+impl Exit {
+    /// What a child of the same program ended with.
+    pub(super) fn of_code(code: Option<i32>) -> Self {
+        let all = [Self::JobFailed, Self::Usage, Self::Config, Self::NoDaemon, Self::Refused];
+        all.into_iter().find(|exit| Some(*exit as i32) == code).unwrap_or(Self::CannotRunHere)
+    }
+}
+
 /// A verb that did not do what was asked: why, in words for the person who asked, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
@@ -44,11 +54,30 @@ impl Failure {
         Self { exit, message: None }
     }
 
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         if let Some(message) = &self.message {
+            // A report of the config, or of a daemon in the background, begins with the word itself.
+            let message = message.strip_prefix("error: ").unwrap_or(message);
             anstream::eprintln!("{red}error{red:#}: {message}");
         }
         self.exit.into()
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let exit = match problem.code {
+            Code::BadRequest => Exit::Usage,
+            Code::NotFound | Code::Conflict | Code::Stopping => Exit::Refused,
+            Code::BadConfig => Exit::Config,
+            Code::NoDaemon => Exit::NoDaemon,
+            Code::Unavailable => Exit::CannotRunHere,
+        };
+        Self::new(exit, problem.message)
     }
 }

@@ -1,10 +1,30 @@
 //! The command line: one file for each verb.
 
+mod agents;
+mod ago;
+mod background;
+mod cancel;
+mod completions;
 mod config;
 mod demo;
+mod doctor;
+mod events;
 mod exit;
+mod init;
+mod job;
+mod jobs;
+mod logs;
+mod place;
+mod print;
+mod reload;
+mod restart;
+mod retry;
 mod schedule;
 mod start;
+mod status;
+mod stop;
+mod trigger;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,14 +49,48 @@ struct Cli {
 enum Verb {
     /// See what cowhand does, with no account, key or service
     Demo(demo::Demo),
+    /// Write a first cowhand.yaml that works as it is
+    Init(init::Init),
     /// Run the fleet until it is told to stop
     Start(start::Start),
+    /// Stop the daemon
+    Stop(stop::Stop),
+    /// Stop the daemon and start it again; agents live on
+    Restart(restart::Restart),
+    /// Have the daemon read its config again
+    Reload(reload::Reload),
+    /// The daemon and its agents at a glance
+    Status(status::Status),
+    /// Who is in the fleet
+    Agents(agents::Agents),
+    /// Make a job now
+    Trigger(trigger::Trigger),
+    /// List jobs, the newest first
+    Jobs(jobs::Jobs),
+    /// Everything about one job
+    Job(job::Job),
+    /// What a job said
+    Logs(logs::Logs),
+    /// End a job with all its processes
+    Cancel(cancel::Cancel),
+    /// Run a finished job again, as a new one
+    Retry(retry::Retry),
+    /// Make a new job that goes on from an earlier one
+    Fork(retry::Fork),
+    /// Look at schedules and when they fire, turn them on and off
+    #[command(subcommand)]
+    Schedule(schedule::Schedule),
+    /// Why a schedule did or did not run
+    Why(why::Why),
+    /// What happened, in order
+    Events(events::Events),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config::Config),
-    /// Look at schedules and when they fire
-    #[command(subcommand)]
-    Schedule(schedule::Schedule),
+    /// Find out whether the fleet can run here
+    Doctor(doctor::Doctor),
+    /// Print completions for a shell
+    Completions(completions::Completions),
     /// Watch over one attempt; cowhand starts it, not a person
     #[command(hide = true)]
     Keeper { folder: PathBuf },
@@ -45,11 +99,29 @@ enum Verb {
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
+    let config = cli.config.as_deref();
     let answer = match cli.verb {
         Verb::Demo(demo) => demo.run(),
-        Verb::Start(start) => start.run(cli.config.as_deref()),
-        Verb::Config(verb) => verb.run(cli.config.as_deref()),
-        Verb::Schedule(schedule) => schedule.run(),
+        Verb::Init(init) => init.run(config),
+        Verb::Start(start) => start.run(config),
+        Verb::Stop(stop) => stop.run(config),
+        Verb::Restart(restart) => restart.run(config),
+        Verb::Reload(reload) => reload.run(config),
+        Verb::Status(status) => status.run(config),
+        Verb::Agents(agents) => agents.run(config),
+        Verb::Trigger(trigger) => trigger.run(config),
+        Verb::Jobs(jobs) => jobs.run(config),
+        Verb::Job(job) => job.run(config),
+        Verb::Logs(logs) => logs.run(config),
+        Verb::Cancel(cancel) => cancel.run(config),
+        Verb::Retry(retry) => retry.run(config),
+        Verb::Fork(fork) => fork.run(config),
+        Verb::Schedule(schedule) => schedule.run(config),
+        Verb::Why(why) => why.run(config),
+        Verb::Events(events) => events.run(config),
+        Verb::Config(verb) => verb.run(config),
+        Verb::Doctor(doctor) => doctor.run(config),
+        Verb::Completions(completions) => completions.run(),
         Verb::Keeper { folder } => return keeper::keep(&folder),
     };
     match answer {

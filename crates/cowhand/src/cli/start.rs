@@ -1,4 +1,4 @@
-//! `cowhand start`: the daemon, in the foreground.
+//! `cowhand start`: the daemon, in the foreground or behind it.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -7,22 +7,28 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tracing::error;
 use tracing_subscriber::EnvFilter;
 
-use super::{Exit, Failure};
+use super::place::{Place, cannot};
+use super::{Exit, Failure, background};
+use crate::api::{Api, Socket};
 use crate::clock::Clock;
-use crate::config;
 use crate::daemon::{Daemon, Options, StartError, Stop};
-use crate::state::StateFolder;
 
 #[derive(Debug, Args)]
 pub(super) struct Start {
+    /// Run in the background, and answer when it is ready
+    #[arg(short, long)]
+    detach: bool,
     /// How long running jobs may finish after a signal, before they are cancelled
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     stop_timeout: u64,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    /// This is the one in the background; cowhand says so, not a person
+    #[arg(long, hide = true)]
+    behind: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -33,24 +39,21 @@ enum LogFormat {
 
 impl Start {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let here =
-            std::env::current_dir().map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-        let found =
-            config::find(config, &here).map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
-        let program =
-            std::env::current_exe().map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-        self.log();
-        if let Some(note) = &found.note {
-            tracing::warn!("{note}");
+        let place = Place::find(config)?;
+        if self.detach {
+            let format =
+                self.log_format.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
+            let stop_timeout = self.stop_timeout.to_string();
+            return background::start(&place, &["--stop-timeout", &stop_timeout, "--log-format", &format]);
         }
-        let options = Options {
-            state: StateFolder::beside(&found.file),
-            config: found.file,
-            clock: Clock::System,
-            program,
-        };
-        let runtime = tokio::runtime::Runtime::new()
-            .map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+        if self.behind {
+            // Out of the terminal's session, so that closing it does not reach us.
+            rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
+        }
+        let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
+        self.log();
+        let options = Options { state: place.state, config: place.config, clock: Clock::System, program };
+        let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
         runtime.block_on(serve(options, Duration::from_secs(self.stop_timeout)))
     }
 
@@ -68,30 +71,34 @@ impl Start {
 }
 
 async fn serve(options: Options, patience: Duration) -> Result<(), Failure> {
-    let cannot = |error: std::io::Error| Failure::new(Exit::CannotRunHere, error.to_string());
+    let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
     // Before anything runs, so that a signal can never kill a daemon that has begun.
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
     let daemon = Daemon::open(options).await.map_err(|error| start_failure(&error))?;
-    anstream::println!("ready");
     let (tell, stop) = watch::channel(Stop::No);
+    let handle = daemon.handle(tell);
+    let socket = Socket::open(Api::of_daemon(handle.clone()));
+    let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    super::print::line("ready");
     let running = tokio::spawn(daemon.run(stop));
     tokio::pin!(running);
     loop {
         tokio::select! {
             ended = &mut running => {
-                return ended.map_err(|error| Failure::new(Exit::CannotRunHere, format!("the daemon failed: {error}")));
+                // While the lock is still ours: the next daemon makes its own.
+                socket.close();
+                return ended.map(drop).map_err(|error| {
+                    Failure::new(Exit::CannotRunHere, format!("the daemon failed: {error}"))
+                });
             }
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = interrupt.recv() => handle.stop(patience),
+            _ = terminate.recv() => handle.stop(patience),
+            _ = hangup.recv() => if let Err(error) = handle.reload().await {
+                error!("the config is not taken, and the old one stays: {error}");
+            },
         }
-        // The first signal lets jobs finish, the second cancels them, the third kills them.
-        tell.send_modify(|stop| {
-            *stop = match *stop {
-                Stop::No => Stop::Drain { until: Instant::now() + patience },
-                _ => Stop::Now,
-            };
-        });
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Engine {
 /// The fleet and what its `.env` names.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    pub(super) fleet: Fleet,
+    pub(super) fleet: Arc<Fleet>,
     pub(super) variables: HashMap<String, String>,
 }
 

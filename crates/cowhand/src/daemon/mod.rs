@@ -2,6 +2,7 @@
 
 mod attempt;
 mod engine;
+mod handle;
 mod recover;
 pub mod tick;
 
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cowhand_core::config::report;
+use cowhand_core::fleet::Fleet;
 use cowhand_core::id::JobId;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -26,6 +28,7 @@ use crate::store::{Claim, Store, StoreError};
 use crate::view::Views;
 use attempt::{Charge, Wish};
 use engine::{Engine, HEARTBEAT, LEASE, Loaded};
+pub use handle::{Handle, Reloaded};
 use tick::Startable;
 
 /// What a daemon is started with.
@@ -58,7 +61,8 @@ pub struct Daemon {
     tasks: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
-    _lock: File,
+    config: PathBuf,
+    lock: File,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -85,12 +89,12 @@ impl Daemon {
         let node = state.node().map_err(cannot)?;
         let url = loaded.fleet.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
-        store.load_schedules(loaded.fleet.clone(), clock.now()).await?;
+        store.load_schedules(Fleet::clone(&loaded.fleet), clock.now()).await?;
         let engine = Arc::new(Engine::new(store, state, node, clock, program));
         engine.set_fleet(loaded);
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.state.clone(), heartbeat_at);
-        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, _lock: lock };
+        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, config, lock };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -100,8 +104,14 @@ impl Daemon {
         &self.engine.store
     }
 
-    /// Until it is told to stop, and then until that is done.
-    pub async fn run(mut self, mut stop: watch::Receiver<Stop>) {
+    /// For whoever asks something of it while it runs; `stop` is the other end of what `run` listens to.
+    pub fn handle(&self, stop: watch::Sender<Stop>) -> Handle {
+        Handle::new(Arc::clone(&self.engine), self.config.clone(), stop)
+    }
+
+    /// Until it is told to stop, and then until that is done. The state folder is locked as long as the answer
+    /// lives, so that the caller can clear up before the next daemon comes.
+    pub async fn run(mut self, mut stop: watch::Receiver<Stop>) -> File {
         loop {
             let wish = *stop.borrow_and_update();
             let wake_at = match wish {
@@ -123,7 +133,7 @@ impl Daemon {
             }
         }
         let keep = *stop.borrow() == Stop::KeepAgents;
-        self.end(keep, stop).await;
+        self.end(keep, stop).await
     }
 
     /// Decides what is due and starts what has a place. A store that is away for a while is asked again.
@@ -211,7 +221,7 @@ impl Daemon {
         }
     }
 
-    async fn end(mut self, keep_agents: bool, mut stop: watch::Receiver<Stop>) {
+    async fn end(mut self, keep_agents: bool, mut stop: watch::Receiver<Stop>) -> File {
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {
             self.engine.wish(&job, wish);
@@ -229,6 +239,7 @@ impl Daemon {
         self.write_views().await;
         info!("stopped");
         self.engine.store.clone().close().await;
+        self.lock
     }
 }
 
@@ -246,5 +257,5 @@ fn load(file: &std::path::Path) -> Result<Loaded, StartError> {
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(StartError::Config(report));
     }
-    Ok(Loaded { fleet: loaded.fleet, variables })
+    Ok(Loaded { fleet: Arc::new(loaded.fleet), variables })
 }

@@ -15,6 +15,7 @@ statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, job_id) \
         values ($1, $2, $3, $4, $5, $6, null) on conflict (schedule_id, key) do nothing";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
+    GET_FIRING = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 and key = $2";
     LEDGER = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 \
         order by due_at desc, key desc limit $2";
 }
@@ -70,6 +71,20 @@ impl Store {
     pub async fn fire_once(&self, firing: Firing, now: Timestamp) -> Result<Fired, StoreError> {
         let random = self.random;
         self.write(move |tx| Box::pin(fire_once(tx, firing, now, random))).await
+    }
+
+    /// What was decided about one occurrence.
+    pub async fn firing(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+    ) -> Result<Option<LedgerRow>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                tx.one(GET_FIRING, args![schedule, key.as_str()]).await?.as_ref().map(read).transpose()
+            })
+        })
+        .await
     }
 
     /// The newest rows first.

@@ -112,8 +112,9 @@ impl Store {
     pub async fn close(self) {
         match self.database {
             Database::Sqlite { readers, writer } => {
-                writer.close().await;
+                // The writer last: only it can fold the log back into the file.
                 readers.close().await;
+                writer.close().await;
             }
             Database::Postgres(pool) => pool.close().await,
         }

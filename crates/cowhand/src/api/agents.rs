@@ -1,0 +1,122 @@
+//! Agents: what they do now, and triggering them.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use cowhand_core::fleet::Agent;
+use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::job::{Job, JobRecord, JobStatus};
+use cowhand_core::plan::{self, LiveState, Snapshot};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::given::{Given, named};
+use super::trigger::TriggerAsked;
+use super::{Api, Page, Problem};
+use crate::store::JobFilter;
+
+/// An agent as people see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentView {
+    pub name: AgentName,
+    pub description: Option<String>,
+    pub runtime: String,
+    pub directory: String,
+    pub schedules: Vec<ScheduleName>,
+    pub max_concurrent: u32,
+    pub running: usize,
+    /// Jobs that wait for a place, or for another attempt.
+    pub queued: usize,
+    pub last_job: Option<LastJob>,
+    pub next: Option<Next>,
+}
+
+/// The agent's newest job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LastJob {
+    pub id: JobId,
+    pub status: JobStatus,
+    pub started_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What fires first of the agent's schedules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Next {
+    pub schedule: ScheduleName,
+    pub at: Timestamp,
+}
+
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<AgentView>>, Problem> {
+    views(&api).await.map(Page::whole).map(Json)
+}
+
+pub(super) async fn one(
+    State(api): State<Api>,
+    Path(agent): Path<String>,
+) -> Result<Json<AgentView>, Problem> {
+    let name = named(&agent)?;
+    let mut views = views(&api).await?.into_iter();
+    views.find(|view| view.name == name).map(Json).ok_or_else(|| Problem::no_agent(&name))
+}
+
+pub(super) async fn trigger(
+    State(api): State<Api>,
+    Path(agent): Path<String>,
+    Given(asked): Given<TriggerAsked>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    super::trigger::trigger(&api, &named(&agent)?, asked).await
+}
+
+/// All agents of the fleet, in the order of its files.
+pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
+    let snapshot = api.store.snapshot().await?;
+    let fleet = api.fleet();
+    let next = plan::next_runs(api.now(), &fleet, &snapshot);
+    let mut views = Vec::with_capacity(fleet.agents.len());
+    for agent in &fleet.agents {
+        let filter = JobFilter { agent: Some(agent.name.clone()), ..JobFilter::default() };
+        let last_job = api.store.jobs(filter, 1).await?.pop().map(LastJob::from);
+        views.push(AgentView { last_job, ..AgentView::of(agent, &snapshot, &next) });
+    }
+    Ok(views)
+}
+
+impl AgentView {
+    fn of(agent: &Agent, snapshot: &Snapshot, next: &HashMap<ScheduleId, Timestamp>) -> Self {
+        let live = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
+        let running = live().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+        let next = agent.schedules.iter().filter_map(|schedule| {
+            Some(Next { schedule: schedule.name.clone(), at: *next.get(&schedule.id)? })
+        });
+        Self {
+            name: agent.name.clone(),
+            description: agent.settings.description.clone(),
+            runtime: runtime(agent).to_owned(),
+            directory: agent.directory.display().to_string(),
+            schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
+            max_concurrent: agent.max_concurrent,
+            running,
+            queued: live().count() - running,
+            last_job: None,
+            next: next.min_by_key(|next| next.at),
+        }
+    }
+}
+
+fn runtime(agent: &Agent) -> &'static str {
+    use cowhand_core::config::shape::Runtime;
+    match agent.settings.runtime {
+        Some(Runtime::Command) => "command",
+        Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => "claude",
+    }
+}
+
+impl From<Job> for LastJob {
+    fn from(job: Job) -> Self {
+        let JobRecord { id, status, started_at, finished_at, .. } = JobRecord::from(job);
+        Self { id, status, started_at, finished_at }
+    }
+}

@@ -1,0 +1,138 @@
+//! The other side of the API: through the daemon's socket, or, when none runs, straight into a router of our own.
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower::ServiceExt;
+
+use super::socket::Socket;
+use super::{Api, Problem};
+use crate::state::StateFolder;
+
+#[derive(Debug)]
+pub enum Client {
+    Daemon(StateFolder),
+    /// No daemon runs.
+    Alone(Router),
+}
+
+impl Client {
+    /// None if no daemon answers.
+    pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, Problem> {
+        let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
+        Ok(stream.map(|_| Self::Daemon(state.clone())))
+    }
+
+    pub fn alone(api: Api) -> Self {
+        Self::Alone(api.router())
+    }
+
+    pub fn is_alone(&self) -> bool {
+        matches!(self, Self::Alone(_))
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        whole(self.send(Method::GET, path, Body::empty()).await?).await
+    }
+
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, given: &impl Serialize) -> Result<T, Problem> {
+        let body = serde_json::to_vec(given).map_err(|error| Problem::bad_request(error.to_string()))?;
+        whole(self.send(Method::POST, path, Body::from(body)).await?).await
+    }
+
+    /// An answer that comes line by line.
+    pub async fn lines(&self, path: &str) -> Result<Lines, Problem> {
+        let body = good(self.send(Method::GET, path, Body::empty()).await?).await?;
+        Ok(Lines { body, held: Vec::new(), from: 0 })
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Body) -> Result<Response<Body>, Problem> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1/{path}"))
+            .header(header::HOST, "cowhand")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .map_err(|error| Problem::bad_request(error.to_string()))?;
+        match self {
+            Self::Alone(router) => match router.clone().oneshot(request).await {
+                Ok(response) => Ok(response),
+                Err(never) => match never {},
+            },
+            Self::Daemon(state) => {
+                let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
+                let stream = TokioIo::new(stream.ok_or_else(Problem::no_daemon)?);
+                let (mut sender, connection) =
+                    hyper::client::conn::http1::handshake(stream).await.map_err(|error| cut_off(&error))?;
+                tokio::spawn(connection);
+                let response = sender.send_request(request).await.map_err(|error| cut_off(&error))?;
+                Ok(response.map(Body::new))
+            }
+        }
+    }
+}
+
+fn cut_off(error: &dyn std::error::Error) -> Problem {
+    Problem::unavailable(format!("the daemon did not answer: {error}"))
+}
+
+/// The body of an answer that is not a problem.
+async fn good(response: Response<Body>) -> Result<Body, Problem> {
+    if response.status().is_success() {
+        return Ok(response.into_body());
+    }
+    let status = response.status();
+    let bytes = all(response.into_body()).await?;
+    let unknown = |_| Problem::unavailable(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
+    Err(serde_json::from_slice(&bytes).unwrap_or_else(unknown))
+}
+
+async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Problem> {
+    let bytes = all(good(response).await?).await?;
+    let unreadable = |error| Problem::unavailable(format!("the daemon's answer cannot be read: {error}"));
+    serde_json::from_slice(&bytes).map_err(unreadable)
+}
+
+async fn all(body: Body) -> Result<Bytes, Problem> {
+    body.collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| cut_off(&error))
+}
+
+/// Whole lines of an answer, as they come.
+#[derive(Debug)]
+pub struct Lines {
+    body: Body,
+    held: Vec<u8>,
+    /// Where in `held` the next line begins.
+    from: usize,
+}
+
+impl Lines {
+    /// None when the answer is over.
+    pub async fn next(&mut self) -> Result<Option<String>, Problem> {
+        loop {
+            if let Some(length) = memchr::memchr(b'\n', &self.held[self.from..]) {
+                let line = String::from_utf8_lossy(&self.held[self.from..self.from + length]).into_owned();
+                self.from += length + 1;
+                return Ok(Some(line));
+            }
+            self.held.drain(..self.from);
+            self.from = 0;
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.held.extend(frame.into_data().unwrap_or_default()),
+                Some(Err(error)) => return Err(cut_off(&error)),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// A name as one part of an address, or a value in its query.
+pub fn segment(text: &str) -> String {
+    const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+    utf8_percent_encode(text, &KEPT).to_string()
+}

@@ -1,0 +1,80 @@
+//! The daemon itself: how it stands, its config, its end.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::agents::{self, AgentView};
+use super::given::Given;
+use super::{Api, Problem};
+use crate::daemon::{Reloaded, StartError};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub daemon: DaemonView,
+    pub agents: Vec<AgentView>,
+}
+
+/// Only `running` says something when none runs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DaemonView {
+    pub running: bool,
+    pub stopping: bool,
+    pub pid: Option<u32>,
+    /// Of the dashboard.
+    pub url: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub node: Option<String>,
+    pub version: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StopAsked {
+    /// Leave the agents running; the next start takes them up again.
+    pub keep_agents: bool,
+    /// How long jobs may go on before they are cancelled; unset means 30.
+    pub timeout_seconds: Option<u64>,
+}
+
+pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Problem> {
+    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await? }))
+}
+
+pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {
+    api.open_daemon()?.reload().await.map(Json).map_err(|error| match error {
+        StartError::Config(report) => Problem::bad_config(report),
+        StartError::Store(error) => error.into(),
+        other => Problem::unavailable(other.to_string()),
+    })
+}
+
+/// Answers at once; the daemon is gone when its lock is free.
+pub(super) async fn stop(
+    State(api): State<Api>,
+    Given(asked): Given<StopAsked>,
+) -> Result<Json<DaemonView>, Problem> {
+    let daemon = api.daemon()?;
+    if asked.keep_agents {
+        daemon.leave();
+    } else {
+        daemon.stop(Duration::from_secs(asked.timeout_seconds.unwrap_or(30)));
+    }
+    Ok(Json(view(&api)))
+}
+
+fn view(api: &Api) -> DaemonView {
+    let Ok(daemon) = api.daemon() else { return DaemonView::default() };
+    DaemonView {
+        running: true,
+        stopping: daemon.is_stopping(),
+        pid: Some(std::process::id()),
+        url: None,
+        started_at: Some(daemon.started_at()),
+        node: Some(daemon.node().to_owned()),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+    }
+}

@@ -1,0 +1,182 @@
+//! Jobs: listed, looked at, listened to, cancelled, and made anew from an earlier one.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::follow::{self, Growing};
+use super::given::{Given, Params, named};
+use super::{Api, Page, Problem};
+use crate::store::{Cancel, JobFilter};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Listed {
+    agent: Option<AgentName>,
+    schedule: Option<ScheduleName>,
+    status: Option<JobStatus>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    after: Option<JobId>,
+    #[serde(default = "usual")]
+    limit: u32,
+}
+
+fn usual() -> u32 {
+    50
+}
+
+/// The most of one part of a list.
+const MOST: u32 = 1000;
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(listed): Params<Listed>,
+) -> Result<Json<Page<Job>>, Problem> {
+    let Listed { agent, schedule, status, since, until, after, limit } = listed;
+    let limit = limit.min(MOST);
+    let items = api.store.jobs(JobFilter { agent, schedule, status, since, until, after }, limit).await?;
+    let full = items.len() == limit as usize;
+    let next_cursor = items.last().filter(|_| full).map(|job| job.id().to_string());
+    Ok(Json(Page { items, next_cursor }))
+}
+
+pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
+    find(&api, &named(&id)?).await.map(Json)
+}
+
+/// A waiting job is cancelled at once; a running one is on its way to be.
+pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
+    match api.daemon()?.cancel(named(&id)?).await? {
+        Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
+        Cancel::AlreadyStopped(job) => Err(Problem::conflict(format!(
+            "{} is {} already; there is nothing to cancel",
+            job.id(),
+            job.status()
+        ))),
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Anew {
+    /// Unset means the same as before.
+    prompt: Option<String>,
+}
+
+pub(super) async fn retry(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(anew): Given<Anew>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    let before = find(&api, &named(&id)?).await?;
+    if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
+        let message = format!("{id} is {}; cancel it first, or fork it", before.status());
+        return Err(Problem::conflict(message));
+    }
+    let origin = Origin::RetryOf(before.id().clone());
+    make(&api, &before, TriggerType::Manual, origin, anew).await
+}
+
+pub(super) async fn fork(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(anew): Given<Anew>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    let before = find(&api, &named(&id)?).await?;
+    let origin = Origin::ForkOf(before.id().clone());
+    make(&api, &before, TriggerType::Fork, origin, anew).await
+}
+
+async fn make(
+    api: &Api,
+    before: &Job,
+    trigger_type: TriggerType,
+    origin: Origin,
+    anew: Anew,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    let daemon = api.open_daemon()?;
+    if api.fleet().agent(before.agent()).is_none() {
+        return Err(Problem::no_agent(before.agent()));
+    }
+    let new = NewJob {
+        agent: before.agent().clone(),
+        trigger_type,
+        schedule: before.schedule().cloned(),
+        prompt: anew.prompt.or_else(|| before.prompt().map(str::to_owned)),
+        origin: Some(origin),
+    };
+    let job = api.store.add_job(new, api.now()).await?;
+    daemon.nudge();
+    Ok((StatusCode::CREATED, Json(job)))
+}
+
+async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
+    api.store.job(id.clone()).await?.ok_or_else(|| Problem::no_job(id))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Heard {
+    /// 1 means: until the job has ended.
+    #[serde(default)]
+    follow: u8,
+}
+
+/// The job's JSONL.
+pub(super) async fn output(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Params(heard): Params<Heard>,
+) -> Result<Response, Problem> {
+    let job = find(&api, &named(&id)?).await?.id().clone();
+    // Without a daemon nobody writes any more.
+    let follow = heard.follow == 1 && api.daemon().is_ok();
+    Ok(follow::answer(Output { api, job, follow, offset: 0 }))
+}
+
+/// The file of a job's output, as far as it was sent.
+struct Output {
+    api: Api,
+    job: JobId,
+    follow: bool,
+    offset: u64,
+}
+
+impl Growing for Output {
+    async fn more(&mut self) -> Result<Option<Bytes>, Problem> {
+        // First whether it has ended, then what it wrote: so nothing that was written before is missed.
+        let status = if self.follow { Some(find(&self.api, &self.job).await?.status()) } else { None };
+        let part = self.read().map_err(|error| Problem::unavailable(error.to_string()))?;
+        let over = part.is_empty() && !matches!(status, Some(JobStatus::Pending | JobStatus::Running));
+        Ok((!over).then(|| part.into()))
+    }
+}
+
+impl Output {
+    /// Whole lines only, unless one is longer than a part.
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        const PART: u64 = 256 * 1024;
+        let mut file = match File::open(self.api.state.output(&self.job)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            file => file?,
+        };
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut part = Vec::new();
+        let read = file.take(PART).read_to_end(&mut part)?;
+        match memchr::memrchr(b'\n', &part) {
+            Some(end) => part.truncate(end + 1),
+            None if (read as u64) < PART => part.clear(),
+            None => {}
+        }
+        self.offset += part.len() as u64;
+        Ok(part)
+    }
+}

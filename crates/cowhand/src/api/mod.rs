@@ -1,0 +1,134 @@
+//! `/api/v1`: everything that can be asked of a fleet, over HTTP on the daemon's Unix socket.
+//!
+//! The CLI has no other way in. When no daemon runs it asks the same router without a socket, on the store alone:
+//! reads are answered, and whatever needs a daemon says so ([`Problem::no_daemon`]).
+
+mod agents;
+mod client;
+mod daemon;
+mod events;
+mod follow;
+mod given;
+mod jobs;
+mod problem;
+mod schedules;
+mod socket;
+mod trigger;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use cowhand_core::fleet::Fleet;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::daemon::Handle;
+use crate::state::StateFolder;
+use crate::store::Store;
+
+pub use agents::{AgentView, LastJob, Next};
+pub use client::{Client, Lines, segment};
+pub use daemon::{DaemonView, Status, StopAsked};
+pub use problem::{Code, Problem};
+pub use schedules::{FiringView, ScheduleStatus, ScheduleView};
+pub use socket::{Socket, SocketError};
+pub use trigger::TriggerAsked;
+
+/// What the endpoints work on.
+#[derive(Debug, Clone)]
+pub struct Api {
+    store: Store,
+    state: StateFolder,
+    side: Side,
+}
+
+#[derive(Debug, Clone)]
+enum Side {
+    /// Inside a daemon.
+    Daemon(Handle),
+    /// No daemon runs; the fleet is as the files say now.
+    Alone(Arc<Fleet>),
+}
+
+/// A list, and where its next part begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    pub next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    fn whole(items: Vec<T>) -> Self {
+        Self { items, next_cursor: None }
+    }
+}
+
+impl Api {
+    pub fn of_daemon(handle: Handle) -> Self {
+        let (store, state) = (handle.store().clone(), handle.state().clone());
+        Self { store, state, side: Side::Daemon(handle) }
+    }
+
+    /// For reading, while no daemon runs.
+    pub fn alone(store: Store, state: StateFolder, fleet: Fleet) -> Self {
+        Self { store, state, side: Side::Alone(Arc::new(fleet)) }
+    }
+
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/api/v1/status", get(daemon::status))
+            .route("/api/v1/reload", post(daemon::reload))
+            .route("/api/v1/stop", post(daemon::stop))
+            .route("/api/v1/agents", get(agents::list))
+            .route("/api/v1/agents/{agent}", get(agents::one))
+            .route("/api/v1/agents/{agent}/trigger", post(agents::trigger))
+            .route("/api/v1/schedules", get(schedules::list))
+            .route("/api/v1/schedules/{agent}/{schedule}", get(schedules::one))
+            .route("/api/v1/schedules/{agent}/{schedule}/firings", get(schedules::firings))
+            .route("/api/v1/schedules/{agent}/{schedule}/enable", post(schedules::enable))
+            .route("/api/v1/schedules/{agent}/{schedule}/disable", post(schedules::disable))
+            .route("/api/v1/schedules/{agent}/{schedule}/fire", post(schedules::fire))
+            .route("/api/v1/jobs", get(jobs::list))
+            .route("/api/v1/jobs/{job}", get(jobs::one))
+            .route("/api/v1/jobs/{job}/output", get(jobs::output))
+            .route("/api/v1/jobs/{job}/cancel", post(jobs::cancel))
+            .route("/api/v1/jobs/{job}/retry", post(jobs::retry))
+            .route("/api/v1/jobs/{job}/fork", post(jobs::fork))
+            .route("/api/v1/events", get(events::list))
+            .fallback(|| async { Problem::not_found("there is no such endpoint") })
+            .method_not_allowed_fallback(|| async {
+                (StatusCode::METHOD_NOT_ALLOWED, Problem::bad_request("this endpoint has another method"))
+            })
+            .with_state(self)
+    }
+
+    fn fleet(&self) -> Arc<Fleet> {
+        match &self.side {
+            Side::Daemon(handle) => handle.fleet(),
+            Side::Alone(fleet) => Arc::clone(fleet),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        match &self.side {
+            Side::Daemon(handle) => handle.clock().now(),
+            Side::Alone(_) => Timestamp::now(),
+        }
+    }
+
+    /// For what only a daemon can do.
+    fn daemon(&self) -> Result<&Handle, Problem> {
+        match &self.side {
+            Side::Daemon(handle) => Ok(handle),
+            Side::Alone(_) => Err(Problem::no_daemon()),
+        }
+    }
+
+    /// For new work, which a daemon that stops does not take.
+    fn open_daemon(&self) -> Result<&Handle, Problem> {
+        let handle = self.daemon()?;
+        if handle.is_stopping() { Err(Problem::stopping()) } else { Ok(handle) }
+    }
+}

@@ -1,0 +1,105 @@
+//! What went wrong, in the one shape that every endpoint answers with.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use cowhand_core::id::{AgentName, JobId};
+use serde::{Deserialize, Serialize};
+
+use crate::store::StoreError;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Problem {
+    pub code: Code,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    BadRequest,
+    NotFound,
+    /// Things are not such that it could be done.
+    Conflict,
+    BadConfig,
+    Stopping,
+    NoDaemon,
+    /// The store, the disk or the connection.
+    Unavailable,
+}
+
+impl Problem {
+    fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(Code::BadRequest, message)
+    }
+
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, message)
+    }
+
+    pub fn no_job(id: &JobId) -> Self {
+        Self::not_found(format!("there is no job {id}; `cowhand jobs` lists them"))
+    }
+
+    pub fn no_agent(name: &AgentName) -> Self {
+        Self::not_found(format!("there is no agent {name} in the fleet; `cowhand agents` lists them"))
+    }
+
+    pub fn no_schedule(agent: &AgentName, schedule: &str) -> Self {
+        Self::not_found(format!("{agent} has no schedule {schedule}; `cowhand schedule list` lists them"))
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(Code::Conflict, message)
+    }
+
+    pub fn bad_config(report: impl Into<String>) -> Self {
+        Self::new(Code::BadConfig, report)
+    }
+
+    pub fn stopping() -> Self {
+        Self::new(Code::Stopping, "the daemon is stopping and takes no new work; start it again first")
+    }
+
+    pub fn no_daemon() -> Self {
+        Self::new(Code::NoDaemon, "no daemon runs for this fleet; start one with `cowhand start -d`")
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Code::Unavailable, message)
+    }
+
+    const fn status(&self) -> StatusCode {
+        match self.code {
+            Code::BadRequest => StatusCode::BAD_REQUEST,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::Conflict => StatusCode::CONFLICT,
+            Code::BadConfig => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::Stopping | Code::NoDaemon => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoJob(id) => Self::no_job(&id),
+            StoreError::NoSchedule(_) => Self::not_found(error.to_string()),
+            StoreError::Refused(refused) => Self::conflict(refused.to_string()),
+            StoreError::Closed => Self::stopping(),
+            other => Self::unavailable(other.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.status(), Json(self)).into_response()
+    }
+}

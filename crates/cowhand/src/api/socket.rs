@@ -1,0 +1,119 @@
+//! The daemon's Unix socket: where it is, who may use it, and when it goes.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+use tracing::error;
+use uuid::Uuid;
+
+use super::Api;
+use crate::state::StateFolder;
+
+/// What every system has room for in a socket's address.
+const LONGEST: usize = 100;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {}: {source}", place.display())]
+pub struct SocketError {
+    place: PathBuf,
+    source: io::Error,
+}
+
+/// A socket that answers. Whoever holds it holds the lock of the state folder, too: what lies in its place from
+/// an earlier daemon is nobody's.
+#[derive(Debug)]
+pub struct Socket {
+    /// In the state folder; a link where the real one has to be elsewhere.
+    known_as: PathBuf,
+    real: PathBuf,
+    server: JoinHandle<()>,
+}
+
+impl Socket {
+    pub fn open(api: Api) -> Result<Self, SocketError> {
+        let known_as = place(&api.state);
+        let listen = || {
+            let real =
+                if known_as.as_os_str().len() <= LONGEST { known_as.clone() } else { short(&api.state)? };
+            for stale in [&known_as, &real] {
+                remove(stale)?;
+            }
+            let listener = UnixListener::bind(&real)?;
+            fs::set_permissions(&real, Permissions::from_mode(0o600))?;
+            if real != known_as {
+                symlink(&real, &known_as)?;
+            }
+            Ok((real, listener))
+        };
+        let (real, listener) = listen().map_err(|source| SocketError { place: known_as.clone(), source })?;
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, api.router()).await {
+                error!("the API has ended: {error}");
+            }
+        });
+        Ok(Self { known_as, real, server })
+    }
+
+    /// Answers nobody any more and leaves nothing behind.
+    pub fn close(self) {
+        self.server.abort();
+        for path in [&self.known_as, &self.real] {
+            if let Err(error) = remove(path) {
+                error!("cannot remove {}: {error}", path.display());
+            }
+        }
+    }
+
+    /// None if no daemon answers for this folder.
+    pub(super) async fn connect(state: &StateFolder) -> io::Result<Option<UnixStream>> {
+        let known_as = place(state);
+        // The link tells where the daemon found room, whatever our own environment says.
+        let real = fs::read_link(&known_as).unwrap_or(known_as);
+        if real.as_os_str().len() > LONGEST {
+            return Ok(None);
+        }
+        match UnixStream::connect(real).await {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn place(state: &StateFolder) -> PathBuf {
+    state.path().join("sock")
+}
+
+/// A folder of ours with a short name; the same state folder always has the same place in it.
+fn short(state: &StateFolder) -> io::Result<PathBuf> {
+    let me = rustix::process::getuid().as_raw();
+    let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("cowhand"),
+        None => PathBuf::from(format!("/tmp/cowhand-{me}")),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    // Anybody can make a folder in /tmp before us.
+    let found = fs::symlink_metadata(&folder)?;
+    if !found.is_dir() || found.uid() != me || found.mode() & 0o077 != 0 {
+        let message = format!("{} is not a folder that only we can use; remove it", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    let path = fs::canonicalize(state.path())?;
+    let name = Uuid::new_v5(&Uuid::NAMESPACE_URL, path.as_os_str().as_encoded_bytes());
+    Ok(folder.join(name.simple().to_string()))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,62 @@
+//! `cowhand agents`: who is in the fleet.
+
+use std::path::Path;
+
+use clap::Args;
+use jiff::Timestamp;
+
+use super::print::{self, Table};
+use super::{Failure, ago, place};
+use crate::api::{AgentView, Page};
+
+#[derive(Debug, Args)]
+pub(super) struct Agents {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Agents {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let agents =
+            place::ask(config, async |client| Ok(client.get::<Page<AgentView>>("agents").await?.items))?;
+        if self.json {
+            print::json(&agents);
+            return Ok(());
+        }
+        let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"]);
+        for agent in agents {
+            table.row([
+                agent.name.to_string(),
+                agent.runtime,
+                agent.max_concurrent.to_string(),
+                agent.schedules.len().to_string(),
+                print::one_line(&agent.description.unwrap_or_default(), 60),
+            ]);
+        }
+        table.print();
+        Ok(())
+    }
+}
+
+/// What agents do now.
+pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
+    let mut table = Table::new(&["AGENT", "RUNNING", "QUEUED", "LAST JOB", "STATUS", "WHEN", "NEXT"]);
+    for agent in agents {
+        let last = agent.last_job.as_ref();
+        table.row([
+            agent.name.to_string(),
+            format!("{}/{}", agent.running, agent.max_concurrent),
+            agent.queued.to_string(),
+            last.map(|job| job.id.to_string()).unwrap_or_default(),
+            last.map(|job| job.status.to_string()).unwrap_or_default(),
+            last.map(|job| ago::from_now(now, job.finished_at.unwrap_or(job.started_at))).unwrap_or_default(),
+            agent
+                .next
+                .as_ref()
+                .map(|next| format!("{} {}", next.schedule, ago::from_now(now, next.at)))
+                .unwrap_or_default(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,78 @@
+//! A daemon that outlives the command that started it, and waiting for one that goes.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::place::{Place, cannot, wait};
+use super::{Exit, Failure, print};
+use crate::api::{Client, Problem, Status};
+
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Answers when the daemon does, or says why it does not.
+pub(super) fn start(place: &Place, arguments: &[&str]) -> Result<(), Failure> {
+    place.state.create().map_err(|error| cannot("cannot use the state folder", &error))?;
+    let log = place.state.log();
+    let said = fs::metadata(&log).map_or(0, |log| log.len());
+    let mut child = spawn(place, arguments)?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
+            return Err(Failure::new(Exit::of_code(status.code()), tail(place, said).trim()));
+        }
+        if wait(async { Ok(pid(place).await?) })? == Some(child.id()) {
+            print::line("ready");
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn spawn(place: &Place, arguments: &[&str]) -> Result<Child, Failure> {
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.state.log());
+    let log = log.map_err(|error| cannot("cannot write the log", &error))?;
+    let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
+    Command::new(program)
+        .arg("-c")
+        .arg(&place.config)
+        .args(["start", "--behind"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| cannot("cannot start the daemon", &error))
+}
+
+async fn pid(place: &Place) -> Result<Option<u32>, Problem> {
+    let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
+    Ok(client.get::<Status>("status").await?.daemon.pid)
+}
+
+/// What the log says since it was this long.
+fn tail(place: &Place, from: u64) -> String {
+    let mut text = String::new();
+    let read = fs::File::open(place.state.log()).and_then(|mut log| {
+        log.seek(SeekFrom::Start(from))?;
+        log.read_to_string(&mut text)
+    });
+    match read {
+        Ok(_) => text,
+        Err(error) => format!("the daemon ended, and its log cannot be read: {error}"),
+    }
+}
+
+/// Until nobody holds the state folder; says whether that came in time.
+pub(super) fn gone(place: &Place, patience: Duration) -> Result<bool, Failure> {
+    let until = Instant::now() + patience;
+    loop {
+        match place.state.lock() {
+            Ok(Some(_)) => return Ok(true),
+            Ok(None) if Instant::now() >= until => return Ok(false),
+            Ok(None) => std::thread::sleep(LOOK),
+            Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `cowhand doctor`: can this fleet run here, and if not, what to do.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use cowhand_core::config::shape::Runtime;
+use cowhand_core::config::{Loaded, report};
+use cowhand_core::fleet::Agent;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::place::{Place, wait};
+use super::{Exit, Failure, print};
+use crate::api::{Client, Status};
+use crate::config;
+use crate::state::StateFolder;
+use crate::store::Store;
+
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: String,
+    ok: bool,
+    detail: String,
+    /// What it means for the exit code.
+    #[serde(skip)]
+    exit: Exit,
+}
+
+impl Finding {
+    fn of(what: impl Into<String>, found: Result<String, String>) -> Self {
+        let ok = found.is_ok();
+        let (Ok(detail) | Err(detail)) = found;
+        Self { what: what.into(), ok, detail, exit: Exit::CannotRunHere }
+    }
+}
+
+impl Doctor {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let place = Place::find(config)?;
+        let loaded = config::load(&place.config).loaded;
+        let mut findings = vec![
+            Finding { exit: Exit::Config, ..Finding::of("config", of_config(&loaded)) },
+            Finding::of("state folder", folder(&place.state)),
+            Finding::of("store", wait(async { Ok(store(&place.state).await) })?),
+            Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
+            Finding::of("clock", clock(Timestamp::now())),
+        ];
+        findings.extend(
+            loaded
+                .fleet
+                .agents
+                .iter()
+                .map(|agent| Finding::of(format!("agent {}", agent.name), program(agent))),
+        );
+        if self.json {
+            print::json(&findings);
+        } else {
+            findings.iter().for_each(show);
+        }
+        let worst = findings.iter().find(|finding| !finding.ok);
+        worst.map_or(Ok(()), |finding| Err(Failure::reported(finding.exit)))
+    }
+}
+
+fn show(finding: &Finding) {
+    let mark =
+        if finding.ok { print::styled("ok  ", print::GOOD) } else { print::styled("FAIL", print::BAD) };
+    print::line(format!("{mark}  {}: {}", finding.what, finding.detail));
+}
+
+fn of_config(loaded: &Loaded) -> Result<String, String> {
+    let summary = report::summary(loaded);
+    if loaded.errors() == 0 {
+        Ok(summary)
+    } else {
+        Err(format!("{summary}; `cowhand config check` shows where"))
+    }
+}
+
+fn folder(state: &StateFolder) -> Result<String, String> {
+    let path = state.path();
+    // One that is not there yet will be made beside the config.
+    let there = if path.exists() { path } else { path.parent().unwrap_or(path) };
+    match tempfile::tempfile_in(there) {
+        Ok(_) => Ok(format!("{} can be written", path.display())),
+        Err(error) => Err(format!("{} cannot be written: {error}", there.display())),
+    }
+}
+
+async fn store(state: &StateFolder) -> Result<String, String> {
+    let database = state.database();
+    if !database.exists() {
+        return Ok("not there yet; the first start makes it".to_owned());
+    }
+    let store = Store::open(&database.display().to_string()).await.map_err(|error| error.to_string())?;
+    let checked = store.check_statements().await.map_err(|error| error.to_string());
+    store.close().await;
+    Ok(format!("{} answers all {} kinds of question", database.display(), checked?))
+}
+
+async fn daemon(state: &StateFolder) -> Result<String, String> {
+    let answer = async {
+        let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
+        client.get::<Status>("status").await.map(Some)
+    };
+    match answer.await {
+        Ok(Some(status)) => Ok(format!("running, pid {}", status.daemon.pid.unwrap_or_default())),
+        Ok(None) if state.path().exists() && matches!(state.lock(), Ok(None)) => {
+            Err("one holds the state folder but does not answer; its log may say why".to_owned())
+        }
+        Ok(None) => Ok("not running; `cowhand start -d` starts it".to_owned()),
+        Err(problem) => Err(problem.message),
+    }
+}
+
+/// A clock that lies in the past fires everything at the wrong time.
+fn clock(now: Timestamp) -> Result<String, String> {
+    let zone = jiff::tz::TimeZone::system();
+    let local = now.to_zoned(zone.clone());
+    if local.year() < 2026 {
+        return Err(format!("{local:.0} lies in the past; set the clock"));
+    }
+    match zone.iana_name() {
+        Some(name) => Ok(format!("{}, zone {name}", local.strftime("%Y-%m-%d %H:%M:%S"))),
+        None => Ok(format!("{}, no zone is set, so cron uses UTC", local.strftime("%Y-%m-%d %H:%M:%S"))),
+    }
+}
+
+/// Whether the agent's program and directory are there.
+fn program(agent: &Agent) -> Result<String, String> {
+    if !agent.directory.is_dir() {
+        return Err(format!("its directory {} does not exist", agent.directory.display()));
+    }
+    let name = match agent.settings.runtime {
+        Some(Runtime::Command) => {
+            agent.settings.command.as_ref().and_then(|command| command.first().cloned())
+        }
+        Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => Some("claude".to_owned()),
+    };
+    let name = name.ok_or("`runtime: command` has no command")?;
+    let found = find(&name, &agent.directory, agent.settings.env.get("PATH"));
+    found.map(|path| path.display().to_string()).ok_or_else(|| {
+        format!("{name} was not found on PATH; install it, or give its whole path in the config")
+    })
+}
+
+/// As a shell would find it.
+fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(directory.join(name)).filter(|path| runs(path));
+    }
+    let path = path.map(Into::into).or_else(|| std::env::var_os("PATH"))?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| runs(path))
+}
+
+fn runs(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,108 @@
+//! `cowhand job`: everything about one job.
+
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{JobRecord, JobStatus};
+use jiff::Timestamp;
+
+use super::{Exit, Failure, ago, place, print};
+use crate::api::Client;
+
+#[derive(Debug, Args)]
+pub(super) struct Job {
+    id: JobId,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Job {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let job = place::ask(config, async |client| {
+            Ok(client.get::<JobRecord>(&format!("jobs/{}", self.id)).await?)
+        })?;
+        if self.json {
+            print::json(&job);
+        } else {
+            details(&job, Timestamp::now());
+        }
+        Ok(())
+    }
+}
+
+/// The job once it has ended. It goes on if whoever waits goes away.
+pub(super) async fn ended(client: &Client, id: &JobId) -> Result<JobRecord, Failure> {
+    let mut output = client.lines(&format!("jobs/{id}/output?follow=1")).await?;
+    while output.next().await?.is_some() {}
+    Ok(client.get(&format!("jobs/{id}")).await?)
+}
+
+/// Tells of a job that was just made. Whoever waits for it gets an exit code of its own if it did not complete.
+pub(super) async fn tell(client: &Client, mut job: JobRecord, wait: bool, json: bool) -> Result<(), Failure> {
+    if wait {
+        job = ended(client, &job.id).await?;
+    }
+    print(&job, json);
+    match job.status {
+        JobStatus::Failed | JobStatus::Cancelled if wait => Err(Failure::reported(Exit::JobFailed)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn print(job: &JobRecord, json: bool) {
+    if json {
+        print::json(job);
+    } else {
+        print::line(in_short(job));
+    }
+}
+
+/// `job-… failed after 3s: message`.
+pub(super) fn in_short(job: &JobRecord) -> String {
+    let took = job.duration_seconds.map(|seconds| format!(" after {}", ago::seconds(seconds)));
+    let status = print::styled(job.status, print::style_of(job.status.as_str()));
+    let why = outcome(job);
+    let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 200)) };
+    format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
+}
+
+/// What it came to, in the job's own words.
+pub(super) fn outcome(job: &JobRecord) -> String {
+    let error = job.error.as_ref().map(|error| format!("{} ({})", error.message, error.kind));
+    let ended = job.termination.map(|how| format!("ended {how}"));
+    error.or(ended).or_else(|| job.summary.clone()).unwrap_or_default()
+}
+
+fn details(job: &JobRecord, now: Timestamp) {
+    let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", ago::from_now(now, at)));
+    let status = print::styled(job.status, print::style_of(job.status.as_str()));
+    let rows = [
+        ("job", Some(job.id.to_string())),
+        ("agent", Some(job.agent.to_string())),
+        ("schedule", job.schedule.as_ref().map(ToString::to_string)),
+        ("trigger", Some(job.trigger_type.to_string())),
+        ("status", Some(status)),
+        ("exit reason", job.exit_reason.map(|reason| reason.to_string())),
+        ("error", job.error.as_ref().map(|error| format!("{} ({})", error.message, error.kind))),
+        ("ended", job.termination.map(|how| how.to_string())),
+        ("fork of", job.forked_from.as_ref().map(ToString::to_string)),
+        ("retry of", job.retry_of.as_ref().map(ToString::to_string)),
+        ("made", at(Some(job.started_at))),
+        ("started", at(job.run_started_at)),
+        ("next attempt", at(job.not_before)),
+        ("finished", at(job.finished_at)),
+        ("took", job.duration_seconds.map(ago::seconds)),
+        ("attempt", Some(job.attempt.to_string())),
+        ("session", job.session_id.clone()),
+        ("prompt", job.prompt.as_deref().map(|prompt| print::one_line(prompt, 200))),
+        ("summary", job.summary.as_deref().map(|summary| print::one_line(summary, 200))),
+    ];
+    for (name, value) in rows {
+        if let Some(value) = value {
+            print::line(format!("{name:<13}{value}"));
+        }
+    }
+    print::line(print::styled(format!("\ncowhand logs {}   shows what it said", job.id), print::FAINT));
+}

@@ -1,0 +1,88 @@
+//! Which fleet a verb is about, and the way to ask it something.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::{Exit, Failure};
+use crate::api::{Api, Client};
+use crate::config;
+use crate::state::StateFolder;
+use crate::store::Store;
+
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) config: PathBuf,
+    pub(super) state: StateFolder,
+}
+
+impl Place {
+    /// What `-c` names, or what is found from here.
+    pub(super) fn find(asked: Option<&Path>) -> Result<Self, Failure> {
+        let here = std::env::current_dir().map_err(|error| cannot("no working directory", &error))?;
+        let found =
+            config::find(asked, &here).map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
+        if let Some(note) = found.note {
+            anstream::eprintln!("note: {note}");
+        }
+        Ok(Self { state: StateFolder::beside(&found.file), config: found.file })
+    }
+
+    pub(super) fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        wait(async {
+            let way_in = self.way_in().await?;
+            question(&way_in.client).await
+        })
+    }
+
+    /// The daemon if one runs, else the store alone.
+    async fn way_in(&self) -> Result<WayIn, Failure> {
+        if let Some(client) = Client::of_daemon(&self.state).await? {
+            return Ok(WayIn { client, _empty: None });
+        }
+        let loaded = config::load(&self.config).loaded;
+        if loaded.errors() > 0 {
+            anstream::eprintln!("note: the config has mistakes; `cowhand config check` shows them");
+        }
+        let mut database = self.state.database();
+        // A fleet that never ran is an empty one; looking at it must not leave anything behind.
+        let empty = if database.exists() { None } else { Some(nowhere()?) };
+        if let Some(empty) = &empty {
+            database = empty.path().join("store.db");
+        }
+        let store = Store::open(&database.display().to_string()).await;
+        let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+        let client = Client::alone(Api::alone(store, self.state.clone(), loaded.fleet));
+        Ok(WayIn { client, _empty: empty })
+    }
+}
+
+struct WayIn {
+    client: Client,
+    _empty: Option<TempDir>,
+}
+
+fn nowhere() -> Result<TempDir, Failure> {
+    tempfile::tempdir().map_err(|error| cannot("no temporary folder", &error))
+}
+
+/// Finds the fleet and asks it.
+pub(super) fn ask<T>(
+    config: Option<&Path>,
+    question: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    Place::find(config)?.ask(question)
+}
+
+pub(super) fn wait<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| cannot("no runtime", &error))?.block_on(future)
+}
+
+pub(super) fn cannot(what: &str, error: &io::Error) -> Failure {
+    Failure::new(Exit::CannotRunHere, format!("{what}: {error}"))
+}

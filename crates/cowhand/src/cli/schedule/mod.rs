@@ -1,0 +1,134 @@
+//! `cowhand schedule`: how schedules stand, when they fire, on and off.
+
+mod next;
+
+use std::path::Path;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use cowhand_core::id::{AgentName, ScheduleName};
+use jiff::Timestamp;
+
+use super::print::{self, Table};
+use super::{Failure, ago, place};
+use crate::api::{Page, ScheduleView, segment};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Schedule {
+    /// All schedules of the fleet
+    List(Output),
+    /// One schedule
+    Show(Named),
+    /// Show the next firings: of the fleet, of one schedule, or of an expression before it is written down
+    Next(next::Next),
+    /// Turn a schedule on; what fell due while it was off is not made up
+    Enable(Named),
+    /// Turn a schedule off, until somebody turns it on; jobs that run are not disturbed
+    Disable(Named),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Output {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    #[arg(value_name = "AGENT/SCHEDULE")]
+    name: FullName,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `agent/schedule`. Agents have no slash in their name, so the first one parts the two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FullName {
+    pub(super) agent: AgentName,
+    pub(super) schedule: ScheduleName,
+}
+
+impl FromStr for FullName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (agent, schedule) = text.split_once('/').ok_or("expected AGENT/SCHEDULE")?;
+        Ok(Self {
+            agent: agent.parse().map_err(|error| format!("{error}"))?,
+            schedule: schedule.parse().map_err(|error| format!("{error}"))?,
+        })
+    }
+}
+
+impl FullName {
+    /// Its address in the API.
+    pub(super) fn address(&self) -> String {
+        format!("schedules/{}/{}", self.agent, segment(self.schedule.as_str()))
+    }
+}
+
+impl Schedule {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        match self {
+            Self::List(output) => list(config, output.json),
+            Self::Show(named) => {
+                let address = named.name.address();
+                let view =
+                    place::ask(config, async |client| Ok(client.get::<ScheduleView>(&address).await?))?;
+                named.print(&view);
+                Ok(())
+            }
+            Self::Next(next) => next.run(config),
+            Self::Enable(named) => named.switch(config, "enable"),
+            Self::Disable(named) => named.switch(config, "disable"),
+        }
+    }
+}
+
+fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let views =
+        place::ask(config, async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items))?;
+    if json {
+        print::json(&views);
+    } else {
+        table(&views, Timestamp::now()).print();
+    }
+    Ok(())
+}
+
+impl Named {
+    fn switch(self, config: Option<&Path>, verb: &str) -> Result<(), Failure> {
+        let address = format!("{}/{verb}", self.name.address());
+        let view = place::ask(config, async |client| Ok(client.post::<ScheduleView>(&address, &()).await?))?;
+        self.print(&view);
+        Ok(())
+    }
+
+    fn print(&self, view: &ScheduleView) {
+        if self.json {
+            print::json(view);
+        } else {
+            table(std::slice::from_ref(view), Timestamp::now()).print();
+        }
+    }
+}
+
+pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
+    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST RUN", "NEXT", "WHY"]);
+    let when = |at: Option<Timestamp>| at.map(|at| ago::from_now(now, at)).unwrap_or_default();
+    for view in views {
+        let waits = view.skip_reason.map(|reason| reason.to_string());
+        let why = waits.or_else(|| view.last_error.as_deref().map(|error| print::one_line(error, 60)));
+        table.row([
+            format!("{}/{}", view.agent, view.schedule),
+            view.kind.clone(),
+            view.status.as_str().to_owned(),
+            when(view.last_run_at),
+            when(view.next_run_at),
+            why.unwrap_or_default(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,59 @@
+//! `cowhand status`: the daemon and its agents at a glance.
+
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::id::AgentName;
+use jiff::Timestamp;
+
+use super::agents::table;
+use super::{Failure, ago, place, print, schedule};
+use crate::api::{DaemonView, Page, Problem, ScheduleView, Status as Answer};
+
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    /// Only this agent, with its schedules
+    agent: Option<AgentName>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        place::ask(config, async |client| {
+            let mut status: Answer = client.get("status").await?;
+            if let Some(agent) = &self.agent {
+                status.agents.retain(|view| view.name == *agent);
+                if status.agents.is_empty() {
+                    return Err(Problem::no_agent(agent).into());
+                }
+            }
+            if self.json {
+                print::json(&status);
+                return Ok(());
+            }
+            let now = Timestamp::now();
+            print::line(daemon(&status.daemon, now));
+            print::line("");
+            table(&status.agents, now).print();
+            if let Some(agent) = &self.agent {
+                let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
+                schedules.retain(|view| view.agent == *agent);
+                print::line("");
+                schedule::table(&schedules, now).print();
+            }
+            Ok(())
+        })
+    }
+}
+
+fn daemon(view: &DaemonView, now: Timestamp) -> String {
+    if !view.running {
+        return format!("daemon: {}; `cowhand start -d` starts it", print::styled("not running", print::ODD));
+    }
+    let state = if view.stopping { "stopping" } else { "running" };
+    let pid = view.pid.unwrap_or_default();
+    let since = view.started_at.map(|at| ago::from_now(now, at)).unwrap_or_default();
+    format!("daemon: {}, pid {pid}, started {since}", print::styled(state, print::GOOD))
+}

@@ -1,0 +1,40 @@
+//! `cowhand trigger`: a job, now.
+
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::job::JobRecord;
+
+use super::{Failure, job, place};
+use crate::api::TriggerAsked;
+
+#[derive(Debug, Args)]
+pub(super) struct Trigger {
+    agent: AgentName,
+    /// Fire this schedule of the agent
+    schedule: Option<ScheduleName>,
+    /// What to do, instead of what the schedule or the agent says
+    #[arg(short, long)]
+    prompt: Option<String>,
+    /// The same key for the same schedule gives the same job
+    #[arg(long, value_name = "KEY", requires = "schedule")]
+    idempotency_key: Option<String>,
+    /// Wait until the job has ended; exit code 1 if it failed
+    #[arg(long)]
+    wait: bool,
+    /// Print the job as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Trigger {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
+        let asked = TriggerAsked { schedule, prompt, idempotency_key };
+        place::ask(config, async |client| {
+            let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
+            job::tell(client, job, wait, json).await
+        })
+    }
+}

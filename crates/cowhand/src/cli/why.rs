@@ -1,0 +1,129 @@
+//! `cowhand why`: why a schedule did, or did not, run.
+
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::schedule::SkipReason;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::print::{self, Table};
+use super::schedule::FullName;
+use super::{Failure, ago, place};
+use crate::api::{FiringView, Page, ScheduleStatus, ScheduleView};
+
+#[derive(Debug, Args)]
+pub(super) struct Why {
+    #[arg(value_name = "AGENT/SCHEDULE")]
+    name: FullName,
+    /// How many of its firings to show
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Why {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let address = self.name.address();
+        let (view, firings, alone) = place::ask(config, async |client| {
+            let view: ScheduleView = client.get(&address).await?;
+            let firings: Page<FiringView> =
+                client.get(&format!("{address}/firings?limit={}", self.limit)).await?;
+            Ok((view, firings.items, client.is_alone()))
+        })?;
+        if self.json {
+            print::json(&json!({ "schedule": view, "daemon_running": !alone, "firings": firings }));
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        for line in standing(&view, alone, now) {
+            print::line(line);
+        }
+        print::line("");
+        if firings.is_empty() {
+            print::line("It has never been due.");
+        } else {
+            ledger(firings, now).print();
+        }
+        Ok(())
+    }
+}
+
+/// What it does now, what it waits for, and when it will fire.
+fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
+    let name = format!("{}/{}", view.agent, view.schedule);
+    let mut lines = vec![match view.status {
+        ScheduleStatus::Running => format!("{name} is running now."),
+        ScheduleStatus::Disabled => {
+            format!("{name} is turned off; `cowhand schedule enable {name}` turns it on.")
+        }
+        ScheduleStatus::Error => {
+            format!("{name} has given up; `cowhand schedule enable {name}` lets it try again.")
+        }
+        ScheduleStatus::Idle => format!("{name} is on, and not running now."),
+    }];
+    if alone {
+        lines.push("No daemon runs, so nothing fires; `cowhand start -d` starts one.".to_owned());
+    }
+    let waits = view.skip_reason.filter(|reason| *reason != SkipReason::Disabled);
+    match (waits, view.next_run_at) {
+        (Some(reason), Some(due)) => {
+            lines.push(format!("It was due {} and waits: {}.", ago::from_now(now, due), because(reason)));
+        }
+        (Some(reason), None) => lines.push(format!("It waits: {}.", because(reason))),
+        (None, Some(at)) => lines.push(format!("It fires next {} ({at:.0}).", ago::from_now(now, at))),
+        (None, None) if view.status == ScheduleStatus::Idle => {
+            lines.push(format!("A schedule of type {} does not fire by the clock.", view.kind));
+        }
+        (None, None) => {}
+    }
+    if let Some(at) = view.last_run_at {
+        lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
+    }
+    if let Some(error) = &view.last_error {
+        lines.push(format!("That run failed: {}", print::one_line(error, 200)));
+    }
+    lines
+}
+
+fn ledger(firings: Vec<FiringView>, now: Timestamp) -> Table {
+    let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
+    for firing in firings {
+        let why =
+            firing.reason.map_or_else(|| reason_of(&firing).to_owned(), |reason| because(reason).to_owned());
+        table.row([
+            ago::from_now(now, firing.due),
+            firing.outcome,
+            why,
+            firing.job.map(|job| job.to_string()).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+fn reason_of(firing: &FiringView) -> &'static str {
+    match firing.outcome.as_str() {
+        "missed" => "its time passed while nothing could fire it, and `misfire` lets it go",
+        "coalesced" => "a later firing ran for it",
+        _ if firing.key.is_by_hand() => "fired by hand",
+        _ => "it was due",
+    }
+}
+
+const fn because(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::UnsupportedType => "this type of trigger is not supported yet",
+        SkipReason::Disabled => "it was turned off",
+        SkipReason::AlreadyRunning => "its previous job had not ended",
+        SkipReason::AtCapacity => "the agent has no free place (`max_concurrent`)",
+        SkipReason::NotDue => "it was not due",
+        SkipReason::Duplicate => "the same work is done or under way",
+        SkipReason::Filtered => "its filter did not let it through",
+        SkipReason::NoWork => "there was no work",
+        SkipReason::OutsideHours => "it is outside its active hours",
+        SkipReason::OverBudget => "the budget is used up",
+        SkipReason::Paused => "the agent is paused",
+    }
+}

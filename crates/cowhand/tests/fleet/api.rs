@@ -1,0 +1,75 @@
+//! The API itself: what goes over the socket, and the one shape of what went wrong.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use super::Scene;
+
+/// What was asked, the status line and the body.
+fn ask(scene: &Scene, method: &str, path: &str, given: &str) -> String {
+    let mut socket = UnixStream::connect(scene.root.join(".cowhand/sock")).unwrap();
+    let length = given.len();
+    let head = format!("host: x\r\nconnection: close\r\ncontent-length: {length}");
+    socket
+        .write_all(format!("{method} /api/v1/{path} HTTP/1.1\r\n{head}\r\n\r\n{given}").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    format!("{method} {path} {given}\n{}\n{body}\n", head.lines().next().unwrap())
+}
+
+#[test]
+fn what_goes_wrong_has_one_shape() {
+    let scene = Scene::started();
+    let asked = [
+        ("GET", "nothing", ""),
+        ("DELETE", "jobs", ""),
+        ("GET", "jobs?status=asleep", ""),
+        ("GET", "jobs/..%2F..%2Fsecret", ""),
+        ("GET", "jobs/job-2026-01-01-abc123", ""),
+        ("POST", "agents/worker/trigger", "{"),
+        ("POST", "agents/worker/trigger", r#"{"promt":"x"}"#),
+        ("POST", "agents/worker/trigger", r#"{"idempotency_key":"x"}"#),
+        ("POST", "agents/nobody/trigger", ""),
+        ("POST", "schedules/worker/no%20such/fire", ""),
+        ("POST", "stop", r#"{"timeout_seconds":-1}"#),
+    ];
+    let answers = asked.map(|(method, path, body)| ask(&scene, method, path, body));
+    insta::assert_snapshot!(answers.join("\n"));
+}
+
+#[test]
+fn lists_go_on_where_they_stopped() {
+    let scene = Scene::started();
+    for _ in 0..3 {
+        scene.run(&["trigger", "worker", "--wait"]);
+    }
+    let page = |after: &str| {
+        let answer = ask(&scene, "GET", &format!("jobs?limit=2{after}"), "");
+        serde_json::from_str::<serde_json::Value>(answer.lines().nth(2).unwrap()).unwrap()
+    };
+    let first = page("");
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = page(&format!("&after={cursor}"));
+    assert_eq!(first["items"].as_array().unwrap().len(), 2);
+    assert_eq!(second["items"].as_array().unwrap().len(), 1);
+    assert_eq!(second["next_cursor"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_schedule_may_have_any_name() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [cat]
+    schedules: {'every day / late ü?': {type: manual, prompt: Late.}}
+",
+    );
+    scene.start();
+    let name = "a/every day / late ü?";
+    assert_eq!(scene.json(&["schedule", "show", name])["schedule"], "every day / late ü?");
+    assert_eq!(scene.json(&["trigger", "a", "every day / late ü?", "--wait"])["summary"], "Late.");
+    assert_eq!(scene.json(&["why", name])["firings"][0]["outcome"], "ran");
+}

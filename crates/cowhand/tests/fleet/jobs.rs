@@ -1,0 +1,184 @@
+//! Jobs by hand: made, watched, cancelled, and made again.
+
+use std::fs;
+
+use super::{Scene, lives, until};
+
+#[test]
+fn whoever_waits_for_a_job_learns_how_it_ended() {
+    let scene = Scene::started();
+    let good = scene.run(&["trigger", "worker", "-p", "All is well.", "--wait"]);
+    assert_eq!(good.code, Some(0), "{}", good.stderr);
+    assert!(
+        good.stdout.contains("completed after") && good.stdout.contains("All is well."),
+        "{}",
+        good.stdout
+    );
+    let bad = scene.run(&["trigger", "broken", "--wait"]);
+    assert_eq!(bad.code, Some(1));
+    assert!(bad.stdout.contains("failed after"), "{}", bad.stdout);
+    let json = scene.run(&["trigger", "broken", "--wait", "--json"]);
+    assert_eq!(json.code, Some(1));
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((&json["status"], &json["exit_reason"]), (&"failed".into(), &"error".into()));
+    assert_eq!(scene.run(&["trigger", "broken"]).code, Some(0), "nobody waited");
+}
+
+#[test]
+fn the_prompt_is_the_callers_or_the_schedules_or_the_agents() {
+    let scene = Scene::started();
+    let prompt = |arguments: &[&str]| {
+        scene.json(&[&["trigger", "worker"], arguments].concat())["prompt"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(prompt(&[]), "Work.");
+    assert_eq!(prompt(&["tidy"]), "Tidy up.");
+    assert_eq!(prompt(&["tidy", "-p", "Tidy {{date}}"]), "Tidy {{date}}");
+}
+
+#[test]
+fn what_a_person_sees() {
+    let scene = Scene::started();
+    let tidy = scene.json(&["trigger", "worker", "tidy", "--wait"]);
+    scene.run(&["trigger", "broken", "--wait"]);
+    let id = tidy["id"].as_str().unwrap();
+    let verbs: [&[&str]; 8] = [
+        &["jobs"],
+        &["jobs", "--status", "running"],
+        &["job", id],
+        &["logs", id],
+        &["logs", "broken"],
+        &["status"],
+        &["agents"],
+        &["events"],
+    ];
+    scene.snapshot("what_a_person_sees", &verbs.map(|verb| scene.shown(verb)));
+}
+
+#[test]
+fn what_a_program_sees() {
+    let scene = Scene::started();
+    let tidy = scene.json(&["trigger", "worker", "tidy", "--wait"]);
+    scene.run(&["trigger", "broken", "--wait"]);
+    let id = tidy["id"].as_str().unwrap();
+    let verbs: [&[&str]; 5] = [
+        &["jobs", "--json"],
+        &["job", id, "--json"],
+        &["logs", id, "--json"],
+        &["status", "worker", "--json"],
+        &["events", "--json", "--limit", "3"],
+    ];
+    scene.snapshot("what_a_program_sees", &verbs.map(|verb| scene.shown(verb)));
+}
+
+#[test]
+fn jobs_can_be_filtered() {
+    let scene = Scene::started();
+    scene.run(&["trigger", "worker", "tidy", "--wait"]);
+    scene.run(&["trigger", "worker", "--wait"]);
+    scene.run(&["trigger", "broken", "--wait"]);
+    let count = |filter: &[&str]| scene.json(&[&["jobs"], filter].concat()).as_array().unwrap().len();
+    assert_eq!(count(&[]), 3);
+    assert_eq!(count(&["--limit", "2"]), 2);
+    assert_eq!(count(&["--agent", "worker"]), 2);
+    assert_eq!(count(&["--schedule", "tidy"]), 1);
+    assert_eq!(count(&["--status", "failed"]), 1);
+    assert_eq!(count(&["--since", "1h"]), 3);
+    assert_eq!(count(&["--until", "2026-01-01T00:00:00Z"]), 0);
+    assert_eq!(scene.run(&["jobs", "--since", "soon"]).code, Some(2));
+}
+
+#[test]
+fn cancelling_ends_the_processes() {
+    let scene = Scene::started();
+    let (job, pid) = scene.waiting_job();
+    let behind = scene.json(&["trigger", "waiter"]);
+    let cancelled = scene.json(&["cancel", behind["id"].as_str().unwrap()]);
+    assert_eq!(cancelled["termination"], "not_started", "it waited for a place");
+    let cancelled = scene.json(&["cancel", &job]);
+    assert_eq!((&cancelled["status"], &cancelled["termination"]), (&"cancelled".into(), &"graceful".into()));
+    until("the process to be gone", || (!lives(pid)).then_some(()));
+    let again = scene.run(&["cancel", &job]);
+    assert_eq!(again.code, Some(5));
+    assert!(again.stderr.contains("is cancelled already"), "{}", again.stderr);
+}
+
+#[test]
+fn a_retry_and_a_fork_are_new_jobs_that_run() {
+    let scene = Scene::started();
+    let first = scene.json(&["trigger", "worker", "tidy", "--wait"]);
+    let id = first["id"].as_str().unwrap();
+    let retry = scene.json(&["retry", id, "--wait"]);
+    assert_eq!((&retry["retry_of"], &retry["status"]), (&first["id"], &"completed".into()));
+    assert_eq!((&retry["prompt"], &retry["schedule"]), (&first["prompt"], &"tidy".into()));
+    let fork = scene.json(&["fork", id, "-p", "Otherwise.", "--wait"]);
+    assert_eq!((&fork["forked_from"], &fork["status"]), (&first["id"], &"completed".into()));
+    assert_eq!((&fork["prompt"], &fork["trigger_type"]), (&"Otherwise.".into(), &"fork".into()));
+    assert_eq!(scene.job(id), first, "a finished job never changes");
+    let (running, _) = scene.waiting_job();
+    assert_eq!(scene.run(&["retry", &running]).code, Some(5), "it has not ended");
+}
+
+#[test]
+fn the_same_key_gives_the_same_job() {
+    let scene = Scene::started();
+    let trigger = |key| scene.json(&["trigger", "worker", "tidy", "--idempotency-key", key]);
+    let first = trigger("a");
+    assert_eq!(trigger("a")["id"], first["id"]);
+    scene.json(&["schedule", "disable", "worker/tidy"]);
+    scene.json(&["schedule", "enable", "worker/tidy"]);
+    assert_eq!(trigger("a")["id"], first["id"], "whatever happened in between");
+    assert_ne!(trigger("b")["id"], first["id"]);
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn following_ends_with_the_job() {
+    let scene = Scene::started();
+    let (job, _) = scene.waiting_job();
+    let mut follower = scene.spawn(&["logs", "waiter", "-f"]);
+    assert_eq!(follower.line(), "up");
+    scene.go();
+    let said = follower.end();
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.starts_with(&format!("went\n── {job} completed")), "{}", said.stdout);
+}
+
+#[test]
+fn events_can_be_followed() {
+    let scene = Scene::started();
+    let mut follower = scene.spawn(&["events", "-f", "--json"]);
+    scene.run(&["trigger", "worker"]);
+    let types: Vec<String> = (0..3).map(|_| follower.line()).collect();
+    for (line, kind) in types.iter().zip(["job:created", "job:started", "job:completed"]) {
+        assert!(line.contains(kind), "{line}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let scene = Scene::started();
+    scene.run(&["trigger", "worker", "--wait"]);
+    let mut events = scene.spawn(&["events", "-f"]);
+    events.line();
+    events.turn_away();
+    scene.run(&["trigger", "worker"]);
+    let said = events.end();
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let scene = Scene::started();
+    let verbs: [&[&str]; 8] = [
+        &["trigger", "nobody"],
+        &["trigger", "worker", "never"],
+        &["job", "job-2026-01-01-abc123"],
+        &["job", "../../etc/passwd"],
+        &["cancel", "job-2026-01-01-abc123"],
+        &["logs", "nobody"],
+        &["logs"],
+        &["status", "nobody"],
+    ];
+    scene.snapshot("what_is_not_there_is_said", &verbs.map(|verb| scene.shown(verb)));
+    assert!(!fs::exists(scene.root.join(".cowhand/jobs/passwd")).unwrap());
+}

@@ -1,0 +1,201 @@
+//! The daemon's own life: started, stopped, killed, reloaded, and what happens without it.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+
+use rustix::process::{Signal, kill_process};
+
+use super::{FLEET, Scene, lives, until};
+
+#[test]
+fn reads_need_no_daemon_and_writes_say_so() {
+    let scene = Scene::new();
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 0);
+    assert_eq!(scene.json(&["status"])["daemon"]["running"], false);
+    assert!(!scene.root.join(".cowhand").exists(), "looking leaves nothing behind");
+    scene.start();
+    let job = scene.json(&["trigger", "worker", "tidy", "--wait"]);
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    let id = job["id"].as_str().unwrap();
+    assert_eq!(scene.job(id), job);
+    assert_eq!(scene.run(&["logs", id, "-f"]).stdout.lines().next(), Some("Tidy up."));
+    assert_eq!(scene.json(&["schedule", "list"]).as_array().unwrap().len(), 2);
+    assert!(scene.run(&["why", "worker/tidy"]).stdout.contains("No daemon runs"));
+    assert_eq!(scene.run(&["events", "-f"]).code, Some(0), "nothing more can happen");
+    let writes: [&[&str]; 8] = [
+        &["trigger", "worker"],
+        &["cancel", id],
+        &["retry", id],
+        &["fork", id],
+        &["schedule", "enable", "worker/tidy"],
+        &["schedule", "disable", "worker/tidy"],
+        &["reload"],
+        &["stop"],
+    ];
+    for write in writes {
+        let said = scene.run(write);
+        assert_eq!(said.code, Some(4), "{write:?}: {}", said.stderr);
+        assert!(said.stderr.contains("cowhand start -d"), "{write:?}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn one_daemon_for_each_fleet() {
+    let scene = Scene::started();
+    for again in [&["start"][..], &["start", "-d"]] {
+        let said = scene.run(again);
+        assert_eq!(said.code, Some(5), "{}", said.stderr);
+        assert!(said.stderr.starts_with("error: a daemon is running in "), "{}", said.stderr);
+    }
+    assert!(scene.daemon().is_some());
+}
+
+#[test]
+fn a_bad_config_is_not_started() {
+    let scene = Scene::with("agents: [{name: a, runtime: comand}]");
+    for start in [&["start"][..], &["start", "-d"]] {
+        let said = scene.run(start);
+        assert_eq!(said.code, Some(3), "{}", said.stderr);
+        assert!(
+            said.stderr.starts_with("error: ") && !said.stderr.contains("error: error"),
+            "{}",
+            said.stderr
+        );
+        assert!(said.stderr.contains("cowhand.yaml:1:"), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn a_bad_config_leaves_the_old_one_running() {
+    let scene = Scene::started();
+    scene.write("cowhand.yaml", "agents: [{name: 7 of 9}]");
+    let said = scene.run(&["reload"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.stderr.contains("cowhand.yaml:1:"), "{}", said.stderr);
+    assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
+    let more = format!("{FLEET}  - {{name: newcomer, runtime: command, command: [cat]}}\n");
+    scene.write("cowhand.yaml", &more);
+    assert_eq!(scene.json(&["reload"])["agents"], 4);
+    assert_eq!(scene.json(&["trigger", "newcomer", "--wait"])["status"], "completed");
+}
+
+#[test]
+fn a_hangup_reloads() {
+    let scene = Scene::started();
+    scene.write("cowhand.yaml", "agents: [{name: only, runtime: command, command: [cat]}]");
+    kill_process(scene.daemon().unwrap(), Signal::HUP).unwrap();
+    until("the new fleet", || {
+        let agents = scene.json(&["agents"]);
+        (agents[0]["name"] == "only").then_some(())
+    });
+}
+
+#[test]
+fn kept_agents_are_taken_up_again() {
+    let scene = Scene::started();
+    let (job, pid) = scene.waiting_job();
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    assert!(lives(pid));
+    assert_eq!(scene.job(&job)["status"], "running");
+    scene.start();
+    assert!(lives(pid), "nobody started it anew");
+    scene.go();
+    until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    assert_eq!(scene.job(&job)["attempt"], 1);
+    assert!(scene.run(&["logs", &job]).stdout.starts_with("up\nwent\n"));
+}
+
+#[test]
+fn what_ended_while_no_daemon_ran_is_settled() {
+    let scene = Scene::started();
+    let (job, pid) = scene.waiting_job();
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    scene.go();
+    until("the agent to end", || (!lives(pid)).then_some(()));
+    scene.start();
+    until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
+}
+
+#[test]
+fn a_stop_lets_jobs_finish_or_cancels_them() {
+    let scene = Scene::started();
+    let (first, _) = scene.waiting_job();
+    let stopping = scene.spawn(&["stop"]);
+    until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
+    let late = scene.run(&["trigger", "worker"]);
+    assert_eq!(late.code, Some(5), "{}", late.stderr);
+    scene.go();
+    assert_eq!(stopping.end().code, Some(0));
+    assert_eq!(scene.job(&first)["status"], "completed");
+    fs::remove_file(scene.root.join("go")).unwrap();
+    fs::remove_file(scene.root.join("pid")).unwrap();
+    scene.start();
+    let (second, pid) = scene.waiting_job();
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    assert!(!lives(pid));
+    assert_eq!(scene.job(&second)["status"], "cancelled");
+}
+
+#[test]
+fn the_socket_is_ours_alone_and_goes_with_the_daemon() {
+    let scene = Scene::started();
+    let socket = scene.root.join(".cowhand/sock");
+    let found = fs::symlink_metadata(&socket).unwrap();
+    assert!(found.file_type().is_socket());
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    kill_process(scene.daemon().unwrap(), Signal::KILL).unwrap();
+    until("it to be dead", || scene.run(&["status"]).stdout.contains("not running").then_some(()));
+    assert!(socket.exists(), "a killed daemon cannot clear up");
+    scene.start();
+    assert!(scene.daemon().is_some(), "the next one takes its place");
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    assert!(fs::symlink_metadata(&socket).is_err());
+}
+
+#[test]
+fn a_long_path_has_a_short_socket() {
+    let scene = Scene::beneath(&"deep/".repeat(40), FLEET);
+    scene.start();
+    let link = fs::read_link(scene.root.join(".cowhand/sock")).unwrap();
+    assert!(link.as_os_str().len() <= 100 && link.starts_with(scene.folder.path()), "{}", link.display());
+    assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
+    let elsewhere = scene.command(&["status", "--json"]).env_remove("XDG_RUNTIME_DIR").output().unwrap();
+    assert!(String::from_utf8_lossy(&elsewhere.stdout).contains(r#""running": true"#));
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    assert!(!link.exists());
+}
+
+#[test]
+fn a_first_fleet_works_as_it_is() {
+    let scene = Scene::new();
+    fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+    let said = scene.shown(&["init"]);
+    let refused = scene.shown(&["init"]);
+    scene.start();
+    let job = scene.json(&["trigger", "helper", "--wait"]);
+    assert_eq!((&job["status"], &job["prompt"]), (&"completed".into(), &"Say hello.".into()));
+    scene.snapshot("a_first_fleet", &[said, refused, scene.shown(&["config", "check"])]);
+}
+
+#[test]
+fn the_doctor_knows() {
+    let scene = Scene::with(
+        "agents:
+  - {name: well, runtime: command, command: [/bin/sh]}
+  - {name: lost, runtime: command, command: [no-such-program]}
+  - {name: homeless, runtime: command, command: [sh], working_directory: nowhere}
+",
+    );
+    scene.start();
+    scene.snapshot("the_doctor_knows", &[scene.shown(&["doctor"]), scene.shown(&["doctor", "--json"])]);
+}
+
+#[test]
+fn shells_can_complete() {
+    let scene = Scene::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let said = scene.run(&["completions", shell]);
+        assert_eq!(said.code, Some(0));
+        assert!(said.stdout.contains("trigger"), "{shell}");
+    }
+}

@@ -1,0 +1,249 @@
+//! A fleet as people run it: the real program, a daemon in the background, agents that are small scripts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod api;
+mod jobs;
+mod life;
+mod schedules;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// `waiter` says so when it is up, and goes on when there is a file `go`; `broken` always fails.
+const FLEET: &str = r#"
+agents:
+  - name: worker
+    description: Repeats what it is told
+    runtime: command
+    command: [sh, -c, cat]
+    default_prompt: Work.
+    schedules:
+      tidy: {type: manual, prompt: Tidy up.}
+      nightly: {type: cron, cron: 0 3 * * *, timezone: UTC, prompt: Good night.}
+  - name: broken
+    runtime: command
+    command: [sh, -c, "echo this cannot work >&2; exit 7"]
+  - name: waiter
+    runtime: command
+    command: [sh, -c, "echo $$ > pid; echo up; while [ ! -e go ]; do sleep 0.05; done; echo went"]
+"#;
+
+/// A fleet in a folder of its own. Whatever still runs when the test is over, is ended.
+struct Scene {
+    folder: TempDir,
+    /// Beneath the above.
+    root: PathBuf,
+}
+
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(FLEET)
+    }
+
+    fn with(fleet: &str) -> Self {
+        Self::beneath("", fleet)
+    }
+
+    fn beneath(path: &str, fleet: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let mut root = folder.path().canonicalize().unwrap();
+        root.extend(Path::new(path));
+        fs::create_dir_all(&root).unwrap();
+        let scene = Self { folder, root };
+        scene.write("cowhand.yaml", fleet);
+        scene
+    }
+
+    fn started() -> Self {
+        let scene = Self::new();
+        scene.start();
+        scene
+    }
+
+    fn start(&self) {
+        let said = self.run(&["start", "-d"]);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.root.join(name), text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        command
+            .args(arguments)
+            .current_dir(&self.root)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .env("TZ", "Europe/Berlin");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Said {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// For a verb that has to go well.
+    fn json(&self, arguments: &[&str]) -> Value {
+        let said = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}{}", said.stdout, said.stderr);
+        serde_json::from_str(&said.stdout).unwrap()
+    }
+
+    fn spawn(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().map(BufReader::new);
+        Running { child, stdout }
+    }
+
+    /// A job of `waiter` that is up and waits for `go`: its id and its process.
+    fn waiting_job(&self) -> (String, Pid) {
+        let job = self.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
+        let pid = until("the agent to be up", || {
+            fs::read_to_string(self.root.join("pid")).ok()?.trim().parse().ok()
+        });
+        (job, Pid::from_raw(pid).unwrap())
+    }
+
+    fn go(&self) {
+        self.write("go", "");
+    }
+
+    fn daemon(&self) -> Option<Pid> {
+        let pid = self.json(&["status"])["daemon"]["pid"].as_i64()?;
+        Pid::from_raw(pid.try_into().unwrap())
+    }
+
+    fn job(&self, id: &str) -> Value {
+        self.json(&["job", id])
+    }
+
+    /// The exit code and all that was said, with what differs from run to run taken out.
+    fn shown(&self, arguments: &[&str]) -> String {
+        let Said { code, stdout, stderr } = self.run(arguments);
+        let code = code.unwrap();
+        format!("$ cowhand {}\nexit: {code}\n--- stdout\n{stdout}--- stderr\n{stderr}", arguments.join(" "))
+    }
+
+    fn snapshot(&self, name: &str, texts: &[String]) {
+        let root = regex_quote(self.root.to_str().unwrap());
+        let settings = {
+            let mut settings = insta::Settings::clone_current();
+            for (pattern, name) in [
+                (root.as_str(), "[DIR]"),
+                (r"job-\d{4}-\d\d-\d\d-[a-z0-9]{6}", "[JOB]"),
+                (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "[UUID]"),
+                (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "[TIME]"),
+                (r"\d+[smhd]( \d+[smhd])? ago", "[AGO]"),
+                (r"in \d+[smhd]( \d+[smhd])?\b", "[IN]"),
+                (r"\b\d+s\b", "[TOOK]"),
+                (r#"(pid"?:?) \d+"#, "$1 [PID]"),
+                (r#"("duration_seconds": ?)\d+"#, "$1[TOOK]"),
+                (r"all \d+ kinds", "all [N] kinds"),
+                (r"(?m)^( *)\d+  \[AGO\]", "[SEQ]  [AGO]"),
+                (r"(\S) {2,}", "$1  "),
+            ] {
+                settings.add_filter(pattern, name);
+            }
+            settings
+        };
+        settings.bind(|| insta::assert_snapshot!(name, texts.join("\n")));
+    }
+}
+
+/// For a path inside a pattern.
+fn regex_quote(path: &str) -> String {
+    path.replace('.', r"\.")
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.run(&["stop", "--timeout", "0"]);
+        for pid in left_over(self.folder.path()) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Processes that work in the folder, or were told of it.
+fn left_over(folder: &Path) -> Vec<Pid> {
+    let ours = |process: &Path| {
+        let inside = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        let told = fs::read(process.join("cmdline")).unwrap_or_default();
+        inside || String::from_utf8_lossy(&told).contains(folder.to_str().unwrap())
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let ours = processes.filter(|process| ours(process));
+    ours.filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?)).collect()
+}
+
+/// A verb that goes on; ended with the test if it has not ended itself.
+struct Running {
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    /// The next line it says.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Nobody listens any more.
+    fn turn_away(&mut self) {
+        self.stdout = None;
+    }
+
+    /// What it says from now on until its end, and how it ends.
+    fn end(mut self) -> Said {
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        if let Some(mut rest) = self.stdout.take() {
+            rest.read_to_string(&mut stdout).unwrap();
+        }
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        Said { code: self.child.wait().unwrap().code(), stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn lives(pid: Pid) -> bool {
+    test_kill_process(pid).is_ok()
+}

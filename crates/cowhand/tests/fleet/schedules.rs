@@ -1,0 +1,86 @@
+//! Schedules: listed, turned on and off, and asked why.
+
+use super::Scene;
+
+#[test]
+fn how_they_stand() {
+    let scene = Scene::started();
+    scene.run(&["trigger", "worker", "tidy", "--wait"]);
+    scene.run(&["schedule", "disable", "worker/tidy"]);
+    let verbs: [&[&str]; 6] = [
+        &["schedule", "list"],
+        &["schedule", "list", "--json"],
+        &["schedule", "show", "worker/nightly"],
+        &["why", "worker/tidy"],
+        &["why", "worker/nightly"],
+        &["schedule", "show", "worker/never"],
+    ];
+    scene.snapshot("how_they_stand", &verbs.map(|verb| scene.shown(verb)));
+}
+
+#[test]
+fn off_stays_off_until_somebody_turns_it_on() {
+    let scene = Scene::started();
+    let status = || scene.json(&["schedule", "show", "worker/nightly"])["status"].clone();
+    assert_eq!(scene.json(&["schedule", "disable", "worker/nightly"])["status"], "disabled");
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
+    assert_eq!(status(), "disabled");
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert_eq!(status(), "disabled");
+    let by_hand = scene.json(&["trigger", "worker", "nightly", "--wait"]);
+    assert_eq!(by_hand["status"], "completed", "a person can still fire it");
+    assert_eq!(scene.json(&["schedule", "enable", "worker/nightly"])["status"], "idle");
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
+    assert_eq!(status(), "idle");
+}
+
+#[test]
+fn when_they_fire() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      office: {type: cron, cron: 0 */6 * * *, timezone: UTC, active_hours: {start: '08:00', end: '20:00'}}
+      often: {type: interval, interval: 5h}
+      asked: {type: manual}
+",
+    );
+    let from = ["--from", "2030-01-01T00:00:00Z", "--count", "3"];
+    let verbs: [&[&str]; 5] = [
+        &["schedule", "next", "a/office"],
+        &["schedule", "next", "a/office", "--json"],
+        &["schedule", "next", "--json"],
+        &["schedule", "next", "a/asked"],
+        &["schedule", "next", "a/never"],
+    ];
+    let shown = verbs.map(|verb| scene.run(&[verb, &from].concat()));
+    let shown = shown.map(|said| format!("exit: {}\n{}{}", said.code.unwrap(), said.stdout, said.stderr));
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn why_one_waits() {
+    let agent = "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+    schedules:
+      first: {type: manual}
+";
+    let scene = Scene::with(agent);
+    scene.start();
+    let first = scene.json(&["trigger", "a", "first"]);
+    scene.write("cowhand.yaml", &format!("{agent}      often: {{type: interval, interval: 1h}}\n"));
+    scene.json(&["reload"]);
+    super::until("the second to wait", || {
+        (scene.json(&["schedule", "show", "a/often"])["skip_reason"] == "at_capacity").then_some(())
+    });
+    let said = scene.run(&["why", "a/often"]).stdout;
+    assert!(said.contains("and waits: the agent has no free place"), "{said}");
+    scene.json(&["cancel", first["id"].as_str().unwrap()]);
+    super::until("its turn", || {
+        (scene.json(&["why", "a/often"])["firings"][0]["outcome"] == "ran").then_some(())
+    });
+}
