@@ -138,6 +138,45 @@ fn hourly(policies: &str) -> Scene {
 }
 
 #[test]
+fn the_next_firing_of_each() {
+    let off = || {
+        let mut scene = Scene::new(HOURLY);
+        scene.record().disable(DisabledBy::Person);
+        scene
+    };
+    let cases = [
+        ("the next hour", Scene::new(HOURLY).last_due("10:00"), "10:05", Some("11:00")),
+        ("never ran: now", Scene::new(EVERY), "10:05", Some("10:05")),
+        ("from the end of the last run", Scene::new(EVERY).last_run("10:03"), "10:05", Some("10:08")),
+        (
+            "not while its own job lives",
+            Scene::new(EVERY).last_run("10:03").job("clock", RUNNING),
+            "10:05",
+            None,
+        ),
+        (
+            "capacity is no matter",
+            Scene::new(EVERY).last_run("10:03").job("agent", RUNNING),
+            "10:05",
+            Some("10:08"),
+        ),
+        (
+            "held back: since when",
+            Scene::new(HOURLY).last_due("09:00").waiting("10:00", SkipReason::AtCapacity),
+            "10:05",
+            Some("10:00"),
+        ),
+        ("off", off(), "10:05", None),
+        ("by hand only", Scene::new(r#"{"type":"manual"}"#), "10:05", None),
+    ];
+    for (case, scene, now, expected) in cases {
+        let next = next_runs(at(now), &scene.fleet, &scene.snapshot);
+        let next = next.get(&scene.fleet.agents[0].schedules[0].id).map(|at| short(*at));
+        assert_eq!(next.as_deref(), expected, "{case}");
+    }
+}
+
+#[test]
 fn intervals_count_from_completion() {
     check([
         ("never ran: at once", Scene::new(EVERY), "10:00", "ran interval:1 00:00"),
@@ -478,21 +517,6 @@ fn a_crowd_of_equal_intervals_spreads_out_and_cron_does_not() {
     assert!(wake > at("10:00") && wake <= at("10:06"), "{wake}");
     assert_eq!(plan(at("10:00"), &spread.fleet, &spread.snapshot).wake_at, Some(wake), "still ahead");
     assert!(plan(wake, &spread.fleet, &spread.snapshot).actions.len() == 1, "and then it fires");
-}
-
-#[test]
-fn the_next_run_is_known_before_it_is_due() {
-    for (case, scene, now, expected) in [
-        ("interval", Scene::new(EVERY).last_run("10:03"), "10:05", Some("10:08")),
-        ("overdue: now", Scene::new(EVERY).last_run("09:00"), "10:05", Some("10:05")),
-        ("its own job runs", Scene::new(EVERY).job("clock", RUNNING), "10:05", None),
-        ("cron", Scene::new(HOURLY), "10:05", Some("11:00")),
-        ("delay", Scene::new(r#"{"type":"delay","run_at":"2026-01-05T12:00:00Z"}"#), "10:05", Some("12:00")),
-        ("by hand", Scene::new(r#"{"type":"manual"}"#), "10:05", None),
-    ] {
-        let runs = next_runs(at(now), &scene.fleet, &scene.snapshot);
-        assert_eq!(runs.values().next().copied(), expected.map(at), "{case}");
-    }
 }
 
 #[test]

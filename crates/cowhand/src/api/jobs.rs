@@ -125,6 +125,9 @@ async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Heard {
+    /// How many lines the caller has already.
+    #[serde(default)]
+    after: u64,
     /// 1 means: until the job has ended.
     #[serde(default)]
     follow: u8,
@@ -139,7 +142,7 @@ pub(super) async fn output(
     let job = find(&api, &named(&id)?).await?.id().clone();
     // Without a daemon nobody writes any more.
     let follow = heard.follow == 1 && api.daemon().is_ok();
-    Ok(follow::answer(Output { api, job, follow, offset: 0 }))
+    Ok(follow::answer(Output { api, job, follow, offset: 0, skip: heard.after }))
 }
 
 /// The file of a job's output, as far as it was sent.
@@ -148,19 +151,35 @@ struct Output {
     job: JobId,
     follow: bool,
     offset: u64,
+    /// So many lines more are not sent.
+    skip: u64,
 }
 
 impl Growing for Output {
     async fn more(&mut self) -> Result<Option<Bytes>, Problem> {
         // First whether it has ended, then what it wrote: so nothing that was written before is missed.
         let status = if self.follow { Some(find(&self.api, &self.job).await?.status()) } else { None };
-        let part = self.read().map_err(|error| Problem::unavailable(error.to_string()))?;
+        let mut part = self.read().map_err(|error| Problem::unavailable(error.to_string()))?;
+        while self.skip > 0 && !part.is_empty() {
+            self.pass_over(&mut part);
+            if part.is_empty() {
+                part = self.read().map_err(|error| Problem::unavailable(error.to_string()))?;
+            }
+        }
         let over = part.is_empty() && !matches!(status, Some(JobStatus::Pending | JobStatus::Running));
         Ok((!over).then(|| part.into()))
     }
 }
 
 impl Output {
+    fn pass_over(&mut self, part: &mut Vec<u8>) {
+        while self.skip > 0 {
+            let Some(end) = memchr::memchr(b'\n', part) else { return part.clear() };
+            part.drain(..=end);
+            self.skip -= 1;
+        }
+    }
+
     /// Whole lines only, unless one is longer than a part.
     fn read(&mut self) -> io::Result<Vec<u8>> {
         const PART: u64 = 256 * 1024;

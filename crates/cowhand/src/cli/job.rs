@@ -7,7 +7,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use jiff::Timestamp;
 
-use super::{Exit, Failure, ago, place, print};
+use super::{Exit, Failure, ago, logs, place, print};
 use crate::api::Client;
 
 #[derive(Debug, Args)]
@@ -34,8 +34,7 @@ impl Job {
 
 /// The job once it has ended. It goes on if whoever waits goes away.
 pub(super) async fn ended(client: &Client, id: &JobId) -> Result<JobRecord, Failure> {
-    let mut output = client.lines(&format!("jobs/{id}/output?follow=1")).await?;
-    while output.next().await?.is_some() {}
+    logs::listen(client, id, true, |_| {}).await?;
     Ok(client.get(&format!("jobs/{id}")).await?)
 }
 

@@ -1,6 +1,7 @@
 //! `cowhand logs`: what a job said.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use cowhand_core::id::{AgentName, JobId};
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use super::print::{BAD, BUSY, FAINT, GOOD, harmless, one_line, styled};
 use super::{Exit, Failure, job, place, print};
-use crate::api::{Client, Page};
+use crate::api::{Client, Code, Page, Problem};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
@@ -29,15 +30,12 @@ impl Logs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
             let id = self.job(client).await?;
-            let follow = u8::from(self.follow);
-            let mut lines = client.lines(&format!("jobs/{id}/output?follow={follow}")).await?;
-            while let Some(line) = lines.next().await? {
-                if self.json {
-                    print::line(line);
-                } else if let Some(text) = readable(&line) {
-                    print::line(text);
-                }
-            }
+            let show = |line: &str| match readable(line) {
+                _ if self.json => print::line(line),
+                Some(text) => print::line(text),
+                None => {}
+            };
+            listen(client, &id, self.follow, show).await?;
             if !self.json {
                 let job: JobRecord = client.get(&format!("jobs/{id}")).await?;
                 print::line(styled(format!("── {}", job::in_short(&job)), FAINT));
@@ -62,6 +60,40 @@ impl Logs {
         let nothing =
             || Failure::new(Exit::Refused, "no job has been made yet; `cowhand trigger AGENT` makes one");
         newest.map(|job| job.id).ok_or_else(nothing)
+    }
+}
+
+/// How long a daemon may be away before whoever listens gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Every line of a job's output once, also over a restart of the daemon; with `follow` until the job has ended.
+pub(super) async fn listen(
+    client: &Client,
+    id: &JobId,
+    follow: bool,
+    mut hear: impl FnMut(&str),
+) -> Result<(), Problem> {
+    let mut heard = 0_u64;
+    let mut away_since: Option<Instant> = None;
+    loop {
+        let address = format!("jobs/{id}/output?follow={}&after={heard}", u8::from(follow));
+        let problem = match client.lines(&address).await {
+            Err(problem) => problem,
+            Ok(mut lines) => loop {
+                match lines.next().await {
+                    Ok(Some(line)) => hear(&line),
+                    Ok(None) => return Ok(()),
+                    Err(problem) => break problem,
+                }
+                (heard, away_since) = (heard + 1, None);
+            },
+        };
+        let away = matches!(problem.code, Code::Unavailable | Code::NoDaemon | Code::Stopping);
+        if !away || away_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return Err(problem);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

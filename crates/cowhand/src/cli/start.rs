@@ -14,7 +14,8 @@ use super::place::{Place, cannot};
 use super::{Exit, Failure, background};
 use crate::api::{Api, Socket};
 use crate::clock::Clock;
-use crate::daemon::{Daemon, Options, StartError, Stop};
+use crate::config::ConfigWatch;
+use crate::daemon::{Daemon, Handle, Options, StartError, Stop};
 
 #[derive(Debug, Args)]
 pub(super) struct Start {
@@ -76,6 +77,7 @@ async fn serve(options: Options, patience: Duration) -> Result<(), Failure> {
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
+    let mut files = Box::pin(ConfigWatch::new(&options.config).change());
     let daemon = Daemon::open(options).await.map_err(|error| start_failure(&error))?;
     let (tell, stop) = watch::channel(Stop::No);
     let handle = daemon.handle(tell);
@@ -95,10 +97,18 @@ async fn serve(options: Options, patience: Duration) -> Result<(), Failure> {
             }
             _ = interrupt.recv() => handle.stop(patience),
             _ = terminate.recv() => handle.stop(patience),
-            _ = hangup.recv() => if let Err(error) = handle.reload().await {
-                error!("the config is not taken, and the old one stays: {error}");
-            },
+            _ = hangup.recv() => reload(&handle).await,
+            watch = &mut files => {
+                reload(&handle).await;
+                files.set(watch.change());
+            }
         }
+    }
+}
+
+async fn reload(handle: &Handle) {
+    if let Err(error) = handle.reload().await {
+        error!("the config is not taken, and the old one stays: {error}");
     }
 }
 

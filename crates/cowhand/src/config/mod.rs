@@ -1,6 +1,7 @@
 //! Where the config is, and the reading of its files. What is in them is core's.
 
 mod env_file;
+mod watch;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,6 +12,8 @@ use anyhow::Context as _;
 use cowhand_core::config::parse::MOST_BYTES;
 use cowhand_core::config::{Loaded, Outside, load as load_files};
 use cowhand_core::policy::Zone;
+
+pub use watch::ConfigWatch;
 
 /// In each directory, the first of these that exists.
 const NAMES: [&str; 4] = ["cowhand.yaml", "cowhand.yml", "herdctl.yaml", "herdctl.yml"];
@@ -53,11 +56,14 @@ pub struct FromDisk {
     pub variables: HashMap<String, String>,
     /// What the user should know about that.
     pub notes: Vec<String>,
+    /// All that was asked for, there or not.
+    pub files: Vec<PathBuf>,
 }
 
 /// Loads a fleet with the real environment and, below it, the `.env` beside the root file.
 pub fn load(file: &Path) -> FromDisk {
-    let (variables, notes) = match read(&file.with_file_name(".env")) {
+    let dotenv = file.with_file_name(".env");
+    let (variables, notes) = match read(&dotenv) {
         Ok(text) => env_file::parse(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), Vec::new()),
         Err(error) => (HashMap::new(), vec![format!(".env cannot be read: {error}")]),
@@ -66,8 +72,13 @@ pub fn load(file: &Path) -> FromDisk {
         let real = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         real.or_else(|| variables.get(name).cloned())
     };
+    let mut files = vec![dotenv];
+    let mut read = |path: &Path| {
+        files.push(path.to_owned());
+        read(path)
+    };
     let loaded = load_files(file, Outside { read: &mut read, env: &env, zone: system_zone() });
-    FromDisk { loaded, variables, notes }
+    FromDisk { loaded, variables, notes, files }
 }
 
 fn read(path: &Path) -> io::Result<String> {

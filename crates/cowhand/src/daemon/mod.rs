@@ -248,7 +248,7 @@ const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
 const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
 fn load(file: &std::path::Path) -> Result<Loaded, StartError> {
-    let config::FromDisk { loaded, variables, notes } = config::load(file);
+    let config::FromDisk { loaded, variables, notes, .. } = config::load(file);
     for note in notes {
         warn!("{note}");
     }

@@ -144,12 +144,26 @@ fn following_ends_with_the_job() {
 }
 
 #[test]
+fn whoever_follows_does_not_notice_a_restart() {
+    let scene = Scene::started();
+    scene.waiting_job();
+    let mut follower = scene.spawn(&["logs", "waiter", "-f", "--json"]);
+    assert!(follower.line().contains("up"));
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
+    scene.go();
+    let said = follower.end();
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(said.stdout.lines().count(), 1, "each line comes once: {}", said.stdout);
+    assert!(said.stdout.contains("went"), "{}", said.stdout);
+}
+
+#[test]
 fn events_can_be_followed() {
     let scene = Scene::started();
     let mut follower = scene.spawn(&["events", "-f", "--json"]);
     scene.run(&["trigger", "worker"]);
-    let types: Vec<String> = (0..3).map(|_| follower.line()).collect();
-    for (line, kind) in types.iter().zip(["job:created", "job:started", "job:completed"]) {
+    for kind in ["schedule:armed", "schedule:armed", "job:created", "job:started", "job:completed"] {
+        let line = follower.line();
         assert!(line.contains(kind), "{line}");
     }
 }

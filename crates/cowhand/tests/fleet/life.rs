@@ -82,12 +82,32 @@ fn a_bad_config_leaves_the_old_one_running() {
 #[test]
 fn a_hangup_reloads() {
     let scene = Scene::started();
-    scene.write("cowhand.yaml", "agents: [{name: only, runtime: command, command: [cat]}]");
     kill_process(scene.daemon().unwrap(), Signal::HUP).unwrap();
-    until("the new fleet", || {
+    until("it to be said", || scene.log().contains("config loaded again").then_some(()));
+}
+
+#[test]
+fn changed_files_are_taken_up() {
+    let scene = Scene::with("agents: [{path: one.yaml}]");
+    let agent = |name: &str| format!("name: {name}\nruntime: command\ncommand: [cat]\n");
+    scene.write("one.yaml", &agent("early"));
+    scene.start();
+    let named = |name: &str| {
         let agents = scene.json(&["agents"]);
-        (agents[0]["name"] == "only").then_some(())
-    });
+        agents.as_array().unwrap().iter().any(|agent| agent["name"] == name).then_some(())
+    };
+    scene.write("one.yaml", &agent("later"));
+    until("the agent's own file", || named("later"));
+    scene.write("cowhand.yaml", "agents: [{path: one.yaml}, {path: two.yaml}]");
+    until("a file that is missing", || scene.log().contains("the old one stays").then_some(()));
+    // As editors do it.
+    scene.write("two.yaml.new", &agent("other"));
+    fs::rename(scene.root.join("two.yaml.new"), scene.root.join("two.yaml")).unwrap();
+    until("a file that is there now", || named("other"));
+    fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+    until("the gone file", || (scene.log().matches("the old one stays").count() > 1).then_some(()));
+    let job = scene.json(&["-c", "cowhand.yaml", "trigger", "other", "--wait"]);
+    assert_eq!(job["status"], "completed", "the old fleet goes on");
 }
 
 #[test]

@@ -133,6 +133,11 @@ impl Scene {
         Pid::from_raw(pid.try_into().unwrap())
     }
 
+    /// What the daemon said so far.
+    fn log(&self) -> String {
+        fs::read_to_string(self.root.join(".cowhand/daemon.log")).unwrap()
+    }
+
     fn job(&self, id: &str) -> Value {
         self.json(&["job", id])
     }
