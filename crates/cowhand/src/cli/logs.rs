@@ -138,7 +138,7 @@ mod tests {
         let plain = |line: &str| readable(line).map(|text| anstream::adapter::strip_str(&text).to_string());
         let table = [
             (r#"{"type":"assistant","content":"Hello\nyou\n"}"#, Some("Hello\nyou")),
-            (r#"{"type":"assistant","content":"Hel","partial":true}"#, None),
+            (r#"{"type":"assistant","content":"Hello","partial":true}"#, None),
             (r#"{"type":"system","subtype":"init"}"#, Some("[init]")),
             (r#"{"type":"system","content":"plain"}"#, Some("plain")),
             (
