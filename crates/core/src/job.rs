@@ -40,6 +40,8 @@ pub struct Job {
     attempts: u32,
     /// When the first attempt started.
     run_started_at: Option<Timestamp>,
+    /// Of all attempts so far.
+    usage: Option<JobUsage>,
     state: JobState,
 }
 
@@ -95,6 +97,19 @@ pub enum Outcome {
     Completed { summary: Option<String> },
     Failed { reason: FailReason, error: JobError, summary: Option<String> },
     Cancelled { how: Termination },
+}
+
+/// What is to be written down of an attempt that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settlement {
+    pub outcome: Outcome,
+    pub usage: Option<JobUsage>,
+}
+
+impl From<Outcome> for Settlement {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, usage: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,6 +189,7 @@ impl Job {
             session_id: None,
             attempts: 0,
             run_started_at: None,
+            usage: None,
             state: JobState::Pending { not_before: None },
         }
     }
@@ -188,6 +204,10 @@ impl Job {
 
     pub fn schedule(&self) -> Option<&ScheduleName> {
         self.schedule.as_ref()
+    }
+
+    pub fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
     }
 
     pub fn prompt(&self) -> Option<&str> {
@@ -266,6 +286,18 @@ impl Job {
         match wait.and_then(|wait| now.checked_add(wait).ok()) {
             Some(not_before) => self.back_off(not_before),
             None => self.end(outcome, now),
+        }
+    }
+
+    /// What the running attempt cost.
+    pub fn spend(&mut self, usage: &JobUsage) -> Result<(), Refused> {
+        match self.state {
+            JobState::Running { .. } => {
+                self.usage.get_or_insert_default().add(usage);
+                Ok(())
+            }
+            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Ended { .. } => Err(self.terminal()),
         }
     }
 

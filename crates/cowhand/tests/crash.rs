@@ -207,7 +207,7 @@ on_both! {
 
 /// The daemon dies at each of its durable transitions, at the first and at a later turn.
 async fn the_daemon_dies_at_every_transition(database: &str) {
-    for place in ["fired", "claimed", "launched", "ended", "read", "settled"] {
+    for place in ["fired", "claimed", "launched", "ended", "read", "settled", "viewed"] {
         for turn in [1, 4] {
             let mut fleet = Fleet::on(database);
             fleet.write_config(3, "1s", true, "");

@@ -100,6 +100,15 @@ fn schedule(
         let key = draft.key_of(&format!("schedules.{name}"));
         loader.problems.add(Problem { severity, ..problem.key(key) });
     }
+    if let (Some(start), Some(end)) = (schedule.timing.start_at, schedule.timing.end_at)
+        && end <= start
+    {
+        let at = schedule_at(draft, name.as_str());
+        let message = format!("`end_at` ({end}) is not after `start_at` ({start}), so it can never fire");
+        loader
+            .problems
+            .add(Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.end_at"))));
+    }
     let mut zone = loader.outside.zone.clone();
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();

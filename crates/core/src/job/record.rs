@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ExitReason, FailReason, Job, JobError, JobState, JobStatus, Origin, Outcome, Termination, TriggerType,
+    ExitReason, FailReason, Job, JobError, JobState, JobStatus, JobUsage, Origin, Outcome, Termination,
+    TriggerType,
 };
 use crate::id::{AgentName, JobId, ScheduleName};
 
@@ -27,6 +28,8 @@ pub struct JobRecord {
     pub prompt: Option<String>,
     pub summary: Option<String>,
     pub output_file: Option<String>,
+    #[serde(default)]
+    pub usage: Option<JobUsage>,
     #[serde(default)]
     pub retry_of: Option<JobId>,
     /// Attempts started so far.
@@ -64,6 +67,7 @@ impl From<Job> for JobRecord {
             finished_at: None,
             prompt: job.prompt,
             summary: None,
+            usage: job.usage,
             retry_of: None,
             attempt: job.attempts,
             run_started_at: job.run_started_at,
@@ -156,6 +160,7 @@ impl TryFrom<JobRecord> for Job {
             session_id: record.session_id,
             attempts: record.attempt,
             run_started_at: record.run_started_at,
+            usage: record.usage,
             state,
         })
     }

@@ -16,6 +16,28 @@ pub struct JobUsage {
     pub total_cost_usd: Option<f64>,
 }
 
+impl JobUsage {
+    /// What another attempt of the same job cost, too.
+    pub fn add(&mut self, more: &Self) {
+        for (model, more) in &more.per_model {
+            let total = self.per_model.entry(model.clone()).or_default();
+            total.input_tokens = total.input_tokens.saturating_add(more.input_tokens);
+            total.output_tokens = total.output_tokens.saturating_add(more.output_tokens);
+            total.cache_creation_input_tokens =
+                total.cache_creation_input_tokens.saturating_add(more.cache_creation_input_tokens);
+            total.cache_read_input_tokens =
+                total.cache_read_input_tokens.saturating_add(more.cache_read_input_tokens);
+        }
+        // None only if neither knows.
+        if let Some(turns) = more.num_turns {
+            self.num_turns = Some(self.num_turns.unwrap_or_default().saturating_add(turns));
+        }
+        if let Some(cost) = more.total_cost_usd {
+            self.total_cost_usd = Some(self.total_cost_usd.unwrap_or_default() + cost);
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelUsage {
@@ -24,4 +46,21 @@ pub struct ModelUsage {
     pub output_tokens: u64,
     pub cache_creation_input_tokens: u64,
     pub cache_read_input_tokens: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_add_up_model_by_model() {
+        let usage = |json: &str| serde_json::from_str::<JobUsage>(json).unwrap();
+        let mut total =
+            usage(r#"{"per_model":{"a":{"input_tokens":1,"output_tokens":2}},"total_cost_usd":0.5}"#);
+        total.add(&usage(r#"{"per_model":{"a":{"input_tokens":10},"b":{"output_tokens":5}},"num_turns":3}"#));
+        total.add(&usage(r#"{"total_cost_usd":0.25}"#));
+        assert_eq!((total.num_turns, total.total_cost_usd), (Some(3), Some(0.75)));
+        assert_eq!((total.per_model["a"].input_tokens, total.per_model["a"].output_tokens), (11, 2));
+        assert_eq!(total.per_model["b"].output_tokens, 5);
+    }
 }

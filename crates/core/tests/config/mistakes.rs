@@ -251,3 +251,18 @@ fn a_bad_schedule_name_is_not_hidden_by_other_mistakes() {
     assert!(lines[0].starts_with("cowhand.yaml:4:7 \"\" is not a valid schedule name"), "{lines:#?}");
     assert!(lines[2].starts_with("cowhand.yaml:5:54 `erorr` is not one of `error`, "), "{lines:#?}");
 }
+
+#[test]
+fn an_end_before_the_start_is_refused() {
+    let text = "agents:
+  - name: a
+    schedules:
+      s: {type: manual, start_at: 2026-02-01T00:00:00Z, end_at: 2026-01-01T00:00:00Z}
+";
+    let lines = lines(&load_text(text));
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(
+        lines[0].starts_with("cowhand.yaml:4:7 `end_at` (2026-01-01T00:00:00Z) is not after"),
+        "{lines:#?}"
+    );
+}

@@ -44,6 +44,7 @@ create table jobs (
     error_kind         text,
     error_message      text,
     termination        text,
+    usage              text,
     cancel_asked_at    bigint,
     epoch              bigint not null default 0
 );

@@ -45,6 +45,7 @@ create table jobs (
     error_kind         text,
     error_message      text,
     termination        text,
+    usage              text,
     cancel_asked_at    integer,
     epoch              integer not null default 0
 ) strict;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::fleet::{Agent, Schedule};
-use cowhand_core::job::{ErrorKind, FailReason, Job, JobError, JobState, Outcome, Termination};
+use cowhand_core::job::{
+    ErrorKind, FailReason, Job, JobError, JobState, Origin, Outcome, Settlement, Termination,
+};
 use cowhand_core::policy::{Retry, Timeout};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
@@ -17,6 +19,7 @@ use crate::run::attempt::{Attempt, Standing, Stop};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch::{self, Launch};
 use crate::run::runtime::Finish;
+use crate::run::runtime::claude::Session;
 use crate::run::tail::{Files, Tail};
 use crate::store::{Settled, StoreError};
 
@@ -103,9 +106,10 @@ impl Charge {
 
     /// Says whether there is now something to follow.
     async fn launch(&self, rules: &Rules, dotenv: &std::collections::HashMap<String, String>) -> bool {
+        let session = self.session().await;
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let launch = Launch::of(&rules.agent, &self.job, own, dotenv);
+        let launch = Launch::of(&rules.agent, &self.job, session, own, dotenv);
         let prompt = self.job.prompt().unwrap_or_default();
         match self.attempt().launch(&self.engine.program, &launch.start, prompt, &launch.environment) {
             Ok(mut keeper) => {
@@ -126,12 +130,20 @@ impl Charge {
         }
     }
 
+    /// A fork begins with all that its parent's session holds, if that had one.
+    async fn session(&self) -> Session {
+        let Some(Origin::ForkOf(parent)) = self.job.origin() else { return Session::Fresh };
+        let parent = self.engine.store.job(parent.clone()).await.ok().flatten();
+        let of = parent.and_then(|parent| parent.session_id().map(str::to_owned));
+        of.map_or(Session::Fresh, |of| Session::Fork { of, as_id: None })
+    }
+
     async fn run(&mut self, rules: &Rules, fresh: bool) {
         if !fresh && !self.attempt().folder().exists() {
             return self.give_back().await;
         }
         match self.follow(rules).await {
-            Ok(Some(outcome)) => self.settle(outcome, rules).await,
+            Ok(Some(settlement)) => self.settle(settlement, rules).await,
             Ok(None) => {}
             Err(error) => {
                 error!(job = %self.job.id(), "cannot follow the attempt: {error:#}");
@@ -142,7 +154,7 @@ impl Charge {
     }
 
     /// None if there is nothing to settle: the daemon leaves, or the job is somebody else's.
-    async fn follow(&mut self, rules: &Rules) -> anyhow::Result<Option<Outcome>> {
+    async fn follow(&mut self, rules: &Rules) -> anyhow::Result<Option<Settlement>> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
         let files = Files {
@@ -172,7 +184,8 @@ impl Charge {
                 fault::place("ended");
                 let finish = tail.finish(&ending, self.now(), &mut |_| {})?;
                 fault::place("read");
-                return Ok(outcome(finish, &ending, stopped));
+                let usage = finish.usage.clone();
+                return Ok(outcome(finish, &ending, stopped).map(|outcome| Settlement { outcome, usage }));
             }
             let wish = *self.wishes.borrow_and_update();
             if wish == Wish::Leave {
@@ -229,11 +242,12 @@ impl Charge {
     }
 
     /// Until it is written: a database that is away for a while must not make us forget how a job ended.
-    async fn settle(&self, outcome: Outcome, rules: &Rules) {
+    async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
+        let settlement = settlement.into();
         let mut pause = Duration::from_millis(200);
         loop {
             let (id, retry) = (self.job.id().clone(), rules.retry.clone());
-            match self.engine.store.settle(id, self.epoch, outcome.clone(), retry, self.now()).await {
+            match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
                 Ok(Settled::Done(job)) => {
                     fault::place("settled");
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");

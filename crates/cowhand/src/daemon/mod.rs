@@ -212,6 +212,7 @@ impl Daemon {
         if let Err(error) = self.views.catch_up(&self.engine.store, &loaded.fleet, now).await {
             warn!("the views are behind: {error:#}");
         }
+        fault::place("viewed");
     }
 
     async fn mend_views(&mut self) {

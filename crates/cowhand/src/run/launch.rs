@@ -9,7 +9,7 @@ use cowhand_core::job::Job;
 
 use super::attempt::{Start, StopSignal};
 use super::runtime::Reader;
-use super::runtime::claude::ClaudeLaunch;
+use super::runtime::claude::{ClaudeLaunch, Session};
 
 /// From the stop signal to the kill.
 const GRACE_MS: u64 = 10_000;
@@ -22,10 +22,11 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// `own` is our environment; `dotenv` is what the `.env` beside the config names.
+    /// `session` is for runtimes that have them; `own` is our environment; `dotenv` is what the `.env` beside the config names.
     pub fn of(
         agent: &Agent,
         job: &Job,
+        session: Session,
         own: impl Iterator<Item = (String, String)>,
         dotenv: &HashMap<String, String>,
     ) -> Self {
@@ -35,7 +36,7 @@ impl Launch {
             }
             // Claude writes its result line on an interrupt.
             Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => {
-                (claude(agent), StopSignal::Interrupt)
+                (claude(agent, session), StopSignal::Interrupt)
             }
         };
         let directory = agent.directory.clone();
@@ -51,9 +52,9 @@ pub fn reader(agent: &Agent) -> Reader {
     }
 }
 
-fn claude(agent: &Agent) -> Vec<String> {
+fn claude(agent: &Agent, session: Session) -> Vec<String> {
     let settings = &agent.settings;
-    let session = settings.session.as_ref();
+    let limits = settings.session.as_ref();
     let word = |source: &SettingSource| match source {
         SettingSource::User => "user".to_owned(),
         SettingSource::Project => "project".to_owned(),
@@ -61,13 +62,14 @@ fn claude(agent: &Agent) -> Vec<String> {
     };
     let launch = ClaudeLaunch {
         model: settings.model.clone(),
-        max_turns: settings.max_turns.or_else(|| session.and_then(|session| session.max_turns)),
+        max_turns: settings.max_turns.or_else(|| limits.and_then(|limits| limits.max_turns)),
         permission_mode: Some(permission_mode(settings.permission_mode).to_owned()),
         system_prompt: settings.system_prompt.clone(),
         tools: settings.tools.clone().filter(|tools| !tools.is_empty()),
         allowed_tools: settings.allowed_tools.clone().unwrap_or_default(),
         denied_tools: settings.denied_tools.clone().unwrap_or_default(),
         setting_sources: settings.setting_sources.as_ref().map(|sources| sources.iter().map(word).collect()),
+        session,
         ..ClaudeLaunch::default()
     };
     std::iter::once("claude".to_owned()).chain(launch.arguments()).collect()
@@ -166,7 +168,8 @@ mod tests {
         let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let dotenv =
             HashMap::from([("TOKEN".to_owned(), "file".to_owned()), ("PATH".to_owned(), "/evil".to_owned())]);
-        let mut environment = Launch::of(&agent, &job(), own.into_iter(), &dotenv).environment;
+        let mut environment =
+            Launch::of(&agent, &job(), Session::Fresh, own.into_iter(), &dotenv).environment;
         environment.sort();
         let lines: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
@@ -188,13 +191,18 @@ mod tests {
     #[test]
     fn herdctls_two_ways_to_start_claude_are_one() {
         let mut agent = Agent::new("coder".parse().unwrap());
-        let argv = |agent: &Agent| Launch::of(agent, &job(), std::iter::empty(), &HashMap::new()).start.argv;
+        let argv = |agent: &Agent| {
+            Launch::of(agent, &job(), Session::Fresh, std::iter::empty(), &HashMap::new()).start.argv
+        };
         let plain = argv(&agent);
         assert_eq!(plain[..5], ["claude", "-p", "--output-format", "stream-json", "--verbose"]);
         for runtime in [Runtime::Claude, Runtime::Sdk, Runtime::Cli] {
             agent.settings.runtime = Some(runtime);
             assert_eq!(argv(&agent), plain);
         }
+        let fork = Session::Fork { of: "s-1".into(), as_id: None };
+        let forked = Launch::of(&agent, &job(), fork, std::iter::empty(), &HashMap::new()).start.argv;
+        assert_eq!(forked[forked.len() - 3..], ["--resume", "s-1", "--fork-session"]);
         agent.settings.runtime = Some(Runtime::Command);
         agent.settings.command = Some(vec!["echo".into(), "hi".into()]);
         assert_eq!(argv(&agent), ["echo", "hi"]);

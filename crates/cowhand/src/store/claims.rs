@@ -5,7 +5,7 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::{Job, JobState, Outcome};
+use cowhand_core::job::{Job, JobState, Outcome, Settlement};
 use cowhand_core::policy::Retry;
 use jiff::{SignedDuration, Timestamp};
 
@@ -140,11 +140,12 @@ impl Store {
         &self,
         id: JobId,
         epoch: i64,
-        outcome: Outcome,
+        settlement: impl Into<Settlement>,
         retry: Retry,
         now: Timestamp,
     ) -> Result<Settled, StoreError> {
-        self.write(move |tx| Box::pin(settle(tx, id, epoch, outcome, retry, now))).await
+        let settlement = settlement.into();
+        self.write(move |tx| Box::pin(settle(tx, id, epoch, settlement, retry, now))).await
     }
 
     /// The claimed attempt never began: the job waits again.
@@ -182,7 +183,7 @@ impl Store {
                     return Ok(Settled::Fenced);
                 }
                 let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
-                settle(tx, id, epoch, lost, retry, now).await
+                settle(tx, id, epoch, lost.into(), retry, now).await
             })
         })
         .await
@@ -205,13 +206,17 @@ async fn settle(
     tx: &mut Tx<'_>,
     id: JobId,
     epoch: i64,
-    outcome: Outcome,
+    settlement: Settlement,
     retry: Retry,
     now: Timestamp,
 ) -> Result<Settled, StoreError> {
     let mut job = jobs::lock(tx, &id).await?;
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
+    }
+    let Settlement { outcome, usage } = settlement;
+    if let Some(usage) = &usage {
+        job.spend(usage)?;
     }
     // Whoever asked for its end did not ask for another attempt.
     let retry = if cancel_asked(tx, &job).await? { Retry::default() } else { retry };

@@ -16,12 +16,12 @@ use super::{Store, StoreError};
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
-        attempt_started_at, not_before, error_kind, error_message, termination) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) \
+        attempt_started_at, not_before, error_kind, error_message, termination, usage) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
-        error_message = $12, termination = $13 where id = $1";
+        error_message = $12, termination = $13, usage = $14 where id = $1";
     GET_JOB = same "select * from jobs where id = $1";
     LOCK_JOB = locked "select * from jobs where id = $1";
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
@@ -158,7 +158,7 @@ pub(super) async fn add(
             record.started_at,
             record.prompt.clone(),
         ];
-        columns.extend(changing_columns(record));
+        columns.extend(changing_columns(record)?);
         if tx.execute(ADD_JOB, columns).await? == 1 {
             return Ok(job);
         }
@@ -186,15 +186,17 @@ pub(super) async fn lock(tx: &mut Tx<'_>, id: &JobId) -> Result<Job, StoreError>
 
 pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
     let mut columns = args![job.id().as_str()];
-    columns.extend(changing_columns(JobRecord::from(job.clone())));
+    columns.extend(changing_columns(JobRecord::from(job.clone()))?);
     tx.execute(SAVE_JOB, columns).await?;
     Ok(())
 }
 
 /// In the order of the statements; the columns before them never change.
-fn changing_columns(record: JobRecord) -> Vec<Arg> {
+fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
+    let usage = record.usage.as_ref().map(serde_json::to_string).transpose();
+    let usage = usage.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
     let (kind, message) = record.error.map(|error| (error.kind.as_str(), error.message)).unzip();
-    args![
+    Ok(args![
         record.status.as_str(),
         record.exit_reason.map(ExitReason::as_str),
         record.session_id,
@@ -207,13 +209,18 @@ fn changing_columns(record: JobRecord) -> Vec<Arg> {
         kind,
         message,
         record.termination.map(Termination::as_str),
-    ]
+        usage,
+    ])
 }
 
 fn read(row: &Row) -> Result<Job, StoreError> {
     let kind: Option<ErrorKind> = row.parse_opt("error_kind")?;
     let message: Option<String> = row.get("error_message")?;
     let id: JobId = row.parse("id")?;
+    let usage: Option<String> = row.get("usage")?;
+    let usage = usage
+        .map(|text| serde_json::from_str(&text).map_err(|_| row.unreadable("usage", &text)))
+        .transpose()?;
     let record = JobRecord {
         output_file: None,
         duration_seconds: None,
@@ -228,6 +235,7 @@ fn read(row: &Row) -> Result<Job, StoreError> {
         finished_at: row.time_opt("finished_at")?,
         prompt: row.get("prompt")?,
         summary: row.get("summary")?,
+        usage,
         retry_of: row.parse_opt("retry_of")?,
         attempt: row.count("attempt")?,
         run_started_at: row.time_opt("run_started_at")?,

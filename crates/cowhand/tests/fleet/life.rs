@@ -80,6 +80,16 @@ fn a_bad_config_leaves_the_old_one_running() {
 }
 
 #[test]
+fn a_config_that_is_gone_leaves_the_old_one_running() {
+    let scene = Scene::started();
+    std::fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+    let said = scene.run(&["reload", "-c", scene.root.to_str().unwrap()]);
+    assert_ne!(said.code, Some(0), "there is nothing to load");
+    scene.write("cowhand.yaml", super::FLEET);
+    assert_eq!(scene.run(&["trigger", "worker", "--wait"]).code, Some(0), "and nothing was stopped");
+}
+
+#[test]
 fn a_hangup_reloads() {
     let scene = Scene::started();
     kill_process(scene.daemon().unwrap(), Signal::HUP).unwrap();

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod api;
+mod concurrency;
 mod jobs;
 mod life;
 mod schedules;

@@ -4,8 +4,8 @@ use cowhand::store::{Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled,
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobRecord, JobStatus, NewJob, Origin, Outcome, Termination,
-    TriggerType,
+    ErrorKind, FailReason, Job, JobError, JobRecord, JobStatus, JobUsage, NewJob, Origin, Outcome,
+    Settlement, Termination, TriggerType,
 };
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
@@ -176,10 +176,12 @@ async fn a_claimed_job_runs_and_ends(place: Place) {
     assert_eq!(second, Claim::Taken);
     let named = store.set_session(job.id().clone(), epoch, "session-1".into(), at(3_650)).await.unwrap();
     assert!(matches!(named, Settled::Done(_)));
-    let ended =
-        store.settle(job.id().clone(), epoch, completed(), Retry::default(), at(3_700)).await.unwrap();
+    let usage = JobUsage { num_turns: Some(3), total_cost_usd: Some(0.1), ..JobUsage::default() };
+    let settlement = Settlement { outcome: completed(), usage: Some(usage.clone()) };
+    let ended = store.settle(job.id().clone(), epoch, settlement, Retry::default(), at(3_700)).await.unwrap();
     let Settled::Done(ended) = ended else { panic!("{ended:?}") };
     assert_eq!((ended.status(), ended.duration_seconds()), (JobStatus::Completed, Some(99)));
+    assert_eq!(JobRecord::from(ended.clone()).usage, Some(usage));
     assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(ended));
     assert_eq!(store.schedules().await.unwrap()[0].last_run_at, Some(at(3_700)));
     assert!(store.snapshot().await.unwrap().jobs.is_empty());
