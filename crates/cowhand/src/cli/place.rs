@@ -48,13 +48,12 @@ impl Place {
         if loaded.errors() > 0 {
             anstream::eprintln!("note: the config has mistakes; `cowhand config check` shows them");
         }
-        let mut database = self.state.database();
+        let file = self.state.database();
         // A fleet that never ran is an empty one; looking at it must not leave anything behind.
-        let empty = if database.exists() { None } else { Some(nowhere()?) };
-        if let Some(empty) = &empty {
-            database = empty.path().join("store.db");
-        }
-        let store = Store::open(&database.display().to_string()).await;
+        let empty = if loaded.fleet.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
+        let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
+        let place = loaded.fleet.store.clone().unwrap_or_else(|| file.display().to_string());
+        let store = Store::open(&place).await;
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = Client::alone(Api::alone(store, self.state.clone(), loaded.fleet));
         Ok(WayIn { client, _empty: empty })
