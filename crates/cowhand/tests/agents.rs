@@ -36,6 +36,7 @@ impl Fleet {
             .arg("start")
             .arg("-c")
             .arg(folder.path())
+            .args(["--stop-timeout", "1"])
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(folder.path().join("log")).unwrap())
             .spawn()
@@ -169,4 +170,26 @@ async fn a_flood_is_kept_whole_and_the_daemon_stays_small() {
     let peak = fleet.peak_megabytes();
     println!("the daemon's peak: {peak} MB");
     assert!(peak < 100, "{peak} MB");
+}
+
+/// Somebody tidies up too well: the job is not forgotten and its processes are not left alone.
+#[tokio::test]
+async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
+    let fleet = Fleet::start(&[("slow", "echo $$ > pid; sleep 100", "")]);
+    let pid_file = fleet.folder.path().join("pid");
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !pid_file.exists() {
+        assert!(Instant::now() < patience, "{}", fleet.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let pid = std::fs::read_to_string(&pid_file).unwrap();
+    // The daemon looks into it now and then, which may leave a file behind.
+    while std::fs::remove_dir_all(fleet.folder.path().join(".cowhand/attempts")).is_err() {}
+    let jobs = fleet.settled(1, 30).await;
+    assert!(told(&jobs[0]).starts_with("failed/error lost: lost: its folder is gone"), "{}", told(&jobs[0]));
+    while std::path::Path::new("/proc").join(pid.trim()).exists() {
+        assert!(Instant::now() < patience, "{} lives on", pid.trim());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -11,7 +11,7 @@ use cowhand_core::job::{
 use cowhand_core::policy::{Retry, Timeout};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::engine::Engine;
 use crate::fault;
@@ -39,7 +39,7 @@ pub(super) enum Wish {
 
 /// Why we stopped an attempt ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
+pub(super) enum Reason {
     Asked,
     Abandoned,
     TookTooLong(SignedDuration),
@@ -51,6 +51,8 @@ pub(super) struct Charge {
     pub(super) job: Job,
     pub(super) epoch: i64,
     pub(super) wishes: watch::Receiver<Wish>,
+    /// Set once we have asked for its end.
+    pub(super) stopped: Option<Reason>,
 }
 
 /// The rules of the config for this job, as they are when it starts or is taken up again.
@@ -114,8 +116,9 @@ impl Charge {
         match self.attempt().launch(&self.engine.program, &launch.start, prompt, &launch.environment) {
             Ok(mut keeper) => {
                 fault::place("launched");
-                // Reaped when it ends, however long that takes.
-                tokio::task::spawn_blocking(move || keeper.wait());
+                // Reaped when it ends, however long that takes. Not a task of the runtime, which would not end
+                // before it.
+                std::thread::spawn(move || keeper.wait());
                 info!(job = %self.job.id(), agent = %self.job.agent(), attempt = self.job.attempts(), "started");
                 true
             }
@@ -139,17 +142,27 @@ impl Charge {
     }
 
     async fn run(&mut self, rules: &Rules, fresh: bool) {
-        if !fresh && !self.attempt().folder().exists() {
+        if !fresh && !self.attempt().folder().exists() && !self.attempt().end_strays() {
             return self.give_back().await;
         }
-        match self.follow(rules).await {
-            Ok(Some(settlement)) => self.settle(settlement, rules).await,
-            Ok(None) => {}
-            Err(error) => {
-                error!(job = %self.job.id(), "cannot follow the attempt: {error:#}");
-                self.settle(Outcome::lost(format!("lost: its output could not be read: {error:#}")), rules)
-                    .await;
+        let mut pause = Duration::from_millis(200);
+        loop {
+            match self.follow(rules).await {
+                Ok(Some(settlement)) => return self.settle(settlement, rules).await,
+                Ok(None) => return,
+                Err(error) if !self.attempt().folder().exists() => {
+                    self.attempt().end_strays();
+                    let lost = format!("lost: its folder is gone: {error:#}");
+                    return self.settle(Outcome::lost(lost), rules).await;
+                }
+                // A disk may be full for a while. The agent runs on, so the job is not over.
+                Err(error) => warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}"),
             }
+            if *self.wishes.borrow() == Wish::Leave {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -164,8 +177,7 @@ impl Charge {
             index: attempt.folder().join("index"),
         };
         let mut tail = Tail::open(files, launch::reader(&rules.agent), self.now())?;
-        let mut stopped: Option<Reason> = None;
-        let mut session = None;
+        let mut session = self.job.session_id().map(str::to_owned);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
             let standing = attempt.standing()?;
@@ -185,7 +197,9 @@ impl Charge {
                 let finish = tail.finish(&ending, self.now(), &mut |_| {})?;
                 fault::place("read");
                 let usage = finish.usage.clone();
-                return Ok(outcome(finish, &ending, stopped).map(|outcome| Settlement { outcome, usage }));
+                return Ok(
+                    outcome(finish, &ending, self.stopped).map(|outcome| Settlement { outcome, usage })
+                );
             }
             let wish = *self.wishes.borrow_and_update();
             if wish == Wish::Leave {
@@ -193,9 +207,9 @@ impl Charge {
             }
             let reason = self.reason(wish, rules, &attempt);
             if let Some(reason) = reason {
-                let hurry = wish == Wish::CancelNow && stopped == Some(Reason::Asked);
-                if (stopped.is_none() || hurry) && attempt.stop()? != Stop::TooEarly {
-                    stopped = Some(reason);
+                let hurry = wish == Wish::CancelNow && self.stopped == Some(Reason::Asked);
+                if (self.stopped.is_none() || hurry) && attempt.stop()? != Stop::TooEarly {
+                    self.stopped = Some(reason);
                 }
             }
             tokio::select! {
@@ -261,7 +275,7 @@ impl Charge {
                 Err(error) => {
                     warn!(job = %self.job.id(), "its end is not written yet: {error}");
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(30));
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }
@@ -277,6 +291,9 @@ impl Charge {
         self.engine.clock.now()
     }
 }
+
+/// Before something that failed is tried again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);
@@ -308,6 +325,10 @@ fn outcome(finish: Finish, ending: &Ending, stopped: Option<Reason>) -> Option<O
         }
         Some(Reason::SilentTooLong(limit)) => {
             too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
+        }
+        // Without a keeper nobody saw the end that we brought about.
+        Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
+            Some(Outcome::Cancelled { how: Termination::Forced })
         }
         Some(Reason::Asked) | None => Some(finish.outcome),
     }

@@ -167,7 +167,7 @@ impl Daemon {
         if let Claim::Claimed { job, epoch } = claim
             && let Some(wishes) = self.engine.begin(job.id(), epoch)
         {
-            let charge = Charge { engine: Arc::clone(&self.engine), job, epoch, wishes };
+            let charge = Charge { engine: Arc::clone(&self.engine), job, epoch, wishes, stopped: None };
             self.tasks.spawn(charge.look_after(true));
         }
         Ok(())

@@ -198,6 +198,14 @@ impl Attempt {
         self.create(CGROUP)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
     }
 
+    /// For an attempt whose folder is gone: kills what still carries its mark, keeper included, and says whether
+    /// there was anything.
+    pub fn end_strays(&self) -> bool {
+        let strays = self.marked();
+        process::signal_all(&strays, Signal::KILL);
+        !strays.is_empty()
+    }
+
     fn marked(&self) -> Vec<i32> {
         let (name, value) = self.mark();
         process::marked(&format!("{name}={value}"))

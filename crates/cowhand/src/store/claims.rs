@@ -126,6 +126,9 @@ impl Store {
                 if !is_ours(tx, &job, epoch).await? {
                     return Ok(Settled::Fenced);
                 }
+                if job.session_id() == Some(session_id.as_str()) {
+                    return Ok(Settled::Done(job));
+                }
                 job.set_session(session_id.clone())?;
                 jobs::save(tx, &job).await?;
                 jobs::record(tx, &job, Fact::JobSession { session_id }, now);
