@@ -49,7 +49,10 @@ impl Doctor {
         let mut findings = vec![
             Finding { exit: Exit::Config, ..Finding::of("config", of_config(&loaded)) },
             Finding::of("state folder", folder(&place.state)),
-            Finding::of("store", wait(async { Ok(store(&place.state).await) })?),
+            Finding::of(
+                "store",
+                wait(async { Ok(store(&place.state, loaded.fleet.store.as_deref()).await) })?,
+            ),
             Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
@@ -95,15 +98,20 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     }
 }
 
-async fn store(state: &StateFolder) -> Result<String, String> {
+async fn store(state: &StateFolder, url: Option<&str>) -> Result<String, String> {
     let database = state.database();
-    if !database.exists() {
+    if url.is_none() && !database.exists() {
         return Ok("not there yet; the first start makes it".to_owned());
     }
-    let store = Store::open(&database.display().to_string()).await.map_err(|error| error.to_string())?;
+    let (url, name) = match url {
+        // The address may hold a password.
+        Some(url) => (url.to_owned(), "the database that `store` names".to_owned()),
+        None => (database.display().to_string(), database.display().to_string()),
+    };
+    let store = Store::open(&url).await.map_err(|error| error.to_string())?;
     let checked = store.check_statements().await.map_err(|error| error.to_string());
     store.close().await;
-    Ok(format!("{} answers all {} kinds of question", database.display(), checked?))
+    Ok(format!("{name} answers all {} kinds of question", checked?))
 }
 
 async fn daemon(state: &StateFolder) -> Result<String, String> {

@@ -48,13 +48,16 @@ impl Place {
         if loaded.errors() > 0 {
             anstream::eprintln!("note: the config has mistakes; `cowhand config check` shows them");
         }
-        let mut database = self.state.database();
-        // A fleet that never ran is an empty one; looking at it must not leave anything behind.
-        let empty = if database.exists() { None } else { Some(nowhere()?) };
-        if let Some(empty) = &empty {
-            database = empty.path().join("store.db");
-        }
-        let store = Store::open(&database.display().to_string()).await;
+        let (url, empty) = match &loaded.fleet.store {
+            Some(url) => (url.clone(), None),
+            None if self.state.database().exists() => (self.state.database().display().to_string(), None),
+            // A fleet that never ran is an empty one; looking at it must not leave anything behind.
+            None => {
+                let empty = nowhere()?;
+                (empty.path().join("store.db").display().to_string(), Some(empty))
+            }
+        };
+        let store = Store::open(&url).await;
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = Client::alone(Api::alone(store, self.state.clone(), loaded.fleet));
         Ok(WayIn { client, _empty: empty })
