@@ -109,6 +109,12 @@ fn schedule(
             .problems
             .add(Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.end_at"))));
     }
+    if let Some(pending) = not_fired_yet(&trigger) {
+        let at = schedule_at(draft, name.as_str());
+        let message = format!("`type: {}` is accepted, but {pending}", trigger.type_name());
+        let problem = Problem::error(at, message).key(draft.key_of(&format!("schedules.{name}.type")));
+        loader.problems.add(Problem { severity: Severity::Warning, ..problem });
+    }
     let mut zone = loader.outside.zone.clone();
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
@@ -125,6 +131,24 @@ fn schedule(
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
+    }
+}
+
+/// Types that nothing fires by itself yet; all of them can be fired by hand.
+const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
+    match trigger {
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Manual {} => None,
+        TriggerConfig::Webhook { .. } => Some("deliveries are not received yet"),
+        TriggerConfig::Chat { .. } => Some("chat is not connected yet"),
+        TriggerConfig::GithubIssues { .. } | TriggerConfig::GithubPullRequests { .. } => {
+            Some("GitHub is not asked yet")
+        }
+        TriggerConfig::AgentLifecycle { .. } | TriggerConfig::DispatchResult { .. } => {
+            Some("nothing that happens inside fires a schedule yet")
+        }
     }
 }
 

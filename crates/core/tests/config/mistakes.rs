@@ -211,8 +211,9 @@ fn circles_of_schedules() {
       two: {type: dispatch_result, schedule: three}
       three: {type: dispatch_result, schedule: a/one}
 ";
+    let errors = lines(&load_text(text)).into_iter().filter(|line| !line.contains(" is accepted, but "));
     assert_eq!(
-        lines(&load_text(text)),
+        errors.collect::<Vec<_>>(),
         [
             "cowhand.yaml:4:46 these schedules wait for each other: a/one → b/two → b/three → a/one",
             "cowhand.yaml:5:47 `a/self` waits for itself; a job never triggers its own schedule",

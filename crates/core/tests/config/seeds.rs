@@ -177,6 +177,7 @@ fn trigger_lines() {
     let loaded = load_text(text);
     fine(&loaded);
     assert_eq!(loaded.fleet.agents[0].schedules.len(), 8);
-    assert_eq!(loaded.warnings(), 1, "an id that nobody has: {}", rendered(&loaded));
+    let expected = "an id that nobody has, and five types that nothing fires yet";
+    assert_eq!(loaded.warnings(), 6, "{expected}: {}", rendered(&loaded));
     assert!(!loaded.shown.to_string().contains("my-hmac-secret"));
 }

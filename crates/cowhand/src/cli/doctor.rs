@@ -98,20 +98,18 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     }
 }
 
-async fn store(state: &StateFolder, url: Option<&str>) -> Result<String, String> {
+async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, String> {
     let database = state.database();
-    if url.is_none() && !database.exists() {
+    if configured.is_none() && !database.exists() {
         return Ok("not there yet; the first start makes it".to_owned());
     }
-    let (url, name) = match url {
-        // The address may hold a password.
-        Some(url) => (url.to_owned(), "the database that `store` names".to_owned()),
-        None => (database.display().to_string(), database.display().to_string()),
-    };
-    let store = Store::open(&url).await.map_err(|error| error.to_string())?;
+    let file = database.display().to_string();
+    let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
     let checked = store.check_statements().await.map_err(|error| error.to_string());
     store.close().await;
-    Ok(format!("{name} answers all {} kinds of question", checked?))
+    // The address of a server may hold a password.
+    let place = if configured.is_some() { "the configured server" } else { &file };
+    Ok(format!("{place} answers all {} kinds of question", checked?))
 }
 
 async fn daemon(state: &StateFolder) -> Result<String, String> {

@@ -48,16 +48,12 @@ impl Place {
         if loaded.errors() > 0 {
             anstream::eprintln!("note: the config has mistakes; `cowhand config check` shows them");
         }
-        let (url, empty) = match &loaded.fleet.store {
-            Some(url) => (url.clone(), None),
-            None if self.state.database().exists() => (self.state.database().display().to_string(), None),
-            // A fleet that never ran is an empty one; looking at it must not leave anything behind.
-            None => {
-                let empty = nowhere()?;
-                (empty.path().join("store.db").display().to_string(), Some(empty))
-            }
-        };
-        let store = Store::open(&url).await;
+        let file = self.state.database();
+        // A fleet that never ran is an empty one; looking at it must not leave anything behind.
+        let empty = if loaded.fleet.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
+        let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
+        let place = loaded.fleet.store.clone().unwrap_or_else(|| file.display().to_string());
+        let store = Store::open(&place).await;
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = Client::alone(Api::alone(store, self.state.clone(), loaded.fleet));
         Ok(WayIn { client, _empty: empty })

@@ -50,7 +50,7 @@ fn the_store_that_the_config_names_is_asked() {
     assert_eq!(scene.job(job["id"].as_str().unwrap()), job, "with no daemon, too");
     assert!(!scene.root.join(".cowhand/store.db").exists());
     let doctor = scene.run(&["doctor"]).stdout;
-    assert!(doctor.contains("store: the database that `store` names answers"), "{doctor}");
+    assert!(doctor.contains("store: the configured server answers"), "{doctor}");
     assert!(!doctor.contains(&server.url()), "an address may hold a password");
 }
 
