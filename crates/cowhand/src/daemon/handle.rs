@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::attempt::Wish;
 use super::engine::Engine;
@@ -83,6 +83,9 @@ impl Handle {
     /// Reads the config again. A bad one is refused whole, and the old one stays.
     pub async fn reload(&self) -> Result<Reloaded, StartError> {
         let loaded = load(&self.config)?;
+        if loaded.fleet.store != self.fleet().store {
+            warn!("`store` has changed; it stays as it is until a restart");
+        }
         self.engine.store.load_schedules(Fleet::clone(&loaded.fleet), self.engine.clock.now()).await?;
         let schedules = loaded.fleet.agents.iter().map(|agent| agent.schedules.len()).sum();
         let reloaded = Reloaded { agents: loaded.fleet.agents.len(), schedules };

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use rustix::process::{Signal, kill_process};
 
-use super::{FLEET, Scene, lives, until};
+use super::{FLEET, Scene, lives, postgres, until};
 
 #[test]
 fn reads_need_no_daemon_and_writes_say_so() {
@@ -37,6 +37,21 @@ fn reads_need_no_daemon_and_writes_say_so() {
         assert_eq!(said.code, Some(4), "{write:?}: {}", said.stderr);
         assert!(said.stderr.contains("cowhand start -d"), "{write:?}: {}", said.stderr);
     }
+}
+
+#[test]
+fn the_store_that_the_config_names_is_asked() {
+    let server = postgres::Postgres::start();
+    let scene = Scene::with(&format!("store: {}\n{FLEET}", server.url()));
+    scene.start();
+    let job = scene.json(&["trigger", "worker", "tidy", "--wait"]);
+    assert_eq!(job["status"], "completed");
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    assert_eq!(scene.job(job["id"].as_str().unwrap()), job, "with no daemon, too");
+    assert!(!scene.root.join(".cowhand/store.db").exists());
+    let doctor = scene.run(&["doctor"]).stdout;
+    assert!(doctor.contains("store: the configured server answers"), "{doctor}");
+    assert!(!doctor.contains(&server.url()), "an address may hold a password");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! A fleet as people run it: the real program, a daemon in the background, agents that are small scripts.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod api;
 mod concurrency;
 mod jobs;
 mod life;
+#[path = "../store/postgres.rs"]
+mod postgres;
 mod schedules;
 
 use std::fs;
