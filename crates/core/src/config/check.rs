@@ -13,7 +13,7 @@ use super::scalar::untyped;
 use super::schema::{SCHEMA, Schema, aliases_of};
 use super::secret;
 use super::section::{Sections, is_open, kinds_of, tag_of, variants_of};
-use super::suggest::{did_you_mean, one_of};
+use super::suggest::{closest, did_you_mean, one_of};
 
 /// How a tree is to be read.
 #[derive(Debug, Clone, Copy, Default)]
@@ -299,6 +299,13 @@ impl Checker<'_> {
             Some(tag) if elsewhere => (format!("`{key}` does not belong to `type: {tag}`"), None),
             _ => (format!("unknown key `{key}`"), did_you_mean(key, sections.names())),
         };
+        // What is meant to be a secret is one under a misspelt name, too.
+        let meant = closest(key, sections.names()).and_then(|name| sections.find(name));
+        let meant_secret = meant.is_some_and(|(_, property)| property.get("x-secret").is_some());
+        if meant_secret || secret::looks_secret(key) {
+            self.problems.secret_at(entry.key_at);
+            self.problems.secret_at(entry.node.at);
+        }
         self.report(severity, entry.key_at, message, help);
         self.path.pop();
     }

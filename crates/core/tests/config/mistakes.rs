@@ -267,3 +267,16 @@ fn an_end_before_the_start_is_refused() {
         "{lines:#?}"
     );
 }
+
+#[test]
+fn a_secret_under_a_misspelt_name_is_not_shown() {
+    let text = "agents:
+  - name: a
+    api_token: hunter2
+    schedules:
+      s: {type: webhook, secert: hunter2}
+";
+    let shown = rendered(&load_text(text));
+    assert!(shown.contains("unknown key `secert`") && shown.contains("unknown key `api_token`"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
