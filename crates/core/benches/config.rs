@@ -38,7 +38,7 @@ fn check(text: &str) -> usize {
     let loaded =
         load(Path::new("cowhand.yaml"), Outside { read: &mut read, env: &|_| None, zone: Zone::UTC });
     assert_eq!(loaded.errors(), 0);
-    loaded.fleet.agents.len()
+    loaded.roster.agents.len()
 }
 
 fn fleet(agents: usize) -> String {

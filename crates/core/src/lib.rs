@@ -9,7 +9,7 @@ pub mod config;
 pub mod cron;
 pub mod cut;
 pub mod event;
-pub mod fleet;
+
 pub mod id;
 pub mod interval;
 pub mod job;
@@ -17,6 +17,7 @@ pub mod output;
 pub mod plan;
 pub mod policy;
 pub mod prompt;
+pub mod roster;
 pub mod schedule;
 pub mod trigger;
 pub mod word;

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use crate::fleet::{Agent, Fleet, Schedule};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
+use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 
@@ -106,11 +106,11 @@ impl Hold {
     }
 }
 
-pub fn plan(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> Plan {
+pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
     plan.ends(snapshot);
-    let crowds = Crowds::of(fleet);
-    for agent in &fleet.agents {
+    let crowds = Crowds::of(roster);
+    for agent in &roster.agents {
         let mut places = Places::of(agent, snapshot, now);
         for schedule in &agent.schedules {
             if let Some(record) = snapshot.schedules.get(&schedule.id) {
@@ -123,10 +123,10 @@ pub fn plan(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> Plan {
 }
 
 /// When each schedule of the fleet fires next, as far as the clock decides it.
-pub fn next_runs(now: Timestamp, fleet: &Fleet, snapshot: &Snapshot) -> HashMap<ScheduleId, Timestamp> {
-    let crowds = Crowds::of(fleet);
+pub fn next_runs(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> HashMap<ScheduleId, Timestamp> {
+    let crowds = Crowds::of(roster);
     let mut runs = HashMap::new();
-    for schedule in fleet.agents.iter().flat_map(|agent| &agent.schedules) {
+    for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
         let Some(record) = snapshot.schedules.get(&schedule.id) else { continue };
         if schedule.enabled && record.state == ScheduleState::Active {
             let live: Vec<&LiveJob> =
@@ -240,9 +240,9 @@ impl Places {
 struct Crowds(HashMap<Interval, usize>);
 
 impl Crowds {
-    fn of(fleet: &Fleet) -> Self {
+    fn of(roster: &Roster) -> Self {
         let mut crowds = HashMap::new();
-        for schedule in fleet.agents.iter().flat_map(|agent| &agent.schedules) {
+        for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
             if let TriggerConfig::Interval { interval } = schedule.trigger {
                 *crowds.entry(interval).or_default() += 1;
             }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::Schedule;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
+use crate::roster::Schedule;
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::word::written_as;
 

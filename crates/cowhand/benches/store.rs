@@ -10,9 +10,9 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use cowhand::store::{Decision, Firing, Store};
-use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::{Occurrence, TriggerConfig};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -25,8 +25,8 @@ async fn main() {
     let url = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
     let place = url.unwrap_or_else(|| folder.path().join("store.db").display().to_string());
     let store = Store::open(&place).await.unwrap();
-    let (fleet, schedule) = fleet();
-    store.load_schedules(fleet, Timestamp::now()).await.unwrap();
+    let (roster, schedule) = roster();
+    store.load_schedules(roster, Timestamp::now()).await.unwrap();
     let limit = syncs_a_second(&folder.path().join("sync"));
     println!("append and sync one line       {limit:>9.0} /s   (limit of one sync each)");
     let mut next = Timestamp::now().as_second();
@@ -89,11 +89,11 @@ fn job() -> NewJob {
     }
 }
 
-fn fleet() -> (Fleet, ScheduleId) {
+fn roster() -> (Roster, ScheduleId) {
     let name: AgentName = "bench".parse().unwrap();
     let trigger = TriggerConfig::Cron { expression: "* * * * * *".parse().unwrap(), timezone: None };
     let schedule = Schedule::new(&name, "s".parse().unwrap(), trigger);
     let id = schedule.id;
     let agent = Agent { schedules: vec![schedule], ..Agent::new(name) };
-    (Fleet::of(vec![agent]), id)
+    (Roster::of(vec![agent]), id)
 }

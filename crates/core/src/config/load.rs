@@ -13,8 +13,8 @@ use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::{compose, reference, resolve, secret};
-use crate::fleet::Fleet;
 use crate::policy::Zone;
+use crate::roster::Roster;
 
 /// The world outside: files, environment, and the zone of the machine.
 pub struct Outside<'a> {
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Outside<'_> {
 #[derive(Debug)]
 pub struct Loaded {
     /// Whole only if there are no errors.
-    pub fleet: Fleet,
+    pub roster: Roster,
     /// The merged config with its secrets masked, for people to read.
     pub shown: Json,
     /// By file and line.
@@ -66,23 +66,23 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
-    let mut fleet = Fleet { store: loader.store.take(), ..Fleet::default() };
+    let mut roster = Roster { store: loader.store.take(), ..Roster::default() };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
     for mut draft in std::mem::take(&mut loader.agents) {
         if let Some((agent, value)) = resolve::agent(&mut loader, &mut draft, &mut places) {
             shown_agents.push(value);
-            fleet.agents.push(agent);
+            roster.agents.push(agent);
             loader.agents.push(draft);
         } else {
             broken.push(draft);
         }
     }
-    let known = reference::Known::new(&fleet, &loader.agents, &broken, loader.complete);
+    let known = reference::Known::new(&roster, &loader.agents, &broken, loader.complete);
     known.check(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
-    Loaded { fleet, shown, problems: loader.problems.finish(), sources: loader.sources }
+    Loaded { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
 }
 
 pub(super) struct Loader<'a> {

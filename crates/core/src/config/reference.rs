@@ -9,13 +9,13 @@ use super::problem::{Problem, Problems};
 use super::resolve::schedule_at;
 use super::secret;
 use super::suggest::did_you_mean;
-use crate::fleet::{Agent, Fleet, Schedule};
 use crate::id::ScheduleId;
+use crate::roster::{Agent, Roster, Schedule};
 use crate::trigger::TriggerConfig;
 
 /// All that can be referred to.
 pub(super) struct Known<'a> {
-    fleet: &'a Fleet,
+    roster: &'a Roster,
     /// The agents of the fleet in the same order, with their places.
     drafts: &'a [Draft],
     /// No agent is missing.
@@ -35,9 +35,9 @@ struct Names {
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn new(fleet: &'a Fleet, drafts: &'a [Draft], broken: &'a [Draft], complete: bool) -> Self {
-        let mut known = Self { fleet, drafts, all: complete, names: Names::default() };
-        known.names.agents = fleet.agents.iter().map(|agent| agent.name.to_string()).collect();
+    pub(super) fn new(roster: &'a Roster, drafts: &'a [Draft], broken: &'a [Draft], complete: bool) -> Self {
+        let mut known = Self { roster, drafts, all: complete, names: Names::default() };
+        known.names.agents = roster.agents.iter().map(|agent| agent.name.to_string()).collect();
         known.names.schedules = known.places().map(|place| (place.name(), place.schedule.id)).collect();
         known.names.ids = known.names.schedules.values().copied().collect();
         for draft in broken {
@@ -69,7 +69,7 @@ impl<'a> Known<'a> {
     }
 
     fn places(&self) -> impl Iterator<Item = Place<'_>> {
-        let agents = self.fleet.agents.iter().zip(self.drafts);
+        let agents = self.roster.agents.iter().zip(self.drafts);
         agents.flat_map(|(agent, draft)| {
             agent.schedules.iter().map(move |schedule| Place { agent, draft, schedule })
         })
@@ -145,7 +145,7 @@ struct Place<'a> {
 impl Place<'_> {
     fn lifecycle(&self, known: &Known<'_>, name: &str, problems: &mut Problems) {
         if !known.agent_may_exist(name, self.draft) {
-            let names = known.fleet.agents.iter().map(|agent| agent.name.to_string());
+            let names = known.roster.agents.iter().map(|agent| agent.name.to_string());
             self.nothing_called("agent", name, names, problems);
         }
     }

@@ -78,8 +78,8 @@ pub fn summary(loaded: &Loaded) -> String {
 }
 
 fn contents(loaded: &Loaded) -> String {
-    let schedules = loaded.fleet.agents.iter().map(|agent| agent.schedules.len()).sum();
-    format!("{}, {}", counted(loaded.fleet.agents.len(), "agent"), counted(schedules, "schedule"))
+    let schedules = loaded.roster.agents.iter().map(|agent| agent.schedules.len()).sum();
+    format!("{}, {}", counted(loaded.roster.agents.len(), "agent"), counted(schedules, "schedule"))
 }
 
 fn counted(count: usize, noun: &str) -> String {
@@ -106,13 +106,13 @@ pub fn as_json(loaded: &Loaded, base: &Path) -> Json {
             })
         })
         .collect();
-    let schedules: usize = loaded.fleet.agents.iter().map(|agent| agent.schedules.len()).sum();
+    let schedules: usize = loaded.roster.agents.iter().map(|agent| agent.schedules.len()).sum();
     json!({
         "ok": loaded.errors() == 0,
         "errors": loaded.errors(),
         "warnings": loaded.warnings(),
         "files": loaded.sources.len(),
-        "agents": loaded.fleet.agents.len(),
+        "agents": loaded.roster.agents.len(),
         "schedules": schedules,
         "problems": problems,
     })

@@ -12,10 +12,10 @@ use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
 use super::{secret, shape};
-use crate::fleet::{Agent, Schedule};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
+use crate::roster::{Agent, Schedule};
 use crate::trigger::{TriggerConfig, TriggerError};
 
 /// The agent and the form in which it is shown; none if it has errors, which are reported. `places` holds the

@@ -5,9 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Action, Hold, LiveJob, Places};
 use crate::cron::Cron;
-use crate::fleet::Schedule;
 use crate::interval::Interval;
 use crate::policy::{Jitter, MOST_MISFIRES, Misfire, Overlap};
+use crate::roster::Schedule;
 use crate::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
 use crate::trigger::{FiringKey, Occurrence, TriggerConfig};
 

@@ -11,15 +11,17 @@ fn at(text: &str) -> Timestamp {
 }
 
 struct Scene {
-    fleet: Fleet,
+    roster: Roster,
     snapshot: Snapshot,
 }
 
 impl Scene {
     /// One agent `a` with one schedule `s`, written as in YAML, armed at midnight.
     fn new(schedule: &str) -> Self {
-        let mut scene =
-            Self { fleet: Fleet::of(vec![Agent::new("a".parse().unwrap())]), snapshot: Snapshot::default() };
+        let mut scene = Self {
+            roster: Roster::of(vec![Agent::new("a".parse().unwrap())]),
+            snapshot: Snapshot::default(),
+        };
         scene.add("s", schedule);
         scene
     }
@@ -32,23 +34,23 @@ impl Scene {
             .clone()
             .into_iter()
             .partition(|(key, _)| TIMING.contains(&key.as_str()));
-        let agent = &mut self.fleet.agents[0];
+        let agent = &mut self.roster.agents[0];
         let trigger = serde_json::from_value(trigger.into()).unwrap();
         let timing = serde_json::from_value(timing.into()).unwrap();
         let schedule = Schedule { timing, ..Schedule::new(&agent.name, name.parse().unwrap(), trigger) };
         let record = ScheduleRecord::new(&agent.name, &schedule, at("00:00"));
         self.snapshot.schedules.insert(schedule.id, record);
         agent.schedules.push(schedule);
-        self.fleet.agents[0].schedules.last().unwrap().id
+        self.roster.agents[0].schedules.last().unwrap().id
     }
 
     fn max(mut self, max_concurrent: u32) -> Self {
-        self.fleet.agents[0].max_concurrent = max_concurrent;
+        self.roster.agents[0].max_concurrent = max_concurrent;
         self
     }
 
     fn record(&mut self) -> &mut ScheduleRecord {
-        let id = self.fleet.agents[0].schedules[0].id;
+        let id = self.roster.agents[0].schedules[0].id;
         self.snapshot.schedules.get_mut(&id).unwrap()
     }
 
@@ -71,7 +73,7 @@ impl Scene {
     /// A live job: of schedule `s` fired by the clock, of `s` by hand, or of the agent alone.
     fn job(mut self, whose: &str, state: LiveState) -> Self {
         let number = self.snapshot.jobs.len() as u64 + 1;
-        let of_schedule = (whose != "agent").then_some(self.fleet.agents[0].schedules[0].id);
+        let of_schedule = (whose != "agent").then_some(self.roster.agents[0].schedules[0].id);
         self.snapshot.jobs.push(LiveJob {
             id: JobId::new(jiff::civil::date(2026, 1, 5), number),
             agent: "a".parse().unwrap(),
@@ -83,7 +85,7 @@ impl Scene {
     }
 
     fn plan(&self, now: &str) -> String {
-        let plan = plan(at(now), &self.fleet, &self.snapshot);
+        let plan = plan(at(now), &self.roster, &self.snapshot);
         let mut lines: Vec<String> = plan.actions.iter().map(|action| self.line(action)).collect();
         let wake = plan.wake_at.filter(|wake| *wake < Timestamp::MAX);
         lines.extend(wake.map(|wake| format!("wake {}", short(wake))));
@@ -102,7 +104,7 @@ impl Scene {
                 format!("{}{reason} {key} {}", outcome.as_str(), short(*due))
             }
             Action::Wait { hold, schedule, due } => {
-                let agent = &self.fleet.agents[0];
+                let agent = &self.roster.agents[0];
                 let schedule = agent.schedules.iter().find(|known| known.id == *schedule).unwrap();
                 format!("{}, due {}", hold.line(&agent.name, schedule), short(*due))
             }
@@ -170,8 +172,8 @@ fn the_next_firing_of_each() {
         ("by hand only", Scene::new(r#"{"type":"manual"}"#), "10:05", None),
     ];
     for (case, scene, now, expected) in cases {
-        let next = next_runs(at(now), &scene.fleet, &scene.snapshot);
-        let next = next.get(&scene.fleet.agents[0].schedules[0].id).map(|at| short(*at));
+        let next = next_runs(at(now), &scene.roster, &scene.snapshot);
+        let next = next.get(&scene.roster.agents[0].schedules[0].id).map(|at| short(*at));
         assert_eq!(next.as_deref(), expected, "{case}");
     }
 }
@@ -339,10 +341,10 @@ fn every_schedule_of_every_agent_is_looked_at() {
     let record = ScheduleRecord::new(&other.name, &schedule, at("00:00"));
     scene.snapshot.schedules.insert(schedule.id, record);
     other.schedules.push(schedule);
-    scene.fleet.agents.push(other);
+    scene.roster.agents.push(other);
     let all: Vec<ScheduleId> =
-        scene.fleet.agents.iter().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id).collect();
-    let fired: Vec<ScheduleId> = plan(at("10:00"), &scene.fleet, &scene.snapshot)
+        scene.roster.agents.iter().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id).collect();
+    let fired: Vec<ScheduleId> = plan(at("10:00"), &scene.roster, &scene.snapshot)
         .actions
         .iter()
         .filter_map(|action| match action {
@@ -429,7 +431,7 @@ fn what_is_off_or_waits_for_the_outside_does_not_fire() {
         assert_eq!(scene.plan("10:00"), "");
     }
     let mut scene = Scene::new(EVERY);
-    scene.fleet.agents[0].schedules[0].enabled = false;
+    scene.roster.agents[0].schedules[0].enabled = false;
     assert_eq!(scene.plan("10:00"), "");
     for trigger in [
         r#"{"type":"manual"}"#,
@@ -497,11 +499,11 @@ fn a_crowd_of_equal_intervals_spreads_out_and_cron_does_not() {
     for record in scene.snapshot.schedules.values_mut() {
         record.last_run_at = Some(at("09:00"));
     }
-    let due: std::collections::BTreeSet<Timestamp> = scene.fleet.agents[0]
+    let due: std::collections::BTreeSet<Timestamp> = scene.roster.agents[0]
         .schedules
         .iter()
         .map(|schedule| {
-            let mut alone = scene.fleet.clone();
+            let mut alone = scene.roster.clone();
             alone.agents[0].schedules.retain(|other| other.id == schedule.id || other.name.as_str() == "s");
             plan(at("09:30"), &alone, &scene.snapshot).wake_at.unwrap()
         })
@@ -513,10 +515,10 @@ fn a_crowd_of_equal_intervals_spreads_out_and_cron_does_not() {
         "wake 10:00"
     );
     let spread = hourly(r#""jitter":10"#);
-    let wake = plan(at("09:30"), &spread.fleet, &spread.snapshot).wake_at.unwrap();
+    let wake = plan(at("09:30"), &spread.roster, &spread.snapshot).wake_at.unwrap();
     assert!(wake > at("10:00") && wake <= at("10:06"), "{wake}");
-    assert_eq!(plan(at("10:00"), &spread.fleet, &spread.snapshot).wake_at, Some(wake), "still ahead");
-    assert!(plan(wake, &spread.fleet, &spread.snapshot).actions.len() == 1, "and then it fires");
+    assert_eq!(plan(at("10:00"), &spread.roster, &spread.snapshot).wake_at, Some(wake), "still ahead");
+    assert!(plan(wake, &spread.roster, &spread.snapshot).actions.len() == 1, "and then it fires");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Fleets of fleets, and the layers of an agent.
 
 use super::{fine, lines, load_files, load_text};
-use cowhand_core::fleet::Agent;
 use cowhand_core::policy::{Misfire, Overlap};
+use cowhand_core::roster::Agent;
 
 #[test]
 fn names_and_order() {
@@ -19,10 +19,10 @@ fn names_and_order() {
     ];
     let loaded = load_files(&files, &[]);
     fine(&loaded);
-    let names: Vec<_> = loaded.fleet.agents.iter().map(|agent| agent.name.as_str()).collect();
+    let names: Vec<_> = loaded.roster.agents.iter().map(|agent| agent.name.as_str()).collect();
     assert_eq!(names, ["root", "ex.a", "ex.w.deep", "y.a", "zed.a"]);
     let directories: Vec<_> =
-        loaded.fleet.agents.iter().map(|agent| agent.directory.to_str().unwrap()).collect();
+        loaded.roster.agents.iter().map(|agent| agent.directory.to_str().unwrap()).collect();
     assert_eq!(directories, ["/f", "/f/x", "/f/w", "/f/y", "/f/z"]);
 }
 
@@ -74,7 +74,7 @@ agents:
         let (turns, model) = (settings.max_turns.unwrap(), settings.model.clone().unwrap());
         format!("{} {model} {turns} [{tools}] {}", agent.name, agent.max_concurrent)
     };
-    let agents = &loaded.fleet.agents;
+    let agents = &loaded.roster.agents;
     assert_eq!(seen(&agents[0]), "renamed.inherits sub 4 [Read,Edit] 3");
     assert_eq!(seen(&agents[1]), "renamed.says over 4 [] 1", "arrays replace, null takes away");
     assert_eq!((agents[0].retry.max_attempts, agents[0].retry.backoff.to_string()), (3, "1m".to_owned()));
@@ -98,7 +98,7 @@ agents:
 ";
     let loaded = load_text(text);
     fine(&loaded);
-    let [plain, own] = loaded.fleet.agents[0].schedules.as_slice() else { panic!("two") };
+    let [plain, own] = loaded.roster.agents[0].schedules.as_slice() else { panic!("two") };
     assert_eq!((plain.timing.misfire, plain.timing.overlap), (Misfire::Skip, Overlap::Queue));
     assert_eq!((own.timing.misfire, own.timing.overlap), (Misfire::RunAll, Overlap::Queue));
     let hours = own.timing.active_hours.as_ref().unwrap();
@@ -125,7 +125,7 @@ agents:
     let b = "name: b\nworking_directory: here";
     let loaded = load_files(&[("cowhand.yaml", root), ("a/a.yaml", a), ("a/b.yaml", b)], &[]);
     fine(&loaded);
-    let [a, b] = loaded.fleet.agents.as_slice() else { panic!("two") };
+    let [a, b] = loaded.roster.agents.as_slice() else { panic!("two") };
     assert!(format!("{:?}", a.schedules[0].trigger).contains("@weekly"));
     assert_eq!(a.schedules[1].name.as_str(), "cron", "a name that is also an alias elsewhere");
     assert_eq!((a.directory.to_str(), b.directory.to_str()), (Some("there"), Some("a/here")));
@@ -158,7 +158,7 @@ agents:
 ";
     let loaded = load_text(text);
     fine(&loaded);
-    let [a, b, c] = loaded.fleet.agents.as_slice() else { panic!("three") };
+    let [a, b, c] = loaded.roster.agents.as_slice() else { panic!("three") };
     assert_eq!((a.settings.model.as_deref(), b.settings.model.as_deref()), (Some("opus"), Some("opus")));
     assert!(format!("{:?}", b.schedules[0].trigger).contains("Hour"));
     assert_eq!(b.schedules[0].prompt.as_deref(), Some("none"));
@@ -174,7 +174,7 @@ fn variables_come_before_types() {
     let text = "agents:\n  - name: ${NAME}\n    max_turns: ${TURNS}\n    instances: {max_concurrent: \"${N:-2}\"}\n    model: ${EMPTY:-m}\n    description: $${NAME} ${EMPTY}\n";
     let loaded = load_files(&[("cowhand.yaml", text)], &[("NAME", "a"), ("TURNS", "7"), ("EMPTY", "")]);
     fine(&loaded);
-    let agent = &loaded.fleet.agents[0];
+    let agent = &loaded.roster.agents[0];
     assert_eq!((agent.name.as_str(), agent.settings.max_turns, agent.max_concurrent), ("a", Some(7), 2));
     assert_eq!(agent.settings.model.as_deref(), Some("m"));
     assert_eq!(agent.settings.description.as_deref(), Some("${NAME} "));
@@ -185,6 +185,6 @@ fn an_empty_file_is_an_empty_fleet() {
     for text in ["", "   \n", "# nothing\n", "---\n", "~", "agents:\ndefaults:\nfleets:\n"] {
         let loaded = load_text(text);
         assert_eq!(lines(&loaded), Vec::<String>::new(), "{text:?}");
-        assert!(loaded.fleet.agents.is_empty());
+        assert!(loaded.roster.agents.is_empty());
     }
 }

@@ -31,7 +31,7 @@ fn every_documented_key_is_accepted() {
 #[test]
 fn what_it_becomes() {
     let loaded = everything("herdctl.yaml");
-    let [full, helper] = loaded.fleet.agents.as_slice() else { panic!("{:?}", loaded.fleet.agents) };
+    let [full, helper] = loaded.roster.agents.as_slice() else { panic!("{:?}", loaded.roster.agents) };
     assert_eq!((full.name.as_str(), helper.name.as_str()), ("full", "sub.helper"));
     assert_eq!((full.max_concurrent, helper.max_concurrent), (1, 2));
     assert_eq!(full.directory.to_str(), Some("agents/repo"));
@@ -51,7 +51,7 @@ fn what_it_becomes() {
 fn a_work_source_inherits_key_by_key() {
     let loaded = everything("herdctl.yaml");
     let Some(WorkSource::Github { repo, labels, exclude_labels, .. }) =
-        &loaded.fleet.agents[0].schedules[0].work_source
+        &loaded.roster.agents[0].schedules[0].work_source
     else {
         panic!("no work source")
     };
@@ -85,7 +85,7 @@ fn cron_wins_over_its_old_name() {
     let root = "agents: [{path: a.yaml}, {path: b.yaml}]";
     let loaded = load_files(&[("herdctl.yaml", root), ("a.yaml", agents[0]), ("b.yaml", agents[1])], &[]);
     assert_eq!((loaded.errors(), loaded.warnings()), (0, 2), "{}", rendered(&loaded));
-    for agent in &loaded.fleet.agents {
+    for agent in &loaded.roster.agents {
         assert!(format!("{:?}", agent.schedules[0].trigger).contains("@daily"), "{}", agent.name);
     }
 }

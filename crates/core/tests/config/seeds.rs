@@ -93,19 +93,19 @@ fn schedules() {
     let files = [("herdctl.yaml", root), ("m.yaml", MARKETING), ("d.yaml", DEVOPS), ("p.yaml", PROCESSOR)];
     let loaded = load_files(&files, &[]);
     fine(&loaded);
-    let fleet = &loaded.fleet;
+    let roster = &loaded.roster;
     let counts: Vec<_> =
-        fleet.agents.iter().map(|agent| (agent.max_concurrent, agent.schedules.len())).collect();
+        roster.agents.iter().map(|agent| (agent.max_concurrent, agent.schedules.len())).collect();
     assert_eq!(counts, [(1, 3), (2, 5), (3, 4)]);
-    let hourly = &fleet.agents[0].schedules[0];
+    let hourly = &roster.agents[0].schedules[0];
     assert_eq!(hourly.trigger, TriggerConfig::Interval { interval: "1h".parse::<Interval>().unwrap() });
     assert!(hourly.prompt.as_deref().unwrap().ends_with("to mentions.md.\n"));
-    let TriggerConfig::Cron { expression, timezone } = &fleet.agents[2].schedules[1].trigger else {
+    let TriggerConfig::Cron { expression, timezone } = &roster.agents[2].schedules[1].trigger else {
         panic!("not a cron")
     };
     assert_eq!(expression.as_str(), "0 9 * * 1-5");
     assert_eq!(timezone.as_ref().unwrap().to_string(), "Europe/Berlin", "the system's");
-    assert_eq!(fleet.agents[1].directory.to_str(), Some("infrastructure-repo"));
+    assert_eq!(roster.agents[1].directory.to_str(), Some("infrastructure-repo"));
 }
 
 const WORK_SOURCES: &str = r#"defaults:
@@ -139,7 +139,7 @@ agents:
 fn work_sources() {
     let loaded = load_text(WORK_SOURCES);
     fine(&loaded);
-    let source = |place: usize| loaded.fleet.agents[place].settings.work_source.clone().unwrap();
+    let source = |place: usize| loaded.roster.agents[place].settings.work_source.clone().unwrap();
     let WorkSource::Github { repo, labels, exclude_labels, .. } = source(0);
     assert_eq!(repo.as_deref(), Some("my-org/my-repo"));
     assert_eq!(labels.in_progress.as_deref(), Some("in-progress"));
@@ -153,7 +153,7 @@ fn a_work_source_can_be_short() {
     let loaded = load_text("agents: [{name: a, work_source: {type: github, repo: o/r}}]");
     fine(&loaded);
     let WorkSource::Github { repo, labels, exclude_labels, cleanup_on_failure, auth, .. } =
-        loaded.fleet.agents[0].settings.work_source.clone().unwrap();
+        loaded.roster.agents[0].settings.work_source.clone().unwrap();
     assert_eq!(repo.as_deref(), Some("o/r"));
     let unset = (labels.ready, labels.in_progress, exclude_labels, cleanup_on_failure, auth.token_env);
     assert_eq!(unset, (None, None, None, None, None));
@@ -176,7 +176,7 @@ fn trigger_lines() {
 "#;
     let loaded = load_text(text);
     fine(&loaded);
-    assert_eq!(loaded.fleet.agents[0].schedules.len(), 8);
+    assert_eq!(loaded.roster.agents[0].schedules.len(), 8);
     let expected = "an id that nobody has, and five types that nothing fires yet";
     assert_eq!(loaded.warnings(), 6, "{expected}: {}", rendered(&loaded));
     assert!(!loaded.shown.to_string().contains("my-hmac-secret"));

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use cowhand_core::fleet::Agent;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::plan::{self, LiveState, Snapshot};
+use cowhand_core::roster::Agent;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -73,10 +73,10 @@ pub(super) async fn trigger(
 /// All agents of the fleet, in the order of its files.
 pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
     let snapshot = api.store.snapshot().await?;
-    let fleet = api.fleet();
-    let next = plan::next_runs(api.now(), &fleet, &snapshot);
-    let mut views = Vec::with_capacity(fleet.agents.len());
-    for agent in &fleet.agents {
+    let roster = api.roster();
+    let next = plan::next_runs(api.now(), &roster, &snapshot);
+    let mut views = Vec::with_capacity(roster.agents.len());
+    for agent in &roster.agents {
         let filter = JobFilter { agent: Some(agent.name.clone()), ..JobFilter::default() };
         let last_job = api.store.jobs(filter, 1).await?.pop().map(LastJob::from);
         views.push(AgentView { last_job, ..AgentView::of(agent, &snapshot, &next) });

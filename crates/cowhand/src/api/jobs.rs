@@ -104,7 +104,7 @@ async fn make(
     anew: Anew,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
     let daemon = api.open_daemon()?;
-    if api.fleet().agent(before.agent()).is_none() {
+    if api.roster().agent(before.agent()).is_none() {
         return Err(Problem::no_agent(before.agent()));
     }
     let new = NewJob {

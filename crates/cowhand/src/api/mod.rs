@@ -20,7 +20,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use cowhand_core::fleet::Fleet;
+use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ enum Side {
     /// Inside a daemon.
     Daemon(Handle),
     /// No daemon runs; the fleet is as the files say now.
-    Alone(Arc<Fleet>),
+    Alone(Arc<Roster>),
 }
 
 /// A list, and where its next part begins.
@@ -72,8 +72,8 @@ impl Api {
     }
 
     /// For reading, while no daemon runs.
-    pub fn alone(store: Store, state: StateFolder, fleet: Fleet) -> Self {
-        Self { store, state, side: Side::Alone(Arc::new(fleet)) }
+    pub fn alone(store: Store, state: StateFolder, roster: Roster) -> Self {
+        Self { store, state, side: Side::Alone(Arc::new(roster)) }
     }
 
     pub fn router(self) -> Router {
@@ -104,10 +104,10 @@ impl Api {
             .with_state(self)
     }
 
-    fn fleet(&self) -> Arc<Fleet> {
+    fn roster(&self) -> Arc<Roster> {
         match &self.side {
-            Side::Daemon(handle) => handle.fleet(),
-            Side::Alone(fleet) => Arc::clone(fleet),
+            Side::Daemon(handle) => handle.roster(),
+            Side::Alone(roster) => Arc::clone(roster),
         }
     }
 

@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use cowhand_core::fleet::{Agent, Schedule};
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::Job;
 use cowhand_core::plan::{self, LiveState, Snapshot};
+use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -133,8 +133,8 @@ pub(super) async fn fire(
 }
 
 fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {
-    let fleet = api.fleet();
-    let known = fleet.agent(agent).ok_or_else(|| Problem::no_agent(agent))?;
+    let roster = api.roster();
+    let known = roster.agent(agent).ok_or_else(|| Problem::no_agent(agent))?;
     let found = known.schedules.iter().find(|known| known.name.as_str() == schedule);
     found.map(|schedule| schedule.id).ok_or_else(|| Problem::no_schedule(agent, schedule))
 }
@@ -149,8 +149,8 @@ async fn view(api: &Api, agent: &AgentName, schedule: &str) -> Result<Json<Sched
 /// All schedules of the fleet, in the order of its files.
 async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
     let snapshot = api.store.snapshot().await?;
-    let fleet = api.fleet();
-    let next = plan::next_runs(api.now(), &fleet, &snapshot);
+    let roster = api.roster();
+    let next = plan::next_runs(api.now(), &roster, &snapshot);
     let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
         let view = |schedule: &Schedule| {
             let next_run_at = next.get(&schedule.id).copied();
@@ -158,7 +158,7 @@ async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
         };
         agent.schedules.iter().map(view).collect()
     };
-    Ok(fleet.agents.iter().flat_map(of_agent).collect())
+    Ok(roster.agents.iter().flat_map(of_agent).collect())
 }
 
 impl ScheduleView {

@@ -2,10 +2,10 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use cowhand_core::fleet::{Agent, Schedule};
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::{Job, NewJob, TriggerType};
 use cowhand_core::prompt::{self, Context, Template, Variables};
+use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::trigger::{FiringKey, Occurrence, Task};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,8 @@ pub(super) async fn trigger(
     asked: TriggerAsked,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
     let daemon = api.open_daemon()?;
-    let fleet = api.fleet();
-    let agent = fleet.agent(agent).ok_or_else(|| Problem::no_agent(agent))?;
+    let roster = api.roster();
+    let agent = roster.agent(agent).ok_or_else(|| Problem::no_agent(agent))?;
     let answer = match &asked.schedule {
         Some(name) => {
             let schedule = agent.schedules.iter().find(|schedule| schedule.name == *name);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use cowhand_core::config::shape::Runtime;
 use cowhand_core::config::{Loaded, report};
-use cowhand_core::fleet::Agent;
+use cowhand_core::roster::Agent;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -51,14 +51,14 @@ impl Doctor {
             Finding::of("state folder", folder(&place.state)),
             Finding::of(
                 "store",
-                wait(async { Ok(store(&place.state, loaded.fleet.store.as_deref()).await) })?,
+                wait(async { Ok(store(&place.state, loaded.roster.store.as_deref()).await) })?,
             ),
             Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
         findings.extend(
             loaded
-                .fleet
+                .roster
                 .agents
                 .iter()
                 .map(|agent| Finding::of(format!("agent {}", agent.name), program(agent))),

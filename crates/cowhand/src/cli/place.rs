@@ -50,12 +50,12 @@ impl Place {
         }
         let file = self.state.database();
         // A fleet that never ran is an empty one; looking at it must not leave anything behind.
-        let empty = if loaded.fleet.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
+        let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
         let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
-        let place = loaded.fleet.store.clone().unwrap_or_else(|| file.display().to_string());
+        let place = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
         let store = Store::open(&place).await;
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-        let client = Client::alone(Api::alone(store, self.state.clone(), loaded.fleet));
+        let client = Client::alone(Api::alone(store, self.state.clone(), loaded.roster));
         Ok(WayIn { client, _empty: empty })
     }
 }

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::fleet::{Agent, Schedule};
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, Origin, Outcome, Settlement, Termination,
 };
 use cowhand_core::policy::{Retry, Timeout};
+use cowhand_core::roster::{Agent, Schedule};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -88,7 +88,7 @@ impl Charge {
         let id = self.job.id().clone();
         let engine = Arc::clone(&self.engine);
         let loaded = engine.loaded();
-        let Some(agent) = loaded.fleet.agent(self.job.agent()) else {
+        let Some(agent) = loaded.roster.agent(self.job.agent()) else {
             // Taken up again, but its agent is gone from the config: let it run out under the defaults.
             let rules = Rules::of(&Agent::new(self.job.agent().clone()), &self.job);
             self.run(&rules, false).await;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use cowhand_core::fleet::Fleet;
 use cowhand_core::id::JobId;
+use cowhand_core::roster::Roster;
 use jiff::SignedDuration;
 use tokio::sync::{Notify, watch};
 
@@ -30,14 +30,14 @@ pub(super) struct Engine {
     pub(super) watch: Watch,
     /// Something happened that may change the plan.
     pub(super) nudge: Notify,
-    fleet: RwLock<Arc<Loaded>>,
+    roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
 }
 
 /// The fleet and what its `.env` names.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    pub(super) fleet: Arc<Fleet>,
+    pub(super) roster: Arc<Roster>,
     pub(super) variables: HashMap<String, String>,
 }
 
@@ -64,17 +64,17 @@ impl Engine {
             program,
             watch: Watch::new(),
             nudge: Notify::new(),
-            fleet: RwLock::default(),
+            roster: RwLock::default(),
             running: Mutex::default(),
         }
     }
 
     pub(super) fn loaded(&self) -> Arc<Loaded> {
-        Arc::clone(&self.fleet.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.roster.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn set_fleet(&self, loaded: Loaded) {
-        *self.fleet.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+    pub(super) fn set_roster(&self, loaded: Loaded) {
+        *self.roster.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
     }
 
     /// None if a task looks after this job already.

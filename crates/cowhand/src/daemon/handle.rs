@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::fleet::Fleet;
 use cowhand_core::id::JobId;
+use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -63,8 +63,8 @@ impl Handle {
         self.started_at
     }
 
-    pub fn fleet(&self) -> Arc<Fleet> {
-        Arc::clone(&self.engine.loaded().fleet)
+    pub fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.engine.loaded().roster)
     }
 
     /// Something was written that may change the plan.
@@ -83,13 +83,13 @@ impl Handle {
     /// Reads the config again. A bad one is refused whole, and the old one stays.
     pub async fn reload(&self) -> Result<Reloaded, StartError> {
         let loaded = load(&self.config)?;
-        if loaded.fleet.store != self.fleet().store {
+        if loaded.roster.store != self.roster().store {
             warn!("`store` has changed; it stays as it is until a restart");
         }
-        self.engine.store.load_schedules(Fleet::clone(&loaded.fleet), self.engine.clock.now()).await?;
-        let schedules = loaded.fleet.agents.iter().map(|agent| agent.schedules.len()).sum();
-        let reloaded = Reloaded { agents: loaded.fleet.agents.len(), schedules };
-        self.engine.set_fleet(loaded);
+        self.engine.store.load_schedules(Roster::clone(&loaded.roster), self.engine.clock.now()).await?;
+        let schedules = loaded.roster.agents.iter().map(|agent| agent.schedules.len()).sum();
+        let reloaded = Reloaded { agents: loaded.roster.agents.len(), schedules };
+        self.engine.set_roster(loaded);
         self.nudge();
         info!(agents = reloaded.agents, schedules, "config loaded again");
         Ok(reloaded)

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cowhand_core::config::report;
-use cowhand_core::fleet::Fleet;
 use cowhand_core::id::JobId;
+use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -87,11 +87,11 @@ impl Daemon {
         state.create().map_err(cannot)?;
         let lock = state.lock().map_err(cannot)?.ok_or_else(|| StartError::AlreadyRunning(place.clone()))?;
         let node = state.node().map_err(cannot)?;
-        let url = loaded.fleet.store.clone().unwrap_or_else(|| state.database().display().to_string());
+        let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
-        store.load_schedules(Fleet::clone(&loaded.fleet), clock.now()).await?;
+        store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         let engine = Arc::new(Engine::new(store, state, node, clock, program));
-        engine.set_fleet(loaded);
+        engine.set_roster(loaded);
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.state.clone(), heartbeat_at);
         let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, config, lock };
@@ -140,7 +140,7 @@ impl Daemon {
     async fn tick_and_start(&mut self) -> Option<Timestamp> {
         let now = self.engine.clock.now();
         let loaded = self.engine.loaded();
-        let tick = match tick::tick(&self.engine.store, &loaded.fleet, now).await {
+        let tick = match tick::tick(&self.engine.store, &loaded.roster, now).await {
             Ok(tick) => tick,
             Err(error) => {
                 error!("cannot plan: {error}");
@@ -209,7 +209,7 @@ impl Daemon {
     /// Views are for people: what cannot be written is said, and is no reason to stop.
     async fn write_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
-        if let Err(error) = self.views.catch_up(&self.engine.store, &loaded.fleet, now).await {
+        if let Err(error) = self.views.catch_up(&self.engine.store, &loaded.roster, now).await {
             warn!("the views are behind: {error:#}");
         }
         fault::place("viewed");
@@ -217,7 +217,7 @@ impl Daemon {
 
     async fn mend_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
-        if let Err(error) = self.views.mend(&self.engine.store, &loaded.fleet, now).await {
+        if let Err(error) = self.views.mend(&self.engine.store, &loaded.roster, now).await {
             warn!("the views are behind: {error:#}");
         }
     }
@@ -258,5 +258,5 @@ fn load(file: &std::path::Path) -> Result<Loaded, StartError> {
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(StartError::Config(report));
     }
-    Ok(Loaded { fleet: Arc::new(loaded.fleet), variables })
+    Ok(Loaded { roster: Arc::new(loaded.roster), variables })
 }

@@ -3,12 +3,12 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
 use cowhand_core::prompt::{self, Context, Template, Variables};
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::{FiringKey, Task, TriggerConfig};
 use jiff::{SignedDuration, Timestamp};
@@ -40,15 +40,15 @@ const RETRY: SignedDuration = SignedDuration::from_secs(2);
 const MOST_LOOKS: usize = 10;
 
 /// Decides and records everything that is due now.
-pub async fn tick(store: &Store, fleet: &Fleet, now: Timestamp) -> Result<Tick, StoreError> {
+pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick, StoreError> {
     for _ in 0..MOST_LOOKS {
         let snapshot = store.snapshot().await?;
-        let plan = plan(now, fleet, &snapshot);
+        let plan = plan(now, roster, &snapshot);
         let mut tick = Tick { wake_at: plan.wake_at, ..Tick::default() };
         let mut changed = false;
         for action in plan.actions {
             // One row that cannot be written must not keep the rest of the fleet waiting.
-            match act(store, fleet, action, now, &mut tick).await {
+            match act(store, roster, action, now, &mut tick).await {
                 Ok(news) => changed |= news,
                 Err(error) => {
                     error!("cannot act: {error}");
@@ -67,7 +67,7 @@ pub async fn tick(store: &Store, fleet: &Fleet, now: Timestamp) -> Result<Tick, 
 /// Says whether the world changed, so that another look is due.
 async fn act(
     store: &Store,
-    fleet: &Fleet,
+    roster: &Roster,
     action: Action,
     now: Timestamp,
     tick: &mut Tick,
@@ -83,7 +83,7 @@ async fn act(
         }
         Action::CancelPrevious { job } => store.cancel(job, now).await.map(|_| false),
         Action::Lapse { job, epoch } => {
-            let retry = retry_of(store, fleet, &job).await?;
+            let retry = retry_of(store, roster, &job).await?;
             let settled = store.release_lapsed(job.clone(), epoch, retry, now).await?;
             let lost = matches!(settled, Settled::Done(_));
             if lost {
@@ -93,14 +93,14 @@ async fn act(
         }
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?
-                && let Some((agent, schedule)) = find(fleet, schedule)
+                && let Some((agent, schedule)) = find(roster, schedule)
             {
                 info!("{}", hold.line(&agent.name, schedule));
             }
             Ok(false)
         }
         Action::Fire { schedule, key, due, outcome } => {
-            let Some((agent, known)) = find(fleet, schedule) else { return Ok(false) };
+            let Some((agent, known)) = find(roster, schedule) else { return Ok(false) };
             let decision = match outcome {
                 FiringOutcome::Ran => Decision::Run(new_job(agent, known, &key, due, now)),
                 FiringOutcome::Skipped(reason) => Decision::Skip(reason),
@@ -114,17 +114,17 @@ async fn act(
     }
 }
 
-fn find(fleet: &Fleet, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
-    fleet.agents.iter().find_map(|agent| {
+fn find(roster: &Roster, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
+    roster.agents.iter().find_map(|agent| {
         let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
         Some((agent, schedule))
     })
 }
 
 /// The policy of the job's schedule, or of its agent. One whose agent is gone from the config is not tried again.
-pub async fn retry_of(store: &Store, fleet: &Fleet, id: &JobId) -> Result<Retry, StoreError> {
+pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retry, StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
-    let Some(agent) = fleet.agent(job.agent()) else { return Ok(Retry::default()) };
+    let Some(agent) = roster.agent(job.agent()) else { return Ok(Retry::default()) };
     let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use cowhand_core::config::shape::{PermissionMode, Runtime, SettingSource};
-use cowhand_core::fleet::Agent;
 use cowhand_core::id::ScheduleName;
 use cowhand_core::job::Job;
+use cowhand_core::roster::Agent;
 
 use super::attempt::{Start, StopSignal};
 use super::runtime::Reader;

@@ -1,8 +1,8 @@
 //! Schedules: loaded from the fleet, turned on and off, held back.
 
 use cowhand_core::event::Fact;
-use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::ScheduleId;
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
 use jiff::Timestamp;
 
@@ -24,10 +24,10 @@ statements! {
 impl Store {
     /// Makes the store know every schedule of the fleet; only what is new or changed is armed. Schedules that
     /// the fleet no longer has keep their history.
-    pub async fn load_schedules(&self, fleet: Fleet, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                for (agent, schedule) in in_order(&fleet) {
+                for (agent, schedule) in in_order(&roster) {
                     let new = ScheduleRecord::new(&agent.name, schedule, now);
                     if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
                         let mut known = lock(tx, schedule.id).await?;
@@ -101,9 +101,9 @@ impl Store {
 }
 
 /// By id, the order in which rows are locked: two nodes may list the same schedules differently.
-fn in_order<'f>(fleet: &'f Fleet) -> Vec<(&'f Agent, &'f Schedule)> {
+fn in_order<'f>(roster: &'f Roster) -> Vec<(&'f Agent, &'f Schedule)> {
     let of_agent = |agent: &'f Agent| agent.schedules.iter().map(move |schedule| (agent, schedule));
-    let mut all: Vec<_> = fleet.agents.iter().flat_map(of_agent).collect();
+    let mut all: Vec<_> = roster.agents.iter().flat_map(of_agent).collect();
     all.sort_unstable_by_key(|(_, schedule)| schedule.id);
     all
 }

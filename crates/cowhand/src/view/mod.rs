@@ -10,9 +10,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use cowhand_core::fleet::Fleet;
 use cowhand_core::id::JobId;
 use cowhand_core::job::JobRecord;
+use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -41,21 +41,26 @@ impl Views {
     }
 
     /// Brings back what somebody deleted, and writes what happened while nobody looked.
-    pub(crate) async fn mend(&mut self, store: &Store, fleet: &Fleet, now: Timestamp) -> anyhow::Result<()> {
+    pub(crate) async fn mend(
+        &mut self,
+        store: &Store,
+        roster: &Roster,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         for job in store.jobs(JobFilter::default(), MENDED).await? {
             if !self.job_file(job.id()).exists() {
                 self.write_job(&job.into())?;
             }
         }
-        self.catch_up(store, fleet, now).await?;
-        state::write(self, store, fleet, now).await
+        self.catch_up(store, roster, now).await?;
+        state::write(self, store, roster, now).await
     }
 
     /// Writes every job that an event since the last time tells of; nothing if there was none.
     pub(crate) async fn catch_up(
         &mut self,
         store: &Store,
-        fleet: &Fleet,
+        roster: &Roster,
         now: Timestamp,
     ) -> anyhow::Result<()> {
         if store.last_event().await? == self.cursor {
@@ -74,7 +79,7 @@ impl Views {
             }
             self.cursor = last;
         }
-        state::write(self, store, fleet, now).await?;
+        state::write(self, store, roster, now).await?;
         write_whole(&self.state.path().join(CURSOR), self.cursor.to_string().as_bytes())?;
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::plan::{LiveState, Snapshot, next_runs};
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -46,12 +46,17 @@ struct ScheduleView<'a> {
     last_error: Option<&'a str>,
 }
 
-pub(super) async fn write(views: &Views, store: &Store, fleet: &Fleet, now: Timestamp) -> anyhow::Result<()> {
+pub(super) async fn write(
+    views: &Views,
+    store: &Store,
+    roster: &Roster,
+    now: Timestamp,
+) -> anyhow::Result<()> {
     let snapshot = store.snapshot().await?;
     let last = store.last_ended().await?;
     let last: HashMap<&AgentName, &Job> = last.iter().map(|job| (job.agent(), job)).collect();
-    let look = Look { snapshot: &snapshot, next: next_runs(now, fleet, &snapshot), last };
-    let agents = fleet.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
+    let look = Look { snapshot: &snapshot, next: next_runs(now, roster, &snapshot), last };
+    let agents = roster.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
     let state = State { fleet: FleetState { started_at: views.started_at }, agents };
     write_yaml(&views.state.path().join("state.yaml"), HEAD, &state)
 }

@@ -13,7 +13,7 @@ use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReaso
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use jiff::SignedDuration;
 
-use crate::{HOURLY, Place, at, cron_key, fleet, hand_job, new_job, no_such_job, on_both, with_schedule};
+use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, no_such_job, on_both, roster, with_schedule};
 
 on_both! {
     schedules_are_loaded_once_and_re_armed_when_they_change,
@@ -82,12 +82,12 @@ async fn event_types(store: &Store) -> Vec<&'static str> {
 
 async fn schedules_are_loaded_once_and_re_armed_when_they_change(place: Place) {
     let store = place.open().await;
-    store.load_schedules(fleet(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(0)).await.unwrap();
-    store.load_schedules(fleet(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(60)).await.unwrap();
+    store.load_schedules(roster(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(0)).await.unwrap();
+    store.load_schedules(roster(&[HOURLY, r#"{"type":"delay","in":"2h"}"#]), at(60)).await.unwrap();
     let known = store.schedules().await.unwrap();
     assert_eq!(known.iter().map(|schedule| schedule.armed_at).collect::<Vec<_>>(), [at(0), at(0)]);
     assert_eq!(known[1].run_at, Some(at(7_200)), "`in` counts from the first load");
-    store.load_schedules(fleet(&[r#"{"type":"cron","expression":"@daily"}"#]), at(120)).await.unwrap();
+    store.load_schedules(roster(&[r#"{"type":"cron","expression":"@daily"}"#]), at(120)).await.unwrap();
     let known = store.schedules().await.unwrap();
     assert_eq!(known.len(), 2, "what the fleet no longer has keeps its history");
     assert_eq!((known[0].armed_at, known[1].armed_at), (at(120), at(0)));
@@ -129,9 +129,9 @@ async fn what_does_not_run_is_a_row_too(place: Place) {
 
 async fn a_delay_is_done_after_it_fired(place: Place) {
     let store = place.open().await;
-    let fleet = fleet(&[r#"{"type":"delay","in":"10s"}"#]);
-    let schedule = fleet.agents[0].schedules[0].id;
-    store.load_schedules(fleet, at(0)).await.unwrap();
+    let roster = roster(&[r#"{"type":"delay","in":"10s"}"#]);
+    let schedule = roster.agents[0].schedules[0].id;
+    store.load_schedules(roster, at(0)).await.unwrap();
     let key = Occurrence::Delay(at(10)).key(0);
     let firing = Firing { schedule, key, due: at(10), decision: Decision::Run(new_job()) };
     assert!(matches!(store.fire_once(firing, at(10)).await.unwrap(), Fired::Recorded(Some(_))));
@@ -144,7 +144,7 @@ async fn enable_and_disable_survive(place: Place) {
     assert!(!store.disable(schedule, DisabledBy::Person, at(2)).await.unwrap());
     store.close().await;
     let store = place.open().await;
-    store.load_schedules(fleet(&[HOURLY]), at(3)).await.unwrap();
+    store.load_schedules(roster(&[HOURLY]), at(3)).await.unwrap();
     assert_eq!(
         store.schedules().await.unwrap()[0].state,
         ScheduleState::Disabled { why: DisabledBy::Person }

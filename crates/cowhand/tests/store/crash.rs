@@ -10,7 +10,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::schedule::FiringOutcome;
 use tokio::task::JoinSet;
 
-use crate::{HOURLY, Place, at, cron_key, fleet, new_job, on_both};
+use crate::{HOURLY, Place, at, cron_key, new_job, on_both, roster};
 
 on_both! { what_was_answered_survives_a_kill }
 
@@ -45,7 +45,7 @@ async fn what_was_answered_survives_a_kill(place: Place) {
     }
 
     let store = place.open().await;
-    let schedule = fleet(&[HOURLY]).agents[0].schedules[0].id;
+    let schedule = roster(&[HOURLY]).agents[0].schedules[0].id;
     let ledger = store.ledger(schedule, 1_000_000).await.unwrap();
     let jobs: HashSet<String> =
         store.snapshot().await.unwrap().jobs.iter().map(|job| job.id.to_string()).collect();
@@ -66,9 +66,9 @@ async fn what_was_answered_survives_a_kill(place: Place) {
 async fn the_process_that_gets_killed() {
     let Ok(url) = std::env::var(STORE) else { return };
     let store = Place::at(url).open().await;
-    let fleet = fleet(&[HOURLY]);
-    let schedule = fleet.agents[0].schedules[0].id;
-    store.load_schedules(fleet, at(0)).await.unwrap();
+    let roster = roster(&[HOURLY]);
+    let schedule = roster.agents[0].schedules[0].id;
+    store.load_schedules(roster, at(0)).await.unwrap();
     let start = i64::from(std::process::id()) * 1_000_000;
     let mut tasks = JoinSet::new();
     for task in 0..8 {

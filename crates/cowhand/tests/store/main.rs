@@ -10,9 +10,9 @@ mod postgres;
 mod races;
 
 use cowhand::store::Store;
-use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -75,13 +75,13 @@ pub(crate) fn at(second: i64) -> Timestamp {
 }
 
 /// Agent `coder` with one schedule for each trigger given, named `s0`, `s1`, ...
-pub(crate) fn fleet(triggers: &[&str]) -> Fleet {
+pub(crate) fn roster(triggers: &[&str]) -> Roster {
     let name: cowhand_core::id::AgentName = "coder".parse().unwrap();
     let schedule = |(number, trigger): (usize, &&str)| {
         Schedule::new(&name, format!("s{number}").parse().unwrap(), serde_json::from_str(trigger).unwrap())
     };
     let schedules = triggers.iter().enumerate().map(schedule).collect();
-    Fleet::of(vec![Agent { schedules, ..Agent::new(name.clone()) }])
+    Roster::of(vec![Agent { schedules, ..Agent::new(name.clone()) }])
 }
 
 pub(crate) const HOURLY: &str = r#"{"type":"cron","expression":"@hourly"}"#;
@@ -89,9 +89,9 @@ pub(crate) const HOURLY: &str = r#"{"type":"cron","expression":"@hourly"}"#;
 /// A fresh store that knows one hourly schedule.
 pub(crate) async fn with_schedule(place: &Place) -> (Store, ScheduleId) {
     let store = place.open().await;
-    let fleet = fleet(&[HOURLY]);
-    let id = fleet.agents[0].schedules[0].id;
-    store.load_schedules(fleet, at(0)).await.unwrap();
+    let roster = roster(&[HOURLY]);
+    let id = roster.agents[0].schedules[0].id;
+    store.load_schedules(roster, at(0)).await.unwrap();
     (store, id)
 }
 

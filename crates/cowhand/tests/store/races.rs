@@ -8,7 +8,7 @@ use cowhand_core::policy::Retry;
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
-use crate::{HOURLY, Place, at, cron_key, fleet, hand_job, new_job, on_both, with_schedule};
+use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
 
 on_both! {
     sixteen_fire_the_same_key,
@@ -140,9 +140,9 @@ async fn fleets_are_loaded_in_any_order(place: Place) {
     let store = place.open().await;
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
-        let (store, mut fleet) = (store.clone(), fleet(&[HOURLY; 100]));
-        fleet.agents[0].schedules.rotate_left(task * 6);
-        tasks.spawn(async move { store.load_schedules(fleet, at(0)).await });
+        let (store, mut roster) = (store.clone(), roster(&[HOURLY; 100]));
+        roster.agents[0].schedules.rotate_left(task * 6);
+        tasks.spawn(async move { store.load_schedules(roster, at(0)).await });
     }
     for loaded in tasks.join_all().await {
         loaded.unwrap();

@@ -7,16 +7,16 @@ mod postgres;
 
 use cowhand::daemon::tick::tick;
 use cowhand::store::{Claim, Store};
-use cowhand_core::fleet::{Agent, Fleet, Schedule};
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 
 /// A fleet of one agent, driven by hand: jobs start when they have a place and take as long as they are told.
 struct Story {
     store: Store,
-    fleet: Fleet,
+    roster: Roster,
     url: String,
     now: Timestamp,
     job_takes: SignedDuration,
@@ -36,13 +36,13 @@ impl Story {
             (folder.path().join("store.db").display().to_string(), Box::new(folder))
         };
         let now: Timestamp = start.parse().unwrap();
-        let fleet = fleet(schedules);
+        let roster = roster(schedules);
         let store = Store::open(&url).await.unwrap();
-        store.load_schedules(fleet.clone(), now).await.unwrap();
+        store.load_schedules(roster.clone(), now).await.unwrap();
         let (running, started) = (Vec::new(), Vec::new());
         Self {
             store,
-            fleet,
+            roster,
             url,
             now,
             job_takes: SignedDuration::from_mins(2),
@@ -58,7 +58,7 @@ impl Story {
     }
 
     fn places(mut self, max_concurrent: u32) -> Self {
-        self.fleet.agents[0].max_concurrent = max_concurrent;
+        self.roster.agents[0].max_concurrent = max_concurrent;
         self
     }
 
@@ -86,7 +86,7 @@ impl Story {
 
     async fn look(&mut self) -> Option<Timestamp> {
         self.finish_jobs().await;
-        let tick = tick(&self.store, &self.fleet, self.now).await.unwrap();
+        let tick = tick(&self.store, &self.roster, self.now).await.unwrap();
         for start in tick.start {
             let lease = SignedDuration::from_hours(1_000_000);
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
@@ -115,7 +115,7 @@ impl Story {
     async fn restart_at(&mut self, time: &str) {
         self.now = time.parse().unwrap();
         self.store = Store::open(&self.url).await.unwrap();
-        self.store.load_schedules(self.fleet.clone(), self.now).await.unwrap();
+        self.store.load_schedules(self.roster.clone(), self.now).await.unwrap();
         self.look().await;
     }
 
@@ -124,7 +124,7 @@ impl Story {
     }
 
     async fn ledger(&self) -> Vec<String> {
-        let rows = self.store.ledger(self.fleet.agents[0].schedules[0].id, 100).await.unwrap();
+        let rows = self.store.ledger(self.roster.agents[0].schedules[0].id, 100).await.unwrap();
         rows.iter()
             .rev()
             .map(|row| format!("{} {}", row.due.strftime("%H:%M"), row.outcome.as_str()))
@@ -132,7 +132,7 @@ impl Story {
     }
 }
 
-fn fleet(schedules: &[(&str, &str)]) -> Fleet {
+fn roster(schedules: &[(&str, &str)]) -> Roster {
     const TIMING: [&str; 4] = ["misfire", "overlap", "max_lateness", "active_hours"];
     let mut agent = Agent::new("a".parse().unwrap());
     for (name, json) in schedules {
@@ -152,7 +152,7 @@ fn fleet(schedules: &[(&str, &str)]) -> Fleet {
         let schedule = Schedule::new(&agent.name, name.parse().unwrap(), trigger);
         agent.schedules.push(Schedule { timing, zone, ..schedule });
     }
-    Fleet::of(vec![agent])
+    Roster::of(vec![agent])
 }
 
 macro_rules! on_both {
@@ -278,7 +278,7 @@ async fn a_restart_in_the_middle_of_a_firing(database: &str) {
     story.look().await;
     story.now = "2026-01-05T10:00:00Z".parse().unwrap();
     // The firing and its job are recorded; the daemon dies before it starts anything.
-    let recorded = tick(&story.store, &story.fleet, story.now).await.unwrap();
+    let recorded = tick(&story.store, &story.roster, story.now).await.unwrap();
     assert_eq!(recorded.start.len(), 1);
     story.restart_at("2026-01-05T10:20:00Z").await;
     assert_eq!(story.started(), ["05 10:20 s"], "once, as soon as it is back");
@@ -289,10 +289,10 @@ async fn ticking_twice_changes_nothing(database: &str) {
     let schedules = [("poll", EVERY), ("hourly", r#"{"type":"cron","expression":"0 * * * *"}"#)];
     let story = Story::begin(database, "2026-01-05T10:00:00Z", &schedules).await;
     let now: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
-    let first = tick(&story.store, &story.fleet, now).await.unwrap();
+    let first = tick(&story.store, &story.roster, now).await.unwrap();
     let events = story.store.last_event().await.unwrap();
     for _ in 0..3 {
-        assert_eq!(tick(&story.store, &story.fleet, now).await.unwrap(), first);
+        assert_eq!(tick(&story.store, &story.roster, now).await.unwrap(), first);
     }
     assert_eq!(story.store.last_event().await.unwrap(), events);
 }

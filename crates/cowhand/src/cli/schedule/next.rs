@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::cron::Cron;
-use cowhand_core::fleet::Schedule;
 use cowhand_core::policy::Zone;
+use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -97,12 +97,12 @@ impl Next {
 
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
         let place = Place::find(config)?;
-        let fleet = config::load(&place.config).loaded.fleet;
+        let roster = config::load(&place.config).loaded.roster;
         let views =
             place.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items))?;
         let mut coming = Vec::new();
         let mut known = false;
-        for agent in &fleet.agents {
+        for agent in &roster.agents {
             for schedule in &agent.schedules {
                 let this = |name: &FullName| name.agent == agent.name && name.schedule == schedule.name;
                 if self.name.as_ref().is_some_and(|name| !this(name)) {

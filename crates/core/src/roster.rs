@@ -1,4 +1,4 @@
-//! A fleet as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
+//! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Fleet {
+pub struct Roster {
     /// In the order of the files: root agents first, then each sub-fleet's.
     pub agents: Vec<Agent>,
     /// `postgres://…`; none means a file in the state folder.
@@ -75,7 +75,7 @@ impl Schedule {
     }
 }
 
-impl Fleet {
+impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
         Self { agents, store: None }
