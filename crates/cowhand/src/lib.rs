@@ -10,3 +10,4 @@ pub mod run;
 pub mod state;
 pub mod store;
 mod view;
+pub mod work;

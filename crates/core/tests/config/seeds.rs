@@ -140,11 +140,11 @@ fn work_sources() {
     let loaded = load_text(WORK_SOURCES);
     fine(&loaded);
     let source = |place: usize| loaded.roster.agents[place].settings.work_source.clone().unwrap();
-    let WorkSource::Github { repo, labels, exclude_labels, .. } = source(0);
+    let WorkSource::Github { repo, labels, exclude_labels, .. } = source(0) else { panic!("github") };
     assert_eq!(repo.as_deref(), Some("my-org/my-repo"));
     assert_eq!(labels.in_progress.as_deref(), Some("in-progress"));
     assert_eq!(exclude_labels, None);
-    let WorkSource::Github { labels, .. } = source(1);
+    let WorkSource::Github { labels, .. } = source(1) else { panic!("github") };
     assert_eq!(labels.in_progress.as_deref(), Some("agent-working"));
 }
 
@@ -153,7 +153,10 @@ fn a_work_source_can_be_short() {
     let loaded = load_text("agents: [{name: a, work_source: {type: github, repo: o/r}}]");
     fine(&loaded);
     let WorkSource::Github { repo, labels, exclude_labels, cleanup_on_failure, auth, .. } =
-        loaded.roster.agents[0].settings.work_source.clone().unwrap();
+        loaded.roster.agents[0].settings.work_source.clone().unwrap()
+    else {
+        panic!("github")
+    };
     assert_eq!(repo.as_deref(), Some("o/r"));
     let unset = (labels.ready, labels.in_progress, exclude_labels, cleanup_on_failure, auth.token_env);
     assert_eq!(unset, (None, None, None, None, None));

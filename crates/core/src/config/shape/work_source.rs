@@ -24,9 +24,53 @@ pub enum WorkSource {
         #[serde(default)]
         #[schemars(extend("x-herdctl" = "claims of dead jobs are always released"))]
         cleanup_in_progress: Option<bool>,
+        /// Of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means GitHub itself.
+        #[serde(default)]
+        #[schemars(regex(pattern = "^https?://"))]
+        api_url: Option<String>,
         #[serde(default)]
         auth: Auth,
+        #[serde(default, flatten)]
+        rules: ItemRules,
     },
+    /// A folder of Markdown files with YAML front matter, one for each item.
+    Files {
+        /// Relative to the file that names it.
+        path: String,
+        #[serde(default, flatten)]
+        rules: ItemRules,
+    },
+    /// A source that a program built on cowhand has registered.
+    Custom {
+        /// As it was registered.
+        name: String,
+        /// Whatever it needs to know.
+        #[serde(default)]
+        with: serde_json::Map<String, serde_json::Value>,
+        #[serde(default, flatten)]
+        rules: ItemRules,
+    },
+}
+
+/// What happens to an item whose job did not go well, whatever the source.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ItemRules {
+    /// Unset means `report`.
+    pub on_failure: Option<OnFailure>,
+    /// After so many failures an item is left for a person; unset means 3.
+    #[schemars(range(min = 1))]
+    pub max_item_attempts: Option<u32>,
+}
+
+/// When the agent says that it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The source is told, and the item waits for a person.
+    Report,
+    /// The item goes back to the others.
+    Release,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

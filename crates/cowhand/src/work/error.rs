@@ -1,0 +1,30 @@
+//! What can go wrong with a source.
+
+use std::time::Duration;
+
+/// Callers decide by it: what can be tried again, what a person has to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkSourceError {
+    #[error("there is no work source {name:?}; there are {}", .available.join(", "))]
+    Unknown { name: String, available: Vec<String> },
+    #[error("a work source {0:?} is registered already")]
+    Duplicate(String),
+    /// The config names something that cannot be used.
+    #[error("{0}")]
+    Config(String),
+    /// Of a source outside this crate.
+    #[error(transparent)]
+    Other(#[from] anyhow::Error),
+}
+
+impl WorkSourceError {
+    /// Whether the same call may go well later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Other(_))
+    }
+
+    /// What the outside system asked us to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+}

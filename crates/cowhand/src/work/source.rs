@@ -1,0 +1,59 @@
+//! What every source can do.
+
+use async_trait::async_trait;
+use cowhand_core::work::{
+    ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
+};
+use jiff::Timestamp;
+
+use super::WorkSourceError;
+
+/// Who takes an item, and until when that holds without another word.
+///
+/// It stands in the outside system beside the item, so that fleets that share no store do not take the same one, and
+/// so that telling a fact twice can be noticed there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimant {
+    /// Of everybody who shares our store.
+    pub fleet: String,
+    /// The job, or the person who claimed by hand.
+    pub holder: String,
+    pub until: Timestamp,
+}
+
+/// A queue of work outside cowhand, in words that fit labels, columns and files alike.
+///
+/// `complete_work` and `release_work` are told again after a crash or a lost answer. For one [`Claimant`] the second
+/// time must not post, move or close anything twice.
+#[async_trait]
+pub trait WorkSource: Send + Sync + std::fmt::Debug {
+    /// The first half of its items' ids.
+    fn source_type(&self) -> &str;
+
+    /// One page of items, the oldest first.
+    async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError>;
+
+    /// A claim that is lost or refused is an answer, not an error; an error means that nobody knows.
+    async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError>;
+
+    /// Says that the claim still holds, for longer than was said before.
+    async fn renew_claim(&self, _item: &WorkItemId, _by: &Claimant) -> Result<(), WorkSourceError> {
+        Ok(())
+    }
+
+    async fn complete_work(
+        &self,
+        item: &WorkItemId,
+        result: &WorkResult,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError>;
+
+    async fn release_work(
+        &self,
+        item: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError>;
+
+    async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
+}
