@@ -162,9 +162,9 @@ impl Subject {
     }
 
     async fn is_over(&self, id: &WorkItemId) {
+        use ClaimFailureReason::{AlreadyClaimed, InvalidState, NotFound};
         assert!(!self.available(id).await, "{id} was reported and is available");
         // Whoever lists nothing that is closed may also not find it any more.
-        use ClaimFailureReason::{AlreadyClaimed, InvalidState, NotFound};
         self.is_refused(id, &[InvalidState, NotFound, AlreadyClaimed]).await;
     }
 

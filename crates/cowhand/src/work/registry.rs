@@ -1,7 +1,6 @@
 //! Which sources there are: factories by name.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,6 +108,9 @@ impl Registry {
     }
 }
 
+/// From a name to a value.
+type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// What a source may need from outside its config.
 #[derive(Clone)]
 pub struct Setting {
@@ -116,7 +118,7 @@ pub struct Setting {
     pub base: PathBuf,
     /// By which a source decides whether a claim has run out.
     pub clock: Clock,
-    variables: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    variables: Arc<Variables>,
 }
 
 /// Without the variables: some of them are secret.

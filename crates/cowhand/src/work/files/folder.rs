@@ -143,3 +143,36 @@ pub(super) fn modified(metadata: &Metadata) -> Timestamp {
         metadata.mtime().saturating_mul(1_000_000).saturating_add(metadata.mtime_nsec() / 1_000);
     Timestamp::from_microsecond(microseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_saved_meanwhile_is_not_overwritten() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::new(place.path().to_owned());
+        let save = |text: &str| std::fs::write(folder.file("a"), text).unwrap();
+        let lock = folder.lock().unwrap();
+        save("one");
+        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        save("two");
+        assert!(!lock.replace("a", &content.metadata, "ours").unwrap());
+        assert_eq!(std::fs::read_to_string(folder.file("a")).unwrap(), "two");
+        std::fs::remove_file(folder.file("a")).unwrap();
+        assert!(!lock.replace("a", &content.metadata, "ours").unwrap());
+        assert_eq!(place.path().read_dir().unwrap().count(), 0, "and nothing of ours stays");
+    }
+
+    #[test]
+    fn the_mode_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::new(place.path().to_owned());
+        std::fs::write(folder.file("a"), "one").unwrap();
+        std::fs::set_permissions(folder.file("a"), std::fs::Permissions::from_mode(0o640)).unwrap();
+        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        assert!(folder.lock().unwrap().replace("a", &content.metadata, "two").unwrap());
+        let after = folder.read("a", MOST_BYTES, true).unwrap();
+        assert_eq!((after.text.as_str(), after.metadata.mode() & 0o777), ("two", 0o640));
+    }
+}

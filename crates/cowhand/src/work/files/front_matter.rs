@@ -56,16 +56,16 @@ impl Document {
 
     /// Sets keys to a text, or takes them away; a file without front matter gets one.
     pub(super) fn set(&mut self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
-        let mut changed = self.clone();
+        let mut after = self.clone();
         for (key, value) in changes {
             let text = match value {
-                Some(value) => changed.with(key, &as_yaml(value)),
-                None => changed.without(key),
+                Some(value) => after.with(key, &as_yaml(value)),
+                None => after.without(key),
             };
-            changed = Self::parse(text).map_err(|_| too_clever(key))?;
+            after = Self::parse(text).map_err(|_| too_clever(key))?;
         }
-        self.differs_only_in(&changed, changes)?;
-        *self = changed;
+        self.differs_only_in(&after, changes)?;
+        *self = after;
         Ok(())
     }
 
@@ -119,9 +119,9 @@ impl Document {
         text
     }
 
-    fn differs_only_in(&self, changed: &Self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
+    fn differs_only_in(&self, after: &Self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
         for (key, value) in changes {
-            if changed.get(key).and_then(Node::text) != *value {
+            if after.get(key).and_then(Node::text) != *value {
                 return Err(too_clever(key));
             }
         }
@@ -130,12 +130,10 @@ impl Document {
             let others = document.entries().filter(|(key, _)| !own(key));
             others.map(|(key, entry)| (key.clone(), entry.node.clone())).collect::<IndexMap<_, _>>()
         };
-        let (before, after) = (others(self), others(changed));
-        let same = before.len() == after.len()
-            && before
-                .iter()
-                .all(|(key, node)| after.get(key).is_some_and(|after| means_the_same(node, after)));
-        if same && self.body() == changed.body() {
+        let (old, new) = (others(self), others(after));
+        let same = old.len() == new.len()
+            && old.iter().all(|(key, node)| new.get(key).is_some_and(|new| means_the_same(node, new)));
+        if same && self.body() == after.body() {
             Ok(())
         } else {
             let keys: Vec<&str> = changes.iter().map(|(key, _)| *key).collect();

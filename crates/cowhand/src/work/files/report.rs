@@ -28,7 +28,7 @@ pub(super) fn result(result: &WorkResult, holder: &str, now: Timestamp) -> Strin
     let mut parts = vec![result.summary.clone()];
     parts.extend(result.details.clone());
     if !result.artifacts.is_empty() {
-        parts.push(result.artifacts.iter().map(|artifact| format!("- {artifact}\n")).collect());
+        parts.push(format!("- {}", result.artifacts.join("\n- ")));
     }
     parts.extend(result.error.as_ref().map(|error| format!("Error: {error}")));
     let title = format!("## Result: {} ({})", word(result.outcome), seconds(now));
