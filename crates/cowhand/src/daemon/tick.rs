@@ -18,11 +18,13 @@ use crate::fault;
 use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tick {
     pub start: Vec<Startable>,
     pub stop: Vec<JobId>,
     pub wake_at: Option<Timestamp>,
+    /// How many jobs were made.
+    pub fired: u64,
 }
 
 /// A job that has a place.
@@ -41,10 +43,11 @@ const MOST_LOOKS: usize = 10;
 
 /// Decides and records everything that is due now.
 pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick, StoreError> {
+    let mut fired = 0;
     for _ in 0..MOST_LOOKS {
         let snapshot = store.snapshot().await?;
         let plan = plan(now, roster, &snapshot);
-        let mut tick = Tick { wake_at: plan.wake_at, ..Tick::default() };
+        let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
         let mut changed = false;
         for action in plan.actions {
             // One row that cannot be written must not keep the rest of the fleet waiting.
@@ -59,9 +62,10 @@ pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick
         if !changed {
             return Ok(tick);
         }
+        fired = tick.fired;
     }
     warn!("more is due than {MOST_LOOKS} looks could decide; going on in the next tick");
-    Ok(Tick { wake_at: Some(now), ..Tick::default() })
+    Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 
 /// Says whether the world changed, so that another look is due.
@@ -109,6 +113,7 @@ async fn act(
             };
             let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
             fault::place("fired");
+            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_))));
             Ok(matches!(fired, Fired::Recorded(_)))
         }
     }
