@@ -1,11 +1,12 @@
 //! Jobs that somebody asks for: a firing of a schedule, a job of an agent alone, and one that goes on from another.
 
+use cowhand_core::firing::{self, Occasion};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
-use cowhand_core::prompt::{self, Context, Template, Variables};
 use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::trigger::{FiringKey, Occurrence, Task};
+use cowhand_core::trigger::{FiringKey, Occurrence};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -147,36 +148,7 @@ fn new_job(
     key: &FiringKey,
     now: Timestamp,
 ) -> NewJob {
-    let own = schedule.and_then(|schedule| schedule.prompt.as_deref());
-    let default = agent.settings.default_prompt.as_deref();
-    let prompt = match trigger.prompt.as_deref().filter(|prompt| !prompt.trim().is_empty()) {
-        Some(given) => given.to_owned(),
-        None => fill(prompt::choose(None, own, default), agent, schedule, key, now),
-    };
-    NewJob {
-        agent: agent.name.clone(),
-        trigger_type: TriggerType::Manual,
-        schedule: schedule.map(|schedule| schedule.name.clone()),
-        prompt: Some(prompt),
-        origin: None,
-    }
-}
-
-/// A template with its values; what was wrong with it was said when it was loaded.
-fn fill(text: &str, agent: &Agent, schedule: Option<&Schedule>, key: &FiringKey, now: Timestamp) -> String {
-    let trigger = schedule.map_or("manual", |schedule| schedule.trigger.type_name());
-    let zone = schedule.map_or(jiff::tz::TimeZone::system(), |schedule| schedule.zone.time_zone().clone());
-    let task = Task { source_id: key.to_string(), ..Task::default() };
-    let context = Context {
-        now: &now.to_zoned(zone),
-        agent: &agent.name,
-        schedule: schedule.map(|schedule| &schedule.name),
-        firing: prompt::Firing { trigger, key, fired_at: now, scheduled_for: None },
-        task: &task,
-        work_item: None,
-        upstream: None,
-        payload: None,
-    };
-    let (template, _) = Template::parse_lenient(text, Variables::of(trigger, false));
-    prompt::build_prompt(&template, &context).unwrap_or_else(|_| text.to_owned())
+    let occasion = &Occasion::by_hand(key, trigger.prompt.clone());
+    let zone = &TimeZone::system();
+    firing::Firing { agent, schedule, key, due: None, occasion, zone }.job(None, now)
 }
