@@ -138,13 +138,25 @@ mod tests {
 
     #[test]
     fn the_prompt_of_a_firing() {
-        let (daily, once) =
-            (r#"{"type":"cron","expression":"@daily"}"#, r#"{"type":"delay","run_at":"2026-01-05T09:00:00Z"}"#);
+        let (daily, once) = (
+            r#"{"type":"cron","expression":"@daily"}"#,
+            r#"{"type":"delay","run_at":"2026-01-05T09:00:00Z"}"#,
+        );
         let table = [
             (daily, "Now: {{fire_time}}, {{cron_expression}}", None, "Now: 2026-01-05T09:00:00Z, @daily"),
-            (once, "{{title}} at {{run_at}}", None, "Delay trigger: 2026-01-05T09:00:00Z at 2026-01-05T09:00:00Z"),
+            (
+                once,
+                "{{title}} at {{run_at}}",
+                None,
+                "Delay trigger: 2026-01-05T09:00:00Z at 2026-01-05T09:00:00Z",
+            ),
             (daily, "", None, "Do what you do."),
-            (daily, "Its own.", Some("Mine, with {{date}} and {{braces}}."), "Mine, with {{date}} and {{braces}}."),
+            (
+                daily,
+                "Its own.",
+                Some("Mine, with {{date}} and {{braces}}."),
+                "Mine, with {{date}} and {{braces}}.",
+            ),
             (daily, "Its own of {{date}}.", Some("  "), "Its own of 2026-01-05."),
             (daily, "{{nothing_like_that}}", None, "{{nothing_like_that}}"),
         ];
