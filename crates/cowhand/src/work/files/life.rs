@@ -179,10 +179,11 @@ impl Inner {
 
     pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, Trouble> {
         let (now, holder) = (self.clock.now(), name_of(by));
-        let refusal = self.change(id, MOST_BYTES, |entry, document| {
+        let path = self.folder.file(id.external_id());
+        self.change(id, MOST_BYTES, |entry, document| {
             // Told again after a lost answer, it is the same claim.
             if !entry.status.is_available(now) && !entry.status.is_held_by(&holder) {
-                return Ok(Change::Leave(Some(not_available(id, &entry.status))));
+                return Ok(Change::Leave(not_available(id, &entry.status)));
             }
             let (created, until) = (entry.item.created_at.to_string(), by.until.to_string());
             // Without it the age would be that of our own write, and an item that comes back would go to the end.
@@ -197,12 +198,9 @@ impl Inner {
                 ("claimed_until", Some(until.as_str())),
             ];
             document.set(&[&claim[..], created].concat())?;
-            Ok(Change::Write(None))
-        })?;
-        match refusal {
-            Some(refusal) => Ok(refusal),
-            None => Ok(ClaimResult::Claimed(Box::new(self.look(id, MOST_BYTES_CLAIMED)?.0.item))),
-        }
+            let entry = Entry::of(id.clone(), document, &path, now)?;
+            Ok(Change::Write(ClaimResult::Claimed(Box::new(entry.item))))
+        })
     }
 
     pub(super) fn renew(&self, id: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
