@@ -41,6 +41,8 @@ pub struct Schedule {
     pub zone: Zone,
     pub prompt: Option<String>,
     pub work_source: Option<shape::WorkSource>,
+    /// Asked before each firing whether it runs.
+    pub when_command: Option<Vec<String>>,
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -57,6 +59,11 @@ impl Agent {
 }
 
 impl Schedule {
+    /// Whether it takes time to find out what a firing runs for.
+    pub fn needs_preparing(&self, agent: &Agent) -> bool {
+        self.when_command.is_some() || self.work_source.is_some() || agent.settings.work_source.is_some()
+    }
+
     /// With everything that has a default left at it.
     pub fn new(agent: &AgentName, name: ScheduleName, trigger: TriggerConfig) -> Self {
         Self {
@@ -68,6 +75,7 @@ impl Schedule {
             zone: Zone::UTC,
             prompt: None,
             work_source: None,
+            when_command: None,
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,

@@ -130,6 +130,7 @@ fn schedule(
         zone,
         prompt: schedule.prompt,
         work_source: schedule.work_source,
+        when_command: schedule.when_command,
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),

@@ -104,7 +104,9 @@ impl From<FleetError> for Problem {
         let code = match error {
             FleetError::Store(error) => return error.into(),
             FleetError::NoAgent(_) | FleetError::NoSchedule { .. } | FleetError::NoJob(_) => Code::NotFound,
-            FleetError::NotFinished { .. } | FleetError::KeyUsed { .. } => Code::Conflict,
+            FleetError::NotFinished { .. } | FleetError::NotRun { .. } | FleetError::KeyUsed { .. } => {
+                Code::Conflict
+            }
             FleetError::KeyWithoutSchedule => Code::BadRequest,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,

@@ -3,6 +3,7 @@
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
@@ -216,6 +217,14 @@ impl Row {
     ) -> Result<Option<T>, StoreError> {
         let text: Option<String> = self.get(column)?;
         text.map(|text| text.parse().map_err(|_| self.unreadable(column, &text))).transpose()
+    }
+
+    pub(super) fn json_opt<T: DeserializeOwned>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let text: Option<String> = self.get(column)?;
+        text.map(|text| serde_json::from_str(&text).map_err(|_| self.unreadable(column, &text))).transpose()
     }
 
     pub(super) fn time(&self, column: &'static str) -> Result<Timestamp, StoreError> {

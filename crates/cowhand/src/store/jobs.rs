@@ -8,6 +8,7 @@ use cowhand_core::job::{
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
@@ -15,9 +16,9 @@ use super::{Store, StoreError};
 
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
-        started_at, prompt, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
+        started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
         attempt_started_at, not_before, error_kind, error_message, termination, usage) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
@@ -117,7 +118,7 @@ impl Store {
                 let how = Termination::NotStarted;
                 job.cancel(how, now)?;
                 save(tx, &job).await?;
-                super::claims::tell_schedule(tx, &job, &Outcome::Cancelled { how }, now).await?;
+                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, now).await?;
                 record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
                 Ok(Cancel::Done(job))
             })
@@ -145,25 +146,37 @@ pub(super) async fn add(
     let today = TimeZone::UTC.to_datetime(now).date();
     for _ in 0..DRAWS {
         let job = Job::new(JobId::new(today, random()), new.clone(), now);
-        let record = JobRecord::from(job.clone());
-        let mut columns = args![
-            record.id.as_str(),
-            record.agent.as_str(),
-            record.schedule.as_ref().map(ScheduleName::as_str),
-            place.schedule.map(|id| id.to_string()),
-            i64::from(place.by_trigger),
-            record.trigger_type.as_str(),
-            record.forked_from.as_ref().map(JobId::as_str),
-            record.retry_of.as_ref().map(JobId::as_str),
-            record.started_at,
-            record.prompt.clone(),
-        ];
-        columns.extend(changing_columns(record)?);
-        if tx.execute(ADD_JOB, columns).await? == 1 {
+        if insert(tx, &job, place).await? {
             return Ok(job);
         }
     }
     Err(StoreError::NoFreeId(DRAWS))
+}
+
+/// False if its id is taken.
+pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: Place) -> Result<bool, StoreError> {
+    let record = JobRecord::from(job.clone());
+    let work_item = record.work_item.as_ref().map(written).transpose()?;
+    let mut columns = args![
+        record.id.as_str(),
+        record.agent.as_str(),
+        record.schedule.as_ref().map(ScheduleName::as_str),
+        place.schedule.map(|id| id.to_string()),
+        i64::from(place.by_trigger),
+        record.trigger_type.as_str(),
+        record.forked_from.as_ref().map(JobId::as_str),
+        record.retry_of.as_ref().map(JobId::as_str),
+        record.started_at,
+        record.prompt.clone(),
+        work_item,
+    ];
+    columns.extend(changing_columns(record)?);
+    Ok(tx.execute(ADD_JOB, columns).await? == 1)
+}
+
+/// As JSON.
+pub(super) fn written(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Unreadable { what: error.to_string() })
 }
 
 pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
@@ -193,8 +206,7 @@ pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
 
 /// In the order of the statements; the columns before them never change.
 fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
-    let usage = record.usage.as_ref().map(serde_json::to_string).transpose();
-    let usage = usage.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+    let usage = record.usage.as_ref().map(written).transpose()?;
     let (kind, message) = record.error.map(|error| (error.kind.as_str(), error.message)).unzip();
     Ok(args![
         record.status.as_str(),
@@ -217,10 +229,6 @@ fn read(row: &Row) -> Result<Job, StoreError> {
     let kind: Option<ErrorKind> = row.parse_opt("error_kind")?;
     let message: Option<String> = row.get("error_message")?;
     let id: JobId = row.parse("id")?;
-    let usage: Option<String> = row.get("usage")?;
-    let usage = usage
-        .map(|text| serde_json::from_str(&text).map_err(|_| row.unreadable("usage", &text)))
-        .transpose()?;
     let record = JobRecord {
         output_file: None,
         duration_seconds: None,
@@ -235,7 +243,8 @@ fn read(row: &Row) -> Result<Job, StoreError> {
         finished_at: row.time_opt("finished_at")?,
         prompt: row.get("prompt")?,
         summary: row.get("summary")?,
-        usage,
+        work_item: row.json_opt("work_item")?,
+        usage: row.json_opt("usage")?,
         retry_of: row.parse_opt("retry_of")?,
         attempt: row.count("attempt")?,
         run_started_at: row.time_opt("run_started_at")?,

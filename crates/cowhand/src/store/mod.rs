@@ -7,8 +7,8 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, lease, schedule, event counter; of several
-//!   leases or schedules the one with the smallest id first. So no two verbs can wait for each
+//! - **Locks are taken in one order**: agent, job, lease, work item, schedule, event counter; of several
+//!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
@@ -18,6 +18,7 @@ mod dialect;
 mod error;
 mod events;
 mod firings;
+mod items;
 mod jobs;
 mod open;
 mod schedules;
@@ -33,7 +34,8 @@ use writer::Writer;
 
 pub use claims::{Claim, Held, Settled};
 pub use error::StoreError;
-pub use firings::{Decision, Fired, Firing, LedgerRow};
+pub use firings::{Decision, Fired, Firing, LedgerRow, Preparation, Prepared};
+pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
 
 /// Clones share the connections.
@@ -94,7 +96,8 @@ impl Store {
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> =
-            [claims::ALL, events::ALL, firings::ALL, jobs::ALL, schedules::ALL, snapshot::ALL].concat();
+            [claims::ALL, events::ALL, firings::ALL, items::ALL, jobs::ALL, schedules::ALL, snapshot::ALL]
+                .concat();
         let count = all.len();
         self.read(|tx| {
             Box::pin(async move {

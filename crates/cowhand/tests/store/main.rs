@@ -102,6 +102,7 @@ pub(crate) fn new_job() -> NewJob {
         schedule: Some("s0".parse().unwrap()),
         prompt: Some("Tidy up.\nThen rest.".into()),
         origin: None,
+        work_item: None,
     }
 }
 

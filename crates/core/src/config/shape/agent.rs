@@ -24,7 +24,6 @@ pub struct Agent {
     pub system_prompt: Option<String>,
     /// The prompt of a run whose schedule has none.
     pub default_prompt: Option<String>,
-    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
     pub work_source: Option<WorkSource>,
     /// By name.
     pub schedules: IndexMap<String, Schedule>,

@@ -60,7 +60,6 @@ pub struct Defaults {
     pub working_directory: Option<WorkingDirectory>,
     #[schemars(extend("x-pending" = "containers are not used yet"))]
     pub docker: Option<Docker>,
-    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
     pub work_source: Option<WorkSource>,
     pub instances: Option<Instances>,
     pub session: Option<Session>,
