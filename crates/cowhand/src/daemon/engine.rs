@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use super::attempt::Wish;
 use crate::clock::Clock;
+use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
@@ -28,6 +29,7 @@ pub(super) struct Engine {
     /// This program, which is also the keeper.
     pub(super) program: PathBuf,
     pub(super) watch: Watch,
+    pub(super) growth: Growth,
     /// Something happened that may change the plan.
     pub(super) nudge: Notify,
     roster: RwLock<Arc<Loaded>>,
@@ -63,6 +65,7 @@ impl Engine {
             clock,
             program,
             watch: Watch::new(),
+            growth: Growth::default(),
             nudge: Notify::new(),
             roster: RwLock::default(),
             running: Mutex::default(),

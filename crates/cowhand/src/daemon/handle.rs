@@ -16,6 +16,7 @@ use super::attempt::Wish;
 use super::engine::Engine;
 use super::{StartError, Stop, load};
 use crate::clock::Clock;
+use crate::run::growth::Growth;
 use crate::state::StateFolder;
 use crate::store::{Cancel, Store, StoreError};
 
@@ -53,6 +54,11 @@ impl Handle {
 
     pub fn clock(&self) -> &Clock {
         &self.engine.clock
+    }
+
+    /// For whoever listens to a job.
+    pub fn growth(&self) -> &Growth {
+        &self.engine.growth
     }
 
     pub fn node(&self) -> &str {

@@ -14,6 +14,7 @@ pub mod attempt;
 mod cgroup;
 mod descriptors;
 pub mod ending;
+pub mod growth;
 pub mod keeper;
 pub mod launch;
 pub mod lines;

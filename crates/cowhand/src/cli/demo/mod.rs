@@ -91,13 +91,11 @@ impl Demo {
                 () = &mut over => return Ok(()),
                 _ = interrupt.recv() => return Ok(()),
                 _ = terminate.recv() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => {}
+                () = store.changed(cursor) => {}
             }
         }
     }
 }
-
-const LOOK: Duration = Duration::from_millis(100);
 
 fn cannot(error: &anyhow::Error) -> Failure {
     Failure::new(Exit::CannotRunHere, format!("{error:#}"))
