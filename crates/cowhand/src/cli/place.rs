@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, print};
 use crate::api::{Api, Client};
 use crate::config;
 use crate::state::StateFolder;
@@ -24,7 +24,7 @@ impl Place {
         let found =
             config::find(asked, &here).map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
         if let Some(note) = found.note {
-            anstream::eprintln!("note: {note}");
+            print::note(note);
         }
         Ok(Self { state: StateFolder::beside(&found.file), config: found.file })
     }
@@ -46,7 +46,7 @@ impl Place {
         }
         let loaded = config::load(&self.config).loaded;
         if loaded.errors() > 0 {
-            anstream::eprintln!("note: the config has mistakes; `cowhand config check` shows them");
+            print::note("the config has mistakes; `cowhand config check` shows them");
         }
         let file = self.state.database();
         // A fleet that never ran is an empty one; looking at it must not leave anything behind.
