@@ -41,6 +41,8 @@ pub struct Schedule {
     pub zone: Zone,
     pub prompt: Option<String>,
     pub work_source: Option<shape::WorkSource>,
+    /// Whether the output of its jobs is also kept as plain text.
+    pub output_to_file: bool,
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -68,6 +70,7 @@ impl Schedule {
             zone: Zone::UTC,
             prompt: None,
             work_source: None,
+            output_to_file: false,
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,

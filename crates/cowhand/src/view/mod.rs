@@ -1,9 +1,12 @@
-//! Files for people: `jobs/<id>.yaml` and `state.yaml`, for `cat`, `grep` and `tail -f`.
+//! Files for people: `jobs/<id>.yaml`, `jobs/<id>/output.log` and `state.yaml`, for `cat`, `grep` and `tail -f`.
 //!
 //! They are views. The store is the truth: what the event log says has changed is written again, and nothing in
 //! them is ever read back.
 
+pub(crate) mod line;
+pub(crate) mod output;
 mod state;
+pub(crate) mod style;
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,13 +14,14 @@ use std::path::Path;
 
 use anyhow::Context;
 use cowhand_core::id::JobId;
-use cowhand_core::job::JobRecord;
+use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::state::StateFolder;
 use crate::store::{JobFilter, Store};
+use output::OutputLog;
 
 #[derive(Debug)]
 pub(crate) struct Views {
@@ -48,6 +52,10 @@ impl Views {
         now: Timestamp,
     ) -> anyhow::Result<()> {
         for job in store.jobs(JobFilter::default(), MENDED).await? {
+            let mut log = OutputLog::new(&self.state, job.id());
+            if wants_log(roster, &job) && !log.exists() {
+                log.catch_up()?;
+            }
             if !self.job_file(job.id()).exists() {
                 self.write_job(&job.into())?;
             }
@@ -91,6 +99,14 @@ impl Views {
     fn job_file(&self, job: &JobId) -> std::path::PathBuf {
         self.state.jobs().join(format!("{job}.yaml"))
     }
+}
+
+/// Whether the job's schedule asks for `output.log`.
+fn wants_log(roster: &Roster, job: &Job) -> bool {
+    let schedules = roster.agent(job.agent()).into_iter().flat_map(|agent| &agent.schedules);
+    schedules
+        .filter(|schedule| Some(&schedule.name) == job.schedule())
+        .any(|schedule| schedule.output_to_file)
 }
 
 const CURSOR: &str = "views";

@@ -20,8 +20,8 @@ pub struct Schedule {
     #[serde(default)]
     #[schemars(extend("x-pending" = "work sources are not asked yet"))]
     pub work_source: Option<WorkSource>,
+    /// Keeps the output of its jobs as plain text, too, in `jobs/ID/output.log` of the state folder.
     #[serde(default, rename = "outputToFile")]
-    #[schemars(extend("x-herdctl" = "the output of every job is kept"))]
     pub output_to_file: Option<bool>,
     #[serde(default)]
     #[schemars(extend("x-pending" = "sessions are not resumed yet"))]
