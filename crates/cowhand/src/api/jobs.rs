@@ -60,11 +60,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     match api.daemon()?.cancel(named(&id)?).await? {
         Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
-        Cancel::AlreadyStopped(job) => Err(Problem::conflict(format!(
-            "{} is {} already; there is nothing to cancel",
-            job.id(),
-            job.status()
-        ))),
+        Cancel::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn lines<C: Copy>(
             Err(problem) => problem,
             Ok(mut lines) => loop {
                 match lines.next().await {
-                    Ok(Some(line)) => at = hear(at, &line),
+                    Ok(Some(line)) => (at, absence) = (hear(at, &line), Absence::default()),
                     Ok(None) => return Ok(()),
                     Err(problem) => break problem,
                 }
