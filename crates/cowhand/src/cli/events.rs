@@ -6,6 +6,7 @@ use clap::Args;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
 
+use super::follow::Until;
 use super::{Failure, ago, follow, interrupt, place, print};
 use crate::api::Page;
 
@@ -44,7 +45,7 @@ impl Events {
                 self.print(&event);
                 event.seq
             };
-            interrupt::unless(follow::lines(client, last, address, hear), None).await
+            interrupt::unless(follow::lines(client, Until::Never, last, address, hear), None).await
         })
     }
 

@@ -7,9 +7,9 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use jiff::Timestamp;
 
+use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
-use crate::api::Client;
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -34,7 +34,7 @@ impl Job {
 }
 
 /// The job once it has ended. `goes_on` is for whoever does not want to wait so long.
-pub(super) async fn ended(client: &Client, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
+pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
     let spinner = Spinner::new(format!("waiting for {id}"));
     let end = async {
         logs::listen(client, id, true, |_| {}).await?;
@@ -44,7 +44,12 @@ pub(super) async fn ended(client: &Client, id: &JobId, goes_on: &str) -> Result<
 }
 
 /// Tells of a job that was just made. Whoever waits for it gets an exit code of its own if it did not complete.
-pub(super) async fn tell(client: &Client, mut job: JobRecord, wait: bool, json: bool) -> Result<(), Failure> {
+pub(super) async fn tell(
+    client: &WayIn<'_>,
+    mut job: JobRecord,
+    wait: bool,
+    json: bool,
+) -> Result<(), Failure> {
     if wait {
         let id = &job.id;
         let goes_on =

@@ -7,6 +7,8 @@ use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::JobRecord;
 use serde_json::Value;
 
+use super::follow::Until;
+use super::place::WayIn;
 use super::print::{FAINT, styled};
 use super::{Exit, Failure, follow, interrupt, job, place, print};
 use crate::api::{Client, Page};
@@ -64,7 +66,7 @@ impl Logs {
 
 /// Every line of a job's output once, also over a restart of the daemon; with `follow` until the job has ended.
 pub(super) async fn listen(
-    client: &Client,
+    client: &WayIn<'_>,
     id: &JobId,
     follow: bool,
     mut hear: impl FnMut(&str),
@@ -74,5 +76,6 @@ pub(super) async fn listen(
         hear(line);
         heard + 1
     };
-    follow::lines(client, 0, address, count).await
+    let until = if follow { Until::Ended(id) } else { Until::Now };
+    follow::lines(client, until, 0, address, count).await
 }
