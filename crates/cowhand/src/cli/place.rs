@@ -75,7 +75,8 @@ pub(super) struct WayIn<'p> {
 impl WayIn<'_> {
     /// What can be read with no daemon.
     pub(super) async fn alone(&self) -> Result<Self, Failure> {
-        self.place.alone().await
+        // Opening a store is a large future, and this stands inside every verb that waits.
+        Box::pin(self.place.alone()).await
     }
 }
 

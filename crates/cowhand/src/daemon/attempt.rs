@@ -26,7 +26,7 @@ use crate::view::output::OutputLog;
 
 /// What is wanted of an attempt; the later, the stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wish {
+pub(crate) enum Wish {
     GoOn,
     /// The daemon goes and leaves the agent to its keeper.
     Leave,
@@ -106,7 +106,7 @@ impl Charge {
     }
 
     fn attempt(&self) -> Attempt {
-        Attempt::new(self.engine.state.path(), self.job.id(), self.job.attempts())
+        Attempt::new(self.engine.home.state.path(), self.job.id(), self.job.attempts())
     }
 
     /// Says whether there is now something to follow.
@@ -176,11 +176,11 @@ impl Charge {
         let files = Files {
             stdout: attempt.stdout(),
             stderr: attempt.stderr(),
-            jsonl: self.engine.state.output(self.job.id()),
+            jsonl: self.engine.home.state.output(self.job.id()),
             index: attempt.folder().join("index"),
         };
         let tail = Tail::open(files, launch::reader(&rules.agent), self.now())?;
-        let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.state, self.job.id()));
+        let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
         loop {
