@@ -41,8 +41,13 @@ pub struct Schedule {
     pub zone: Zone,
     pub prompt: Option<String>,
     pub work_source: Option<shape::WorkSource>,
+<<<<<<< HEAD
     /// Asked before each firing whether it runs.
     pub when_command: Option<Vec<String>>,
+=======
+    /// Whether the output of its jobs is also kept as plain text.
+    pub output_to_file: bool,
+>>>>>>> waits
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -75,7 +80,11 @@ impl Schedule {
             zone: Zone::UTC,
             prompt: None,
             work_source: None,
+<<<<<<< HEAD
             when_command: None,
+=======
+            output_to_file: false,
+>>>>>>> waits
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use super::attempt::Wish;
 use crate::clock::Clock;
+use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
@@ -30,6 +31,7 @@ pub(crate) struct Engine {
     /// This program, which is also the keeper.
     pub(crate) program: PathBuf,
     pub(crate) watch: Watch,
+    pub(crate) growth: Growth,
     /// Something happened that may change the plan.
     pub(crate) nudge: Notify,
     /// Something is owed to a work source.
@@ -82,6 +84,7 @@ impl Engine {
             clock,
             program,
             watch: Watch::new(),
+            growth: Growth::default(),
             nudge: Notify::new(),
             owed: Notify::new(),
             preparing: Mutex::default(),

@@ -33,6 +33,7 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::daemon::{Daemon, Engine, Loaded, Wish, load};
+use crate::run::growth::Growth;
 use crate::state::StateFolder;
 use crate::store::{Cancel, Store};
 use crate::work::{Registry, Setting, Sources};
@@ -154,6 +155,11 @@ impl Fleet {
 
     pub fn clock(&self) -> &Clock {
         &self.engine.clock
+    }
+
+    /// For whoever listens to a job.
+    pub(crate) fn growth(&self) -> &Growth {
+        &self.engine.growth
     }
 
     /// Who we are to others that share the store.

@@ -15,6 +15,7 @@ mod cgroup;
 mod descriptors;
 pub mod ending;
 pub(crate) mod gate;
+pub mod growth;
 pub mod keeper;
 pub mod launch;
 pub mod lines;

@@ -49,8 +49,9 @@ impl<'c> Tx<'c> {
         self.recorded.push(recorded);
     }
 
-    /// Writes what was recorded; the last thing a verb's transaction does.
-    pub(super) async fn write_events(&mut self) -> Result<(), StoreError> {
+    /// Writes what was recorded, and says the number of its last event, 0 for none; the last thing a verb's
+    /// transaction does.
+    pub(super) async fn write_events(&mut self) -> Result<i64, StoreError> {
         let recorded = std::mem::take(&mut self.recorded);
         events::append(self, recorded).await
     }

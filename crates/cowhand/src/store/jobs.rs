@@ -4,7 +4,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{
     ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Outcome,
-    Termination,
+    Termination, TriggerType,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -30,7 +30,13 @@ statements! {
         where status in ('completed', 'failed', 'cancelled') group by agent)";
     LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
         and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
-        and (number < (select number from jobs where id = $6) or $6 is null) order by number desc limit $7";
+        and (trigger_type = $6 or $6 is null) \
+        and (number < (select number from jobs where id = $7) or $7 is null) order by number desc limit $8";
+    NEWEST_JOBS =
+        sqlite "select jobs.* from json_each($1) as named join jobs on jobs.number = \
+            (select max(number) from jobs where agent = named.value)"
+        postgres "select jobs.* from json_array_elements_text(($1::text)::json) as named (value) join jobs \
+            on jobs.number = (select max(number) from jobs where agent = named.value)";
 }
 
 /// Which jobs to list; unset means any.
@@ -41,6 +47,8 @@ pub struct JobFilter {
     pub status: Option<JobStatus>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
+    /// How they came about.
+    pub trigger_type: Option<TriggerType>,
     /// Only those that come after this one in the list.
     pub after: Option<JobId>,
 }
@@ -78,18 +86,30 @@ impl Store {
 
     /// The newest first.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
-        let JobFilter { agent, schedule, status, since, until, after } = filter;
+        let JobFilter { agent, schedule, status, since, until, trigger_type, after } = filter;
         let args = args![
             agent.as_ref().map(AgentName::as_str),
             schedule.as_ref().map(ScheduleName::as_str),
             status.map(JobStatus::as_str),
             since,
             until,
+            trigger_type.map(TriggerType::as_str),
             after.as_ref().map(JobId::as_str),
             limit,
         ];
         self.read(move |tx| {
             Box::pin(async move { tx.all(LIST_JOBS, args).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    /// Of each of these agents, its newest job, in no order. One question however many there are, and each agent
+    /// costs one step into an index, however much it has done.
+    pub async fn newest_jobs(&self, agents: &[&AgentName]) -> Result<Vec<Job>, StoreError> {
+        let names = serde_json::to_string(agents)
+            .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+        self.read(move |tx| {
+            Box::pin(async move { tx.all(NEWEST_JOBS, args![names]).await?.iter().map(read).collect() })
         })
         .await
     }

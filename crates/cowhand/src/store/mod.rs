@@ -12,6 +12,7 @@
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
+mod changes;
 mod claims;
 mod db;
 mod dialect;
@@ -29,6 +30,7 @@ use std::pin::Pin;
 
 use sqlx::{PgPool, SqlitePool};
 
+use changes::Committed;
 use db::Tx;
 use writer::Writer;
 
@@ -42,6 +44,7 @@ pub use jobs::{Cancel, JobFilter};
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Database,
+    committed: Committed,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
 }
@@ -68,8 +71,9 @@ impl Store {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
                 let mut tx = Tx::postgres(&mut transaction);
                 let answer = verb(&mut tx).await?;
-                tx.write_events().await?;
+                let last_event = tx.write_events().await?;
                 transaction.commit().await.map_err(StoreError::connection)?;
+                self.committed.reached(last_event);
                 Ok(answer)
             }
         }

@@ -40,6 +40,16 @@ fn what_goes_wrong_has_one_shape() {
 }
 
 #[test]
+fn what_has_ended_answers_already_stopped() {
+    let scene = Scene::started();
+    let job = scene.json(&["trigger", "worker", "--wait"]);
+    let id = job["id"].as_str().unwrap();
+    let answer = ask(&scene, "POST", &format!("jobs/{id}/cancel"), "");
+    assert!(answer.contains("409 Conflict") && answer.contains(r#""code":"already_stopped""#), "{answer}");
+    assert_eq!(scene.job(id), job, "and does not change");
+}
+
+#[test]
 fn lists_go_on_where_they_stopped() {
     let scene = Scene::started();
     for _ in 0..3 {
