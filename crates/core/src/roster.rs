@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::config::shape;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
+use crate::retention::Retention;
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -13,6 +14,8 @@ pub struct Roster {
     pub agents: Vec<Agent>,
     /// `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
+    /// Of the root file; each agent has its own merged with it.
+    pub retention: Retention,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -78,10 +81,15 @@ impl Schedule {
 impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
-        Self { agents, store: None }
+        Self { agents, ..Self::default() }
     }
 
     pub fn agent(&self, name: &AgentName) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.name == *name)
+    }
+
+    /// The agent's own, or for one that has left the fleet, that of the root file.
+    pub fn retention(&self, name: &AgentName) -> Retention {
+        self.agent(name).map_or(self.retention, |agent| agent.settings.retention.unwrap_or_default())
     }
 }
