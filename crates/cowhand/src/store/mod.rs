@@ -20,6 +20,7 @@ mod events;
 mod firings;
 mod jobs;
 mod open;
+mod retention;
 mod schedules;
 mod snapshot;
 mod writer;
@@ -35,6 +36,7 @@ pub use claims::{Claim, Held, Settled};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, LedgerRow};
 pub use jobs::{Cancel, JobFilter};
+pub use retention::{Ended, Pruned};
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]
@@ -93,8 +95,16 @@ impl Store {
 
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
-        let all: Vec<_> =
-            [claims::ALL, events::ALL, firings::ALL, jobs::ALL, schedules::ALL, snapshot::ALL].concat();
+        let all: Vec<_> = [
+            claims::ALL,
+            events::ALL,
+            firings::ALL,
+            jobs::ALL,
+            retention::ALL,
+            schedules::ALL,
+            snapshot::ALL,
+        ]
+        .concat();
         let count = all.len();
         self.read(|tx| {
             Box::pin(async move {
