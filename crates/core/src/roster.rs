@@ -88,6 +88,12 @@ impl Roster {
         self.agents.iter().find(|agent| agent.name == *name)
     }
 
+    /// Whether no limit is set for anybody.
+    pub fn keeps_everything(&self) -> bool {
+        let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
+        self.retention.is_unlimited() && self.agents.iter().all(keeps)
+    }
+
     /// The agent's own, or for one that has left the fleet, that of the root file.
     pub fn retention(&self, name: &AgentName) -> Retention {
         self.agent(name).map_or(self.retention, |agent| agent.settings.retention.unwrap_or_default())

@@ -120,7 +120,10 @@ async fn make(
 }
 
 async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
-    api.store.job(id.clone()).await?.ok_or_else(|| Problem::no_job(id))
+    match api.store.job(id.clone()).await? {
+        Some(job) => Ok(job),
+        None => Err(api.no_job(id).await?),
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -70,8 +70,11 @@ async fn fire(
         return Ok((StatusCode::CREATED, Json(job)));
     }
     let before = api.store.firing(schedule.id, key).await?.and_then(|row| row.job);
-    let id = before.ok_or_else(|| Problem::conflict("this key was used before, and its job is gone"))?;
-    let job = api.store.job(id.clone()).await?.ok_or_else(|| Problem::no_job(&id))?;
+    let job = match before {
+        Some(id) => api.store.job(id).await?,
+        None => None,
+    };
+    let job = job.ok_or_else(|| Problem::conflict("this key was used before, and its job is gone"))?;
     Ok((StatusCode::OK, Json(job)))
 }
 

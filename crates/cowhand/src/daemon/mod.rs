@@ -3,6 +3,7 @@
 mod attempt;
 mod engine;
 mod handle;
+mod prune;
 mod recover;
 pub mod tick;
 
@@ -61,6 +62,7 @@ pub struct Daemon {
     tasks: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
+    pruning: prune::Pruning,
     config: PathBuf,
     lock: File,
 }
@@ -94,7 +96,8 @@ impl Daemon {
         engine.set_roster(loaded);
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.state.clone(), heartbeat_at);
-        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, config, lock };
+        let (tasks, pruning) = (JoinSet::new(), prune::Pruning::default());
+        let mut daemon = Self { engine, tasks, heartbeat_at, views, pruning, config, lock };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -122,6 +125,7 @@ impl Daemon {
                 _ => break,
             };
             self.heartbeat().await;
+            self.prune_if_due();
             self.write_views().await;
             let held = !self.engine.held().is_empty();
             let wake_at = wake_at.into_iter().chain(held.then_some(self.heartbeat_at)).min();
@@ -195,12 +199,12 @@ impl Daemon {
         }
     }
 
-    /// A job may have been settled a moment ago, with its task about to end; only a job that somebody else runs is
-    /// abandoned.
+    /// A job may have been settled a moment ago, with its task about to end; only a job that somebody else runs, or
+    /// has pruned, is abandoned.
     async fn lost(&self, job: &JobId) {
         use cowhand_core::job::JobStatus;
         let running = self.engine.store.job(job.clone()).await;
-        if running.is_ok_and(|job| job.is_some_and(|job| job.status() == JobStatus::Running)) {
+        if running.is_ok_and(|job| job.is_none_or(|job| job.status() == JobStatus::Running)) {
             warn!(%job, "its lease is lost; ending it here");
             self.engine.wish(job, Wish::Abandon);
         }
@@ -223,6 +227,7 @@ impl Daemon {
     }
 
     async fn end(mut self, keep_agents: bool, mut stop: watch::Receiver<Stop>) -> File {
+        self.pruning.stop();
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {
             self.engine.wish(&job, wish);

@@ -1,6 +1,6 @@
 //! What is removed, what stays, and what can never go.
 
-use cowhand::store::{Claim, Decision, Fired, Firing, JobFilter, Pruned, Store};
+use cowhand::store::{Claim, Decision, Fired, Firing, JobFilter, Pruned, Store, StoreError};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, Outcome};
@@ -15,6 +15,7 @@ on_both! {
     what_has_not_ended_is_never_pruned,
     what_a_live_job_came_from_stays,
     a_job_is_pruned_once,
+    a_list_does_not_end_early_because_its_cursor_was_pruned,
     two_who_prune_the_same_do_not_get_stuck,
 }
 
@@ -114,6 +115,15 @@ async fn a_job_is_pruned_once(place: Place) {
     let events = store.events_after(0, 100).await.unwrap();
     let pruned = events.iter().filter(|event| matches!(event.fact, Fact::JobPruned { .. })).count();
     assert_eq!((pruned, store.pruned_at(job.id().clone()).await.unwrap()), (1, Some(at(2))));
+}
+
+async fn a_list_does_not_end_early_because_its_cursor_was_pruned(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let jobs = [finished(&store, 1).await, finished(&store, 2).await];
+    let after = || JobFilter { after: Some(jobs[1].id().clone()), ..JobFilter::default() };
+    assert_eq!(store.jobs(after(), 10).await.unwrap().len(), 1);
+    prune(&store, &[&jobs[1]], 3).await;
+    assert!(matches!(store.jobs(after(), 10).await, Err(StoreError::NoJob(id)) if id == *jobs[1].id()));
 }
 
 async fn two_who_prune_the_same_do_not_get_stuck(place: Place) {
