@@ -120,8 +120,8 @@ impl Api {
     }
 
     fn nudge(&self) {
-        if let Side::Daemon(handle) = &self.side {
-            handle.nudge();
+        if let Side::Daemon(fleet) = &self.side {
+            fleet.nudge();
         }
     }
 

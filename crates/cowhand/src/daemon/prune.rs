@@ -45,7 +45,7 @@ impl Daemon {
 }
 
 async fn prune_now(engine: Arc<Engine>, now: Timestamp) {
-    let (store, state, loaded) = (&engine.store, &engine.state, engine.loaded());
+    let (store, state, loaded) = (&engine.store, &engine.home.state, engine.loaded());
     let pruned = async {
         let excess = Scope::default().excess(store, state, &loaded.roster, now).await?;
         prune::prune(store, state, excess, now).await

@@ -71,7 +71,11 @@ fn the_key_of_a_pruned_job_stays_taken() {
     assert_eq!(listed(&scene.json(&["prune", "worker", "--max-jobs", "1"])), [first["id"].as_str().unwrap()]);
     let again = scene.run(trigger);
     assert_eq!(again.code, Some(5), "{}", again.stdout);
-    assert!(again.stderr.contains("this key was used before, and its job is gone"), "{}", again.stderr);
+    assert!(
+        again.stderr.contains("the key was used before for worker/tidy, and its job is gone"),
+        "{}",
+        again.stderr
+    );
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1, "no second run");
     let firings = &scene.json(&["why", "worker/tidy"])["firings"];
     assert_eq!(firings[0]["job"], first["id"], "the ledger remembers");
