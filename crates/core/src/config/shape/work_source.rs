@@ -52,6 +52,23 @@ pub enum WorkSource {
     },
 }
 
+impl WorkSource {
+    /// Under which its factory is registered, and with which its items' ids begin.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Github { .. } => "github",
+            Self::Files { .. } => "files",
+            Self::Custom { name, .. } => name,
+        }
+    }
+
+    pub fn rules(&self) -> &ItemRules {
+        match self {
+            Self::Github { rules, .. } | Self::Files { rules, .. } | Self::Custom { rules, .. } => rules,
+        }
+    }
+}
+
 /// What happens to an item whose job did not go well, whatever the source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
