@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
+use crate::retention::Limit;
 use crate::schedule::{DisabledBy, SkipReason};
 use crate::trigger::FiringKey;
 use crate::work::{WorkItemId, WorkOutcome};
@@ -52,6 +53,15 @@ pub enum Fact {
     JobFailed { exit_reason: ExitReason, duration_seconds: u64, kind: ErrorKind, message: String },
     #[serde(rename = "job:cancelled")]
     JobCancelled { termination: Termination, duration_seconds: u64 },
+    /// The job is no more; its files go with this event, on every node that has some.
+    #[serde(rename = "job:pruned")]
+    JobPruned {
+        /// How many attempts may have left a folder.
+        attempts: u32,
+        /// None if somebody asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<Limit>,
+    },
     /// New, or with a changed trigger.
     #[serde(rename = "schedule:armed")]
     ScheduleArmed,
@@ -131,6 +141,7 @@ impl Fact {
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
             Self::JobCancelled { .. } => "job:cancelled",
+            Self::JobPruned { .. } => "job:pruned",
             Self::ScheduleArmed => "schedule:armed",
             Self::SchedulePreparing { .. } => "schedule:preparing",
             Self::ScheduleFired { .. } => "schedule:fired",

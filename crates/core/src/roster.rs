@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::config::shape;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
+use crate::retention::Retention;
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -13,6 +14,8 @@ pub struct Roster {
     pub agents: Vec<Agent>,
     /// `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
+    /// Of the root file; each agent has its own merged with it.
+    pub retention: Retention,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -41,13 +44,10 @@ pub struct Schedule {
     pub zone: Zone,
     pub prompt: Option<String>,
     pub work_source: Option<shape::WorkSource>,
-<<<<<<< HEAD
     /// Asked before each firing whether it runs.
     pub when_command: Option<Vec<String>>,
-=======
     /// Whether the output of its jobs is also kept as plain text.
     pub output_to_file: bool,
->>>>>>> waits
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -80,11 +80,8 @@ impl Schedule {
             zone: Zone::UTC,
             prompt: None,
             work_source: None,
-<<<<<<< HEAD
             when_command: None,
-=======
             output_to_file: false,
->>>>>>> waits
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
@@ -95,10 +92,21 @@ impl Schedule {
 impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
-        Self { agents, store: None }
+        Self { agents, ..Self::default() }
     }
 
     pub fn agent(&self, name: &AgentName) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.name == *name)
+    }
+
+    /// Whether no limit is set for anybody.
+    pub fn keeps_everything(&self) -> bool {
+        let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
+        self.retention.is_unlimited() && self.agents.iter().all(keeps)
+    }
+
+    /// The agent's own, or for one that has left the fleet, that of the root file.
+    pub fn retention(&self, name: &AgentName) -> Retention {
+        self.agent(name).map_or(self.retention, |agent| agent.settings.retention.unwrap_or_default())
     }
 }

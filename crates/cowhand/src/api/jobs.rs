@@ -82,7 +82,10 @@ pub(super) async fn fork(
 }
 
 async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
-    api.store.job(id.clone()).await?.ok_or_else(|| Problem::no_job(id))
+    match api.store.job(id.clone()).await? {
+        Some(job) => Ok(job),
+        None => Err(api.no_job(id).await?),
+    }
 }
 
 #[derive(Debug, Deserialize)]

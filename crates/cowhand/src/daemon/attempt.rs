@@ -289,7 +289,8 @@ impl Charge {
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
                     return;
                 }
-                Ok(Settled::Fenced) => {
+                // Perhaps it has been pruned since.
+                Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
                     warn!(job = %self.job.id(), "somebody else has settled it");
                     return;
                 }

@@ -4,6 +4,7 @@ mod attempt;
 mod engine;
 mod owed;
 mod prepare;
+mod prune;
 mod recover;
 pub mod tick;
 
@@ -42,6 +43,7 @@ pub(crate) struct Daemon {
     errands: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
+    pruning: prune::Pruning,
 }
 
 impl Daemon {
@@ -64,9 +66,9 @@ impl Daemon {
         let engine = Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
-        let mut errands = JoinSet::new();
+        let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
-        let mut daemon = Self { engine, tasks: JoinSet::new(), errands, heartbeat_at, views };
+        let mut daemon = Self { engine, tasks, errands, heartbeat_at, views, pruning };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -93,6 +95,7 @@ impl Daemon {
                 _ => break,
             };
             self.heartbeat().await;
+            self.prune_if_due();
             self.write_views().await;
             let held = !self.engine.held().is_empty();
             let wake_at = wake_at.into_iter().chain(held.then_some(self.heartbeat_at)).min();
@@ -185,12 +188,12 @@ impl Daemon {
         }
     }
 
-    /// A job may have been settled a moment ago, with its task about to end; only a job that somebody else runs is
-    /// abandoned.
+    /// A job may have been settled a moment ago, with its task about to end; only a job that somebody else runs, or
+    /// has pruned, is abandoned.
     async fn lost(&self, job: &JobId) {
         use cowhand_core::job::JobStatus;
         let running = self.engine.store.job(job.clone()).await;
-        if running.is_ok_and(|job| job.is_some_and(|job| job.status() == JobStatus::Running)) {
+        if running.is_ok_and(|job| job.is_none_or(|job| job.status() == JobStatus::Running)) {
             warn!(%job, "its lease is lost; ending it here");
             self.engine.wish(job, Wish::Abandon);
         }
@@ -228,6 +231,7 @@ impl Daemon {
     }
 
     async fn end(mut self, mut way: watch::Receiver<Course>) {
+        self.pruning.stop();
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {

@@ -201,8 +201,7 @@ impl Fleet {
     /// Other agents from now on. What runs goes on under the rules it has; a schedule that is no longer there fires no
     /// more, and keeps its history in case it comes back.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
-        let store = self.roster().store.clone();
-        let roster = checked(Roster { store, ..Roster::of(agents) })?;
+        let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
         self.take(roster, variables).await
     }

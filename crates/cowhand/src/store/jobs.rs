@@ -84,7 +84,7 @@ impl Store {
         .await
     }
 
-    /// The newest first.
+    /// The newest first. A list cannot go on after a job that is not there, because it was pruned or never was.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
         let JobFilter { agent, schedule, status, since, until, trigger_type, after } = filter;
         let args = args![
@@ -98,7 +98,14 @@ impl Store {
             limit,
         ];
         self.read(move |tx| {
-            Box::pin(async move { tx.all(LIST_JOBS, args).await?.iter().map(read).collect() })
+            Box::pin(async move {
+                if let Some(after) = after
+                    && tx.one(GET_JOB, args![after.as_str()]).await?.is_none()
+                {
+                    return Err(StoreError::NoJob(after));
+                }
+                tx.all(LIST_JOBS, args).await?.iter().map(read).collect()
+            })
         })
         .await
     }

@@ -22,6 +22,7 @@ mod firings;
 mod items;
 mod jobs;
 mod open;
+mod retention;
 mod schedules;
 mod snapshot;
 mod writer;
@@ -39,6 +40,7 @@ pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, LedgerRow, Preparation, Prepared};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
+pub use retention::{Ended, Pruned};
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]
@@ -99,9 +101,17 @@ impl Store {
 
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
-        let all: Vec<_> =
-            [claims::ALL, events::ALL, firings::ALL, items::ALL, jobs::ALL, schedules::ALL, snapshot::ALL]
-                .concat();
+        let all: Vec<_> = [
+            claims::ALL,
+            events::ALL,
+            firings::ALL,
+            items::ALL,
+            jobs::ALL,
+            retention::ALL,
+            schedules::ALL,
+            snapshot::ALL,
+        ]
+        .concat();
         let count = all.len();
         self.read(|tx| {
             Box::pin(async move {

@@ -1,24 +1,28 @@
 //! Files for people: `jobs/<id>.yaml`, `jobs/<id>/output.log` and `state.yaml`, for `cat`, `grep` and `tail -f`.
 //!
 //! They are views. The store is the truth: what the event log says has changed is written again, and nothing in
-//! them is ever read back.
+//! them is ever read back. A job that the log says was pruned loses all its files here, also those that a prune
+//! which was killed left, or one on another machine.
 
 pub(crate) mod line;
 pub(crate) mod output;
 mod state;
 pub(crate) mod style;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::prune::files;
 use crate::state::StateFolder;
 use crate::store::{JobFilter, Store};
 use output::OutputLog;
@@ -56,7 +60,7 @@ impl Views {
             if wants_log(roster, &job) && !log.exists() {
                 log.catch_up()?;
             }
-            if !self.job_file(job.id()).exists() {
+            if !self.state.view(job.id()).exists() {
                 self.write_job(&job.into())?;
             }
         }
@@ -77,12 +81,21 @@ impl Views {
         loop {
             let events = store.events_after(self.cursor, PAGE).await?;
             let Some(last) = events.last().map(|event| event.seq) else { break };
-            let mut jobs: Vec<JobId> = events.into_iter().filter_map(|event| event.job).collect();
-            jobs.sort();
-            jobs.dedup();
-            for id in jobs {
-                if let Some(job) = store.job(id).await? {
-                    self.write_job(&job.into())?;
+            // How many attempts of those that were pruned may have left something.
+            let mut jobs: BTreeMap<JobId, Option<u32>> = BTreeMap::new();
+            for event in events {
+                let Some(job) = event.job else { continue };
+                let pruned = jobs.entry(job).or_default();
+                if let Fact::JobPruned { attempts, .. } = event.fact {
+                    *pruned = Some(attempts);
+                }
+            }
+            for (id, pruned) in jobs {
+                match (store.job(id.clone()).await?, pruned) {
+                    (Some(job), _) => self.write_job(&job.into())?,
+                    (None, Some(attempts)) => files::remove(&self.state, &id, attempts)?,
+                    // The event that says so is yet to come.
+                    (None, None) => {}
                 }
             }
             self.cursor = last;
@@ -93,11 +106,7 @@ impl Views {
     }
 
     fn write_job(&self, record: &JobRecord) -> anyhow::Result<()> {
-        write_yaml(&self.job_file(&record.id), "", record)
-    }
-
-    fn job_file(&self, job: &JobId) -> std::path::PathBuf {
-        self.state.jobs().join(format!("{job}.yaml"))
+        write_yaml(&self.state.view(&record.id), "", record)
     }
 }
 
@@ -176,7 +185,7 @@ output_file: job-2024-01-19-abc123.jsonl
         state.create().unwrap();
         let views = Views::new(state, Timestamp::UNIX_EPOCH);
         views.write_job(&ran).unwrap();
-        let written = fs::read_to_string(views.job_file(&ran.id)).unwrap();
+        let written = fs::read_to_string(views.state.view(&ran.id)).unwrap();
         // Quotes may stand or not; ours come after the documented fields.
         assert!(written.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{written}");
     }

@@ -33,7 +33,7 @@ impl OutputLog {
     const NAME: &str = "output.log";
 
     pub(crate) fn new(state: &StateFolder, job: &JobId) -> Self {
-        Self { folder: state.jobs().join(job.as_str()), jsonl: state.output(job), written: None }
+        Self { folder: state.folder(job), jsonl: state.output(job), written: None }
     }
 
     pub(crate) fn exists(&self) -> bool {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use super::Scene;
 
 /// What was asked, the status line and the body.
-fn ask(scene: &Scene, method: &str, path: &str, given: &str) -> String {
+pub(super) fn ask(scene: &Scene, method: &str, path: &str, given: &str) -> String {
     let mut socket = UnixStream::connect(scene.root.join(".cowhand/sock")).unwrap();
     let length = given.len();
     let head = format!("host: x\r\nconnection: close\r\ncontent-length: {length}");

@@ -8,6 +8,7 @@ mod jobs;
 mod life;
 #[path = "../store/postgres.rs"]
 mod postgres;
+mod prune;
 mod schedules;
 mod terminal;
 mod views;
@@ -166,6 +167,8 @@ impl Scene {
                 (r"\b\d+s\b", "[TOOK]"),
                 (r#"(pid"?:?) \d+"#, "$1 [PID]"),
                 (r#"("duration_seconds": ?)\d+"#, "$1[TOOK]"),
+                (r"\b\d+(\.\d)? (B|KB|MB|GB)\b", "[SIZE]"),
+                (r#"("bytes": ?)\d+"#, "$1[SIZE]"),
                 (r"all \d+ kinds", "all [N] kinds"),
                 (r"(?m)^( *)\d+  \[AGO\]", "[SEQ]  [AGO]"),
                 (r"(\S) {2,}", "$1  "),

@@ -8,6 +8,7 @@ mod damage;
 mod migrations;
 mod postgres;
 mod races;
+mod retention;
 
 use cowhand::store::Store;
 use cowhand_core::id::{JobId, ScheduleId};

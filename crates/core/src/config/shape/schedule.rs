@@ -19,14 +19,11 @@ pub struct Schedule {
     pub enabled: Option<bool>,
     #[serde(default)]
     pub work_source: Option<WorkSource>,
-<<<<<<< HEAD
     /// A program and its arguments, asked before each firing: exit code 0 lets it run, any other skips it.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub when_command: Option<Vec<String>>,
-=======
     /// Keeps the output of its jobs as plain text, too, in `jobs/ID/output.log` of the state folder.
->>>>>>> waits
     #[serde(default, rename = "outputToFile")]
     pub output_to_file: Option<bool>,
     #[serde(default)]
