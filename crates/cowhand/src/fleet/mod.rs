@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod stop;
 mod trigger;
+mod work;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -169,6 +170,10 @@ impl Fleet {
 
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.engine.loaded().roster)
+    }
+
+    pub(crate) fn sources(&self) -> Arc<Sources> {
+        Arc::clone(&self.engine.loaded().sources)
     }
 
     pub fn is_running(&self) -> bool {
