@@ -3,6 +3,7 @@
 //! Adding one is implementing [`WorkSource`] and registering a factory for it ([`registry`]).
 
 pub mod error;
+pub mod github;
 pub mod source;
 
 pub use error::WorkSourceError;

@@ -1,0 +1,182 @@
+//! Issues of a repository as work.
+
+use async_trait::async_trait;
+use cowhand_core::config::shape;
+use cowhand_core::work::{
+    ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId,
+    WorkResult,
+};
+use serde_json::{Map, json};
+
+use super::auth::Auth;
+use super::client::Client;
+use super::cursor::{Cursor, Listing};
+use super::issues::Issues;
+use super::models::{Issue, IssueState};
+use super::settings::GitHubSettings;
+use crate::work::{Claimant, WorkSource, WorkSourceError};
+
+/// The first half of its items' ids.
+pub const SOURCE_TYPE: &str = "github";
+
+/// Issues of one repository; labels carry their state, and comments with a hidden marker whose they are.
+#[derive(Debug)]
+pub struct GitHubWorkSource {
+    pub(super) settings: GitHubSettings,
+    pub(super) client: Client,
+}
+
+impl GitHubWorkSource {
+    /// `variables` has those of the environment and of `.env`.
+    pub fn from_config(
+        source: &shape::WorkSource,
+        variables: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, WorkSourceError> {
+        let (settings, auth) = GitHubSettings::from_config(source)?;
+        Self::new(settings, auth, variables)
+    }
+
+    pub fn new(
+        settings: GitHubSettings,
+        auth: &shape::Auth,
+        variables: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, WorkSourceError> {
+        let is_plain = |part: &str| {
+            let has_plain_bytes = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+            has_plain_bytes && !matches!(part, "" | "." | "..")
+        };
+        if !settings.repo.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name)) {
+            return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
+        }
+        let client = Client::new(&settings, Auth::from_config(auth, variables)?)?;
+        Ok(Self { settings, client })
+    }
+
+    /// With its budget.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn settings(&self) -> &GitHubSettings {
+        &self.settings
+    }
+
+    pub(super) fn issues(&self) -> Issues<'_> {
+        Issues { client: &self.client, repo: &self.settings.repo }
+    }
+
+    fn is_available(&self, issue: &Issue, listing: Listing, options: &FetchOptions) -> bool {
+        let is_claimed = issue.has_label(&self.settings.in_progress);
+        let belongs = match listing {
+            Listing::Ready => {
+                issue.has_label(&self.settings.ready) && (options.include_claimed || !is_claimed)
+            }
+            // Those that are marked as both came with the others.
+            Listing::Claimed => is_claimed && !issue.has_label(&self.settings.ready),
+        };
+        belongs
+            && issue.state == IssueState::Open
+            && !self.settings.exclude_labels.iter().any(|label| issue.has_label(label))
+    }
+}
+
+#[async_trait]
+impl WorkSource for GitHubWorkSource {
+    fn source_type(&self) -> &str {
+        SOURCE_TYPE
+    }
+
+    /// Pages are read until there is an item, or as many as were asked for. With `include_claimed` the claimed items
+    /// come after all the others.
+    async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
+        let mut cursor = options.cursor.as_deref().map_or(Ok(Cursor::default()), str::parse)?;
+        let limit = options.limit.unwrap_or(usize::MAX);
+        let mut items = Vec::new();
+        loop {
+            let label = match cursor.listing {
+                Listing::Ready => &self.settings.ready,
+                Listing::Claimed => &self.settings.in_progress,
+            };
+            let page = self.issues().page(label, cursor.page).await?;
+            for (place, issue) in page.entries.into_iter().enumerate().skip(cursor.skip) {
+                if items.len() == limit {
+                    let next_cursor = Some(Cursor { skip: place, ..cursor }.to_string());
+                    return Ok(FetchResult { items, next_cursor, total_count: None });
+                }
+                if self.is_available(&issue, cursor.listing, options) {
+                    items.extend(Some(work_item(issue)?).filter(|item| options.admits(item)));
+                }
+            }
+            let following = cursor.following(page.next, options.include_claimed);
+            let is_enough = !items.is_empty() && (options.limit.is_none() || items.len() == limit);
+            match following {
+                Some(following) if !is_enough => cursor = following,
+                following => {
+                    let next_cursor = following.map(|cursor| cursor.to_string());
+                    return Ok(FetchResult { items, next_cursor, total_count: None });
+                }
+            }
+        }
+    }
+
+    async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
+        self.claim(number(item)?, by).await
+    }
+
+    async fn renew_claim(&self, item: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
+        self.renew(item, number(item)?, by).await
+    }
+
+    async fn complete_work(
+        &self,
+        item: &WorkItemId,
+        result: &WorkResult,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        self.complete(number(item)?, result, by).await
+    }
+
+    async fn release_work(
+        &self,
+        item: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        self.release(number(item)?, options, by).await
+    }
+
+    async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
+        self.issues().get(number(item)?).await?.map(work_item).transpose()
+    }
+}
+
+fn number(item: &WorkItemId) -> Result<u64, WorkSourceError> {
+    let number = item.external_id().parse().ok().filter(|_| item.source() == SOURCE_TYPE);
+    number.ok_or_else(|| {
+        WorkSourceError::Config(format!("{item} is no issue of GitHub's; expected github-NUMBER"))
+    })
+}
+
+pub(super) fn work_item(issue: Issue) -> Result<WorkItem, WorkSourceError> {
+    let id = WorkItemId::new(SOURCE_TYPE, &issue.number.to_string())
+        .map_err(|error| WorkSourceError::Config(error.to_string()))?;
+    let login = |user: Option<super::models::User>| user.map(|user| user.login);
+    let metadata = Map::from_iter([
+        ("number".to_owned(), json!(issue.number)),
+        ("author".to_owned(), json!(login(issue.user))),
+        ("author_association".to_owned(), json!(issue.author_association)),
+        ("assignee".to_owned(), json!(login(issue.assignee))),
+        ("milestone".to_owned(), json!(issue.milestone)),
+    ]);
+    Ok(WorkItem {
+        id,
+        title: issue.title.unwrap_or_default(),
+        description: issue.body.unwrap_or_default(),
+        priority: Priority::of_labels(&issue.labels),
+        labels: issue.labels,
+        metadata,
+        url: issue.html_url,
+        created_at: issue.created_at,
+        updated_at: issue.updated_at.unwrap_or(issue.created_at),
+    })
+}
