@@ -3,8 +3,11 @@
 //! Everything that may be missing is allowed to be: an account that is gone, a word that is new, a field that an older
 //! Enterprise server does not have. An entry that cannot be read even so is left out, and the log names it.
 
+use std::fmt;
+
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use tracing::warn;
@@ -116,23 +119,43 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
-/// Labels are objects, and GitHub's description allows plain names as well.
+/// Labels are objects, and GitHub's description allows plain names as well. There can be many: nothing else of them is
+/// kept, not even for a moment.
 fn label_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Label {
-        Name(String),
-        Object {
-            #[serde(default)]
-            name: Option<String>,
-        },
+    struct Label(Option<String>);
+
+    struct LabelVisitor;
+
+    impl<'de> Visitor<'de> for LabelVisitor {
+        type Value = Label;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a label or its name")
+        }
+
+        fn visit_str<E>(self, name: &str) -> Result<Label, E> {
+            Ok(Label(Some(name.to_owned())))
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Label, A::Error> {
+            #[derive(Deserialize)]
+            struct Named {
+                #[serde(default)]
+                name: Option<String>,
+            }
+            let Named { name } = Named::deserialize(MapAccessDeserializer::new(map))?;
+            Ok(Label(name))
+        }
     }
+
+    impl<'de> Deserialize<'de> for Label {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(LabelVisitor)
+        }
+    }
+
     let labels = Option::<Vec<Label>>::deserialize(deserializer)?.unwrap_or_default();
-    let name = |label| match label {
-        Label::Name(name) => Some(name),
-        Label::Object { name } => name,
-    };
-    Ok(labels.into_iter().filter_map(name).collect())
+    Ok(labels.into_iter().filter_map(|Label(name)| name).collect())
 }
 
 fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
@@ -152,6 +175,10 @@ pub(super) fn entries<T: DeserializeOwned>(body: &[u8], endpoint: &str) -> serde
     enum Entry<T> {
         Good(T),
         Bad(Value),
+    }
+    // As a rule all are good, and reading them without a second thought is several times faster.
+    if let Ok(good) = serde_json::from_slice::<Vec<T>>(body) {
+        return Ok(Entries { all: good.len(), good });
     }
     let read: Vec<Entry<T>> = serde_json::from_slice(body)?;
     let all = read.len();
