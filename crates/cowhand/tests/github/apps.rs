@@ -117,6 +117,7 @@ fn keys_that_are_none() {
         (Some("KEY"), None, None, "the variable KEY is not set"),
         (Some("KEY"), None, Some("secret-words"), "not an RSA key in PEM form"),
         (None, file("none.pem"), None, "cannot be read"),
+        (None, Some("key.pem".into()), None, "absolute path"),
         (None, None, None, "needs either"),
         (Some("KEY"), file("key.pem"), Some("x"), "needs either"),
     ] {

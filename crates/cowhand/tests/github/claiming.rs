@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::fake::{Fake, Fault, LOGIN, Meanwhile, REPO, World};
 use crate::{claim, claimant, id, scene, settings, source_with};
 
-/// As another fleet would write it, `seconds` before now.
+/// As another fleet would write it.
 fn foreign(until: Timestamp) -> String {
     let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
     format!("<!-- cowhand:claim {json} -->\ncowhand is working on this")
@@ -123,7 +123,8 @@ fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut World) + S
 #[tokio::test]
 async fn what_others_do_while_we_claim() {
     const POST: &str = "POST /repos/my-org/my-repo/issues/7/comments";
-    let cases: Vec<(&str, Box<dyn FnMut(&mut World) + Send>, _)> = vec![
+    type Deed = Box<dyn FnMut(&mut World) + Send>;
+    let cases: Vec<(&str, Deed, _)> = vec![
         (
             "another's marker comes just before ours",
             Box::new(|world| {

@@ -26,7 +26,7 @@ fn node_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node")
 }
 
-/// A program of node's, with all it starts; it is gone when this is.
+/// A program of node's, with all it starts; it is gone when this is, or when the test is killed.
 struct Server {
     child: Child,
     pub(crate) url: String,
@@ -39,10 +39,12 @@ impl Server {
         let script = node_folder().join("node_modules").join(script);
         assert!(script.is_file(), "{} is not installed: run scripts/test, which does", script.display());
         let mut child = Command::new("node")
+            .arg("--import")
+            .arg(node_folder().join("ends-with-parent.mjs"))
             .arg(script)
             .args(arguments)
             .env("NO_COLOR", "1")
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .process_group(0)
@@ -59,7 +61,7 @@ impl Server {
             }
         });
         let server = Self { child, url: format!("http://127.0.0.1:{port}"), said };
-        assert!(wait.recv_timeout(Duration::from_secs(120)).is_ok(), "it does not listen: {}", server.said());
+        assert!(wait.recv_timeout(Duration::from_mins(2)).is_ok(), "it does not listen: {}", server.said());
         server
     }
 
@@ -123,12 +125,12 @@ impl Emulate {
     }
 
     fn behind_prism(&self) -> Server {
-        let part = self.folder.path().join("github.json");
-        let cut = Command::new("node").arg(node_folder().join("github-api.mjs")).arg(&part).status().unwrap();
+        let api = self.folder.path().join("github.json");
+        let cut = Command::new("node").arg(node_folder().join("github-api.mjs")).arg(&api).status().unwrap();
         assert!(cut.success());
         let port = free_port();
-        let (part, number) = (part.to_str().unwrap(), port.to_string());
-        let arguments = ["proxy", "--errors", "-h", "127.0.0.1", "-p", &number, part, self.url()];
+        let (api, number) = (api.to_str().unwrap(), port.to_string());
+        let arguments = ["proxy", "--errors", "-h", "127.0.0.1", "-p", &number, api, self.url()];
         Server::start("@stoplight/prism-cli/dist/index.js", &arguments, port, "Prism is listening")
     }
 

@@ -1,4 +1,4 @@
-//! A small GitHub in memory: issues, labels, comments, pages with `Link`, ETags, a budget, and faults on order.
+//! A small GitHub in memory: issues, labels, comments, pages with `Link`, `ETag`s, a budget, and faults on order.
 //!
 //! It remembers every request, so that a test can say what was asked and in which order.
 
@@ -94,7 +94,9 @@ pub(crate) struct World {
     pub(crate) good_tokens: Option<Vec<String>>,
 }
 
-pub(crate) struct Meanwhile(pub(crate) Box<dyn FnMut(&str, &mut World) + Send>);
+type Deed = Box<dyn FnMut(&str, &mut World) + Send>;
+
+pub(crate) struct Meanwhile(pub(crate) Deed);
 
 impl std::fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -204,19 +206,16 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
         let place = world.faults.iter().position(fits);
         let fault = place.and_then(|place| world.faults.remove(place)).map(|(_, fault)| fault);
         world.note(&asked);
-        match &fault {
-            Some(Fault::Answer { status, headers, body }) => {
-                let mut response = plain(*status, Bytes::from(body.clone()));
-                for (name, value) in headers {
-                    response.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
-                }
-                (fault, response)
+        let response = if let Some(Fault::Answer { status, headers, body }) = &fault {
+            let mut response = plain(*status, Bytes::from(body.clone()));
+            for (name, value) in headers {
+                response.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
             }
-            _ => {
-                let response = world.route(&asked);
-                (fault, response)
-            }
-        }
+            response
+        } else {
+            world.route(&asked)
+        };
+        (fault, response)
     };
     let date = { world.lock().unwrap().now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string() };
     let mut response = match fault {
@@ -227,7 +226,7 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
             Response::new(Body::from_stream(futures_util::stream::iter(chunks)))
         }
         Some(Fault::Silence) => {
-            tokio::time::sleep(Duration::from_secs(600)).await;
+            tokio::time::sleep(Duration::from_mins(10)).await;
             response
         }
     };

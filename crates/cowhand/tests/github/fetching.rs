@@ -109,7 +109,7 @@ async fn an_item_as_it_arrives() {
     fake.add(42, &["ready", "bug", "priority:high"]);
     fake.world().issues.get_mut(&42).unwrap().body = "Users cannot log in.".into();
     let item = source.get_work(&id(42)).await.unwrap().unwrap();
-    assert_eq!(all(&source, &FetchOptions::default()).await, [item.clone()]);
+    assert_eq!(all(&source, &FetchOptions::default()).await, std::slice::from_ref(&item));
     assert_eq!(item.id.to_string(), "github-42");
     assert_eq!((item.title.as_str(), item.description.as_str()), ("Issue 42", "Users cannot log in."));
     assert_eq!((item.priority, item.labels.len()), (Priority::High, 3));

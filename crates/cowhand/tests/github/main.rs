@@ -1,7 +1,7 @@
 //! The GitHub source: against a fake that can misbehave in every way, and against other people's emulator behind
 //! GitHub's own description of its API.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
 
 mod apps;
 mod claiming;
@@ -10,6 +10,7 @@ mod fake;
 mod fetching;
 mod finishing;
 mod race;
+mod tokens;
 mod trouble;
 
 use std::time::Duration;

@@ -102,7 +102,7 @@ pub struct AppAuth {
     /// The environment variable that holds the private key in PEM form.
     #[serde(default)]
     pub private_key_env: Option<String>,
-    /// The file with the private key.
+    /// The file with the private key, as an absolute path.
     #[serde(default)]
     pub private_key_file: Option<String>,
 }

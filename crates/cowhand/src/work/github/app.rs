@@ -1,5 +1,7 @@
 //! GitHub Apps: a signed word about ourselves, and the token that it buys for an hour.
 
+use std::path::Path;
+
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cowhand_core::config::shape;
@@ -47,6 +49,10 @@ impl AppAuth {
             (Some(name), None) => variables(name).ok_or_else(|| {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))
             })?,
+            (None, Some(file)) if Path::new(file).is_relative() => {
+                let message = format!("auth.app.private_key_file: {file:?} has to be an absolute path");
+                return Err(WorkSourceError::Config(message));
+            }
             (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
                 GitHubAuthError::new(format!("the private key {file} cannot be read: {error}"))
             })?,

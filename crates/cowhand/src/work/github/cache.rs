@@ -11,7 +11,7 @@ const MOST_BYTES: usize = 32 << 20;
 const MOST_PAGES: usize = 4096;
 
 /// Whoever polls comes back sooner.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
 pub(super) struct KeptPage {

@@ -12,9 +12,9 @@ use tracing::{debug, warn};
 
 use super::auth::{Auth, Secret};
 use super::cache::PageCache;
-use super::error::{ApiFailure, GitHubApiError, GitHubAuthError};
+use super::error::{ApiFailure, GitHubApiError};
 use super::limits::{Limit, extract_rate_limit_info};
-use super::models::{App, Installation, InstallationToken, Refusal, User};
+use super::models::Refusal;
 use super::quota::{Meter, Quota};
 use super::reply::{Reply, read_body};
 use super::retry::{Repeat, RetryOptions, calculate_backoff_delay, next_delay};
@@ -30,13 +30,13 @@ pub struct Client {
     http: reqwest::Client,
     /// Without a slash at its end.
     base: String,
-    auth: Auth,
+    pub(super) auth: Auth,
     /// Whose installation an App's token is for.
-    repo: String,
+    pub(super) repo: String,
     pub(super) retry: RetryOptions,
     meter: Meter,
     pub(super) cache: PageCache,
-    viewer: OnceCell<Option<String>>,
+    pub(super) viewer: OnceCell<Option<String>>,
 }
 
 /// One thing to ask.
@@ -70,7 +70,7 @@ impl Call {
         format!("{} /{path}", self.method)
     }
 
-    fn failed(&self, kind: ApiFailure, message: impl Into<String>) -> GitHubApiError {
+    pub(super) fn failed(&self, kind: ApiFailure, message: impl Into<String>) -> GitHubApiError {
         let (endpoint, message) = (self.endpoint(), message.into());
         GitHubApiError { status: None, endpoint, message, rate_limit: None, kind }
     }
@@ -111,28 +111,6 @@ impl Client {
 
     pub fn quota(&self) -> Quota {
         self.meter.quota()
-    }
-
-    /// The account whose comments are ours. None for tokens that GitHub does not tell it.
-    pub(super) async fn viewer(&self) -> Result<Option<&str>, GitHubApiError> {
-        let ask = async || match &self.auth {
-            Auth::Token(_) => match self.ask::<User>(Call::get("user")).await {
-                Ok(user) => Ok(Some(user.login)),
-                Err(error)
-                    if matches!(error.status, Some(401 | 403 | 404)) && !error.is_rate_limit_error() =>
-                {
-                    Ok(None)
-                }
-                Err(error) => Err(error),
-            },
-            Auth::App(app) => {
-                let call = Call::get("app");
-                let word = app.word(Timestamp::now()).map_err(|error| unsaid(&call, &error))?;
-                let app: App = self.exchange(&call, &word).await?.json(&call.endpoint())?;
-                Ok(Some(format!("{}[bot]", app.slug)))
-            }
-        };
-        Ok(self.viewer.get_or_try_init(ask).await?.as_deref())
     }
 
     pub(super) async fn ask<T: DeserializeOwned>(&self, call: Call) -> Result<T, GitHubApiError> {
@@ -187,34 +165,8 @@ impl Client {
         Ok(())
     }
 
-    /// For an App, bought when there is none or it is about to end.
-    async fn token(&self, call: &Call) -> Result<Secret, GitHubApiError> {
-        let app = match &self.auth {
-            Auth::Token(token) => return Ok(token.clone()),
-            Auth::App(app) => app,
-        };
-        let mut bought = app.bought.lock().await;
-        if let Some(good) = bought.as_ref().filter(|bought| bought.is_good(Timestamp::now())) {
-            return Ok(good.token.clone());
-        }
-        let word = app.word(Timestamp::now()).map_err(|error| unsaid(call, &error))?;
-        let installation = match app.installation_id {
-            Some(id) => id,
-            None => {
-                let find = Call::get(format!("repos/{}/installation", self.repo));
-                self.exchange(&find, &word).await?.json::<Installation>(&find.endpoint())?.id
-            }
-        };
-        let buy = Call::new(Method::POST, format!("app/installations/{installation}/access_tokens"));
-        let InstallationToken { token, expires_at } =
-            self.exchange(&buy, &word).await?.json(&buy.endpoint())?;
-        let token = Secret::new(&token);
-        *bought = Some(super::app::Bought { token: token.clone(), expires_at });
-        Ok(token)
-    }
-
     /// One request and what came of it. Redirects are followed on the same host, with the same method.
-    async fn exchange(&self, call: &Call, token: &Secret) -> Result<Reply, GitHubApiError> {
+    pub(super) async fn exchange(&self, call: &Call, token: &Secret) -> Result<Reply, GitHubApiError> {
         let first = format!("{}/{}", self.base, call.path);
         let mut url = Url::parse(&first)
             .map_err(|error| call.failed(ApiFailure::Unreadable, format!("{first}: {error}")))?;
@@ -272,7 +224,7 @@ impl Client {
         let said = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.message);
         let message = said.unwrap_or_else(|_| String::from_utf8_lossy(&reply.body).into_owned());
         let message = cowhand_core::cut::cut(token.mask(&message).trim(), 0, 300);
-        let rate_limit = extract_rate_limit_info(&reply.headers);
+        let rate_limit = extract_rate_limit_info(&reply.headers).map(Box::new);
         let mut error = call.failed(ApiFailure::Status, message);
         if let Some(limit) = Limit::of(reply.status, &reply.headers, &error.message) {
             let now = reply.date().unwrap_or_else(Timestamp::now);
@@ -286,10 +238,6 @@ impl Client {
         }
         GitHubApiError { status: Some(reply.status), rate_limit, ..error }
     }
-}
-
-fn unsaid(call: &Call, error: &GitHubAuthError) -> GitHubApiError {
-    call.failed(ApiFailure::Unreadable, error.message.clone())
 }
 
 fn elsewhere(call: &Call, from: &Url, reply: &Reply) -> Result<Url, GitHubApiError> {

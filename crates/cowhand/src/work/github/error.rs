@@ -16,7 +16,7 @@ pub struct GitHubApiError {
     pub endpoint: String,
     pub message: String,
     /// The budget as this answer told it.
-    pub rate_limit: Option<RateLimitInfo>,
+    pub rate_limit: Option<Box<RateLimitInfo>>,
     pub kind: ApiFailure,
 }
 

@@ -102,7 +102,7 @@ impl Issues<'_> {
             }
             self.client.back_off(attempt).await;
             let marks = self.marks(number).await?;
-            if let Some(found) = marks.all.iter().find(|marked| marked.marker == *marker) {
+            if let Some(found) = marks.own(marker) {
                 return Ok(found.id);
             }
             if attempt >= self.client.retry.max_retries {

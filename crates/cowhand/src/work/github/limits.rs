@@ -43,7 +43,7 @@ pub(super) enum Limit {
 }
 
 /// What GitHub's documentation asks for when a secondary limit names no time.
-const SECONDARY_WAIT: Duration = Duration::from_secs(60);
+const SECONDARY_WAIT: Duration = Duration::from_mins(1);
 /// GitHub's clock and its counters do not turn over in the same instant.
 const AFTER_RESET: Duration = Duration::from_secs(1);
 

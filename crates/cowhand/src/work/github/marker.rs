@@ -194,6 +194,11 @@ impl Marks {
         })
     }
 
+    /// Our comment with this very marker.
+    pub(super) fn own(&self, marker: &Marker) -> Option<&Marked> {
+        self.all.iter().find(|marked| marked.marker == *marker && self.is_own(marked))
+    }
+
     fn is_own(&self, marked: &Marked) -> bool {
         self.viewer.is_none() || self.viewer == marked.author
     }

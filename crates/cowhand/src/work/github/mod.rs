@@ -2,7 +2,7 @@
 //!
 //! `adapter` is the source; `claim` and `finish` are what it does to an issue, `marker` the rules of who has it.
 //! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
-//! parts, `auth`, `app` and `scopes` are about who asks.
+//! parts, `auth`, `app`, `identity` and `scopes` are about who asks.
 
 mod adapter;
 mod app;
@@ -13,6 +13,7 @@ mod client;
 mod cursor;
 mod error;
 mod finish;
+mod identity;
 mod issues;
 mod limits;
 mod marker;

@@ -37,8 +37,7 @@ pub struct GitHubSettings {
 pub enum Claiming {
     /// By the earliest marker, read again after `settle`: by then whatever was written before ours can be seen.
     ByMarker { settle: Duration },
-    /// By the label alone, which two can set: for the test that shows why markers are there.
-    #[doc(hidden)]
+    /// By the label alone, which two can set: only for the test that shows why markers are there.
     ByLabelAlone,
 }
 
