@@ -69,10 +69,13 @@ async fn a_token_is_bought_once_and_again_when_it_ends() {
         assert!(source.get_work(&id(7)).await.unwrap().is_some());
         assert_eq!(fake.world().sold, 2);
 
-        // Sold for less than a minute: not worth keeping.
-        fake.world().now -= SignedDuration::from_secs(3570);
+        // One that has less than a minute left is not used again.
         fake.world().good_tokens = Some(Vec::new());
-        source.get_work(&id(7)).await.ok();
+        fake.world().token_life = SignedDuration::from_secs(50);
+        for sold in 3..=5 {
+            source.get_work(&id(7)).await.unwrap();
+            assert_eq!(fake.world().sold, sold);
+        }
         let shown = format!("{source:?}");
         assert!(!shown.contains("ghs_") && !shown.contains("PRIVATE KEY"), "{shown}");
     }

@@ -267,3 +267,21 @@ async fn labels_alone_are_the_seeds_steps() {
     assert_eq!(fake.requests(), expected);
     assert_eq!(claim(&source, 7, "job-2").await, Err(AlreadyClaimed));
 }
+
+#[tokio::test]
+async fn nothing_is_decided_before_our_own_marker_is_seen() {
+    let (fake, source) = scene().await;
+    fake.add(7, &["ready"]);
+    fake.world().lag = 2;
+    claim(&source, 7, "job-1").await.unwrap();
+    assert_eq!(
+        fake.requests().iter().filter(|request| request.starts_with("GET /issues/7/comments")).count(),
+        4
+    );
+
+    fake.add(8, &["ready"]);
+    fake.world().lag = 100;
+    let error = source.claim_work(&id(8), &claimant("job-1")).await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("does not appear"), "{error}");
+    assert!(fake.issue(8).comments.is_empty() && fake.issue(8).labels == ["ready"]);
+}

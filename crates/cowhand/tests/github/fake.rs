@@ -88,9 +88,12 @@ pub(crate) struct World {
     pub(crate) paid: usize,
     /// Called with each request before it is answered, for what others do meanwhile.
     pub(crate) meanwhile: Option<Meanwhile>,
+    /// How many times the newest comment is not among those that are listed: a replica that is behind.
+    pub(crate) lag: usize,
     /// For Apps: the public key, and how many tokens were sold.
     pub(crate) app_key: Option<Vec<u8>>,
     pub(crate) sold: usize,
+    pub(crate) token_life: SignedDuration,
     pub(crate) good_tokens: Option<Vec<String>>,
 }
 
@@ -150,8 +153,10 @@ impl Fake {
             user_agents: Vec::new(),
             paid: 0,
             meanwhile: None,
+            lag: 0,
             app_key: None,
             sold: 0,
+            token_life: SignedDuration::from_hours(1),
             good_tokens: None,
         };
         let world = Arc::new(Mutex::new(world));

@@ -162,7 +162,7 @@ async fn told_again_after_every_failure() {
 }
 
 #[tokio::test]
-async fn anothers_claim_is_not_undone() {
+async fn a_claim_of_somebody_else_is_not_undone() {
     let (fake, source) = scene().await;
     fake.add(7, &["agent-working"]);
     let marker = foreign(&fake);
