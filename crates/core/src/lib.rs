@@ -9,6 +9,7 @@ pub mod config;
 pub mod cron;
 pub mod cut;
 pub mod event;
+pub mod firing;
 
 pub mod id;
 pub mod interval;

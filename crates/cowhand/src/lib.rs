@@ -6,6 +6,7 @@ pub mod clock;
 pub mod config;
 pub mod daemon;
 mod fault;
+pub mod fleet;
 pub mod run;
 pub mod state;
 pub mod store;

@@ -147,7 +147,7 @@ fn inherit_from_agent(agent: &mut Node) {
     }
 }
 
-fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node)) {
+pub(super) fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node)) {
     let Value::Map(map) = &mut agent.value else { return };
     let Some(Value::Map(schedules)) = map.entries.get_mut("schedules").map(|entry| &mut entry.node.value)
     else {

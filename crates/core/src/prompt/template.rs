@@ -58,6 +58,11 @@ impl Template {
         Self::read(text, variables, true)
     }
 
+    /// In which braces mean nothing.
+    pub fn literal(text: &str, variables: Variables) -> Self {
+        Self { pieces: vec![Piece::Text(text.to_owned())], variables, lenient: true }
+    }
+
     fn read(text: &str, variables: Variables, lenient: bool) -> (Self, Vec<PromptError>) {
         let (mut pieces, mut problems) = (Vec::new(), Vec::new());
         if text.len() > PROMPT_CAP {

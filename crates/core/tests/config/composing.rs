@@ -1,6 +1,7 @@
 //! Fleets of fleets, and the layers of an agent.
 
 use super::{fine, lines, load_files, load_text};
+use cowhand_core::config::shape::WorkSource;
 use cowhand_core::policy::{Misfire, Overlap};
 use cowhand_core::roster::Agent;
 
@@ -187,4 +188,33 @@ fn an_empty_file_is_an_empty_fleet() {
         assert_eq!(lines(&loaded), Vec::<String>::new(), "{text:?}");
         assert!(loaded.roster.agents.is_empty());
     }
+}
+
+/// Also after a merge, in which every layer may name one.
+#[test]
+fn a_folder_of_work_items_is_where_the_file_that_names_it_says() {
+    let files = [
+        (
+            "/fleet/cowhand.yaml",
+            "defaults: {work_source: {type: files, path: ./tasks}}\n\
+             agents: [{name: a}, {path: sub/b.yaml}, {name: c, work_source: {path: /all/tasks}}]\n",
+        ),
+        (
+            "/fleet/sub/b.yaml",
+            "name: b\nwork_source: {path: mine}\nschedules:\n  s: {type: manual}\n  \
+             t: {type: manual, work_source: {path: ../t}}\n",
+        ),
+    ];
+    let loaded = load_files(&files, &[]);
+    fine(&loaded);
+    let path = |source: &Option<WorkSource>| match source {
+        Some(WorkSource::Files { path, .. }) => path.clone(),
+        other => panic!("{other:?}"),
+    };
+    let agents = &loaded.roster.agents;
+    let of_agents: Vec<_> = agents.iter().map(|agent| path(&agent.settings.work_source)).collect();
+    assert_eq!(of_agents, ["/fleet/tasks", "/fleet/sub/mine", "/all/tasks"]);
+    let of_schedules: Vec<_> =
+        agents[1].schedules.iter().map(|schedule| path(&schedule.work_source)).collect();
+    assert_eq!(of_schedules, ["/fleet/sub/mine", "/fleet/t"]);
 }

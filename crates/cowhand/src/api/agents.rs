@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::given::{Given, named};
-use super::trigger::TriggerAsked;
 use super::{Api, Page, Problem};
+use crate::fleet::{Trigger, Triggered};
 use crate::store::JobFilter;
 
 /// An agent as people see it.
@@ -65,9 +65,21 @@ pub(super) async fn one(
 pub(super) async fn trigger(
     State(api): State<Api>,
     Path(agent): Path<String>,
-    Given(asked): Given<TriggerAsked>,
+    Given(asked): Given<Trigger>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    super::trigger::trigger(&api, &named(&agent)?, asked).await
+    triggered(&api, &named(&agent)?, asked).await
+}
+
+/// `CREATED` for a new job, `OK` for the one that this key has made before.
+pub(super) async fn triggered(
+    api: &Api,
+    agent: &AgentName,
+    asked: Trigger,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    Ok(match api.daemon()?.trigger(agent, asked).await? {
+        Triggered::New(job) => (StatusCode::CREATED, Json(job)),
+        Triggered::Before(job) => (StatusCode::OK, Json(job)),
+    })
 }
 
 /// All agents of the fleet, in the order of its files.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::agents::{self, AgentView};
 use super::given::Given;
 use super::{Api, Problem};
-use crate::daemon::{Reloaded, StartError};
+use crate::fleet::{FleetStatus, Reloaded, Stop};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -45,11 +45,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {
-    api.open_daemon()?.reload().await.map(Json).map_err(|error| match error {
-        StartError::Config(report) => Problem::bad_config(report),
-        StartError::Store(error) => error.into(),
-        other => Problem::unavailable(other.to_string()),
-    })
+    Ok(Json(api.daemon()?.reload().await?))
 }
 
 /// Answers at once; the daemon is gone when its lock is free.
@@ -58,11 +54,13 @@ pub(super) async fn stop(
     Given(asked): Given<StopAsked>,
 ) -> Result<Json<DaemonView>, Problem> {
     let daemon = api.daemon()?;
-    if asked.keep_agents {
-        daemon.leave();
-    } else {
-        daemon.stop(Duration::from_secs(asked.timeout_seconds.unwrap_or(30)));
-    }
+    daemon.begin_stop(match asked {
+        StopAsked { keep_agents: true, .. } => Stop::KeepAgents,
+        StopAsked { timeout_seconds: Some(seconds), .. } => {
+            Stop::Finish { timeout: Duration::from_secs(seconds) }
+        }
+        StopAsked { timeout_seconds: None, .. } => Stop::default(),
+    });
     Ok(Json(view(&api)))
 }
 
@@ -70,10 +68,10 @@ fn view(api: &Api) -> DaemonView {
     let Ok(daemon) = api.daemon() else { return DaemonView::default() };
     DaemonView {
         running: true,
-        stopping: daemon.is_stopping(),
+        stopping: daemon.status() != FleetStatus::Running,
         pid: Some(std::process::id()),
         url: None,
-        started_at: Some(daemon.started_at()),
+        started_at: Some(daemon.state().started_at),
         node: Some(daemon.node().to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }

@@ -9,13 +9,14 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
+use cowhand_core::job::{Job, JobStatus};
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::follow::{self, Growing};
 use super::given::{Given, Params, named};
 use super::{Api, Page, Problem};
+use crate::fleet::Changes;
 use crate::store::{Cancel, JobFilter};
 
 #[derive(Debug, Deserialize)]
@@ -65,58 +66,20 @@ pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Re
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Anew {
-    /// Unset means the same as before.
-    prompt: Option<String>,
-}
-
 pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(anew): Given<Anew>,
+    Given(changes): Given<Changes>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    let before = find(&api, &named(&id)?).await?;
-    if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
-        let message = format!("{id} is {}; cancel it first, or fork it", before.status());
-        return Err(Problem::conflict(message));
-    }
-    let origin = Origin::RetryOf(before.id().clone());
-    make(&api, &before, TriggerType::Manual, origin, anew).await
+    Ok((StatusCode::CREATED, Json(api.daemon()?.retry(&named(&id)?, changes).await?)))
 }
 
 pub(super) async fn fork(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(anew): Given<Anew>,
+    Given(changes): Given<Changes>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    let before = find(&api, &named(&id)?).await?;
-    let origin = Origin::ForkOf(before.id().clone());
-    make(&api, &before, TriggerType::Fork, origin, anew).await
-}
-
-async fn make(
-    api: &Api,
-    before: &Job,
-    trigger_type: TriggerType,
-    origin: Origin,
-    anew: Anew,
-) -> Result<(StatusCode, Json<Job>), Problem> {
-    let daemon = api.open_daemon()?;
-    if api.roster().agent(before.agent()).is_none() {
-        return Err(Problem::no_agent(before.agent()));
-    }
-    let new = NewJob {
-        agent: before.agent().clone(),
-        trigger_type,
-        schedule: before.schedule().cloned(),
-        prompt: anew.prompt.or_else(|| before.prompt().map(str::to_owned)),
-        origin: Some(origin),
-    };
-    let job = api.store.add_job(new, api.now()).await?;
-    daemon.nudge();
-    Ok((StatusCode::CREATED, Json(job)))
+    Ok((StatusCode::CREATED, Json(api.daemon()?.fork(&named(&id)?, changes).await?)))
 }
 
 async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {

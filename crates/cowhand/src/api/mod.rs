@@ -13,7 +13,6 @@ mod jobs;
 mod problem;
 mod schedules;
 mod socket;
-mod trigger;
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::daemon::Handle;
+use crate::fleet::Fleet;
 use crate::state::StateFolder;
 use crate::store::Store;
 
@@ -34,7 +33,6 @@ pub use daemon::{DaemonView, Status, StopAsked};
 pub use problem::{Code, Problem};
 pub use schedules::{FiringView, ScheduleStatus, ScheduleView};
 pub use socket::{Socket, SocketError};
-pub use trigger::TriggerAsked;
 
 /// What the endpoints work on.
 #[derive(Debug, Clone)]
@@ -47,7 +45,7 @@ pub struct Api {
 #[derive(Debug, Clone)]
 enum Side {
     /// Inside a daemon.
-    Daemon(Handle),
+    Daemon(Arc<Fleet>),
     /// No daemon runs; the fleet is as the files say now.
     Alone(Arc<Roster>),
 }
@@ -66,9 +64,9 @@ impl<T> Page<T> {
 }
 
 impl Api {
-    pub fn of_daemon(handle: Handle) -> Self {
-        let (store, state) = (handle.store().clone(), handle.state().clone());
-        Self { store, state, side: Side::Daemon(handle) }
+    pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
+        let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
+        Self { store, state, side: Side::Daemon(fleet) }
     }
 
     /// For reading, while no daemon runs.
@@ -106,29 +104,23 @@ impl Api {
 
     fn roster(&self) -> Arc<Roster> {
         match &self.side {
-            Side::Daemon(handle) => handle.roster(),
+            Side::Daemon(fleet) => fleet.roster(),
             Side::Alone(roster) => Arc::clone(roster),
         }
     }
 
     fn now(&self) -> Timestamp {
         match &self.side {
-            Side::Daemon(handle) => handle.clock().now(),
+            Side::Daemon(fleet) => fleet.clock().now(),
             Side::Alone(_) => Timestamp::now(),
         }
     }
 
     /// For what only a daemon can do.
-    fn daemon(&self) -> Result<&Handle, Problem> {
+    fn daemon(&self) -> Result<&Fleet, Problem> {
         match &self.side {
-            Side::Daemon(handle) => Ok(handle),
+            Side::Daemon(fleet) => Ok(fleet),
             Side::Alone(_) => Err(Problem::no_daemon()),
         }
-    }
-
-    /// For new work, which a daemon that stops does not take.
-    fn open_daemon(&self) -> Result<&Handle, Problem> {
-        let handle = self.daemon()?;
-        if handle.is_stopping() { Err(Problem::stopping()) } else { Ok(handle) }
     }
 }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use cowhand_core::id::{AgentName, JobId};
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::FleetError;
 use crate::store::StoreError;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -43,15 +44,15 @@ impl Problem {
     }
 
     pub fn no_job(id: &JobId) -> Self {
-        Self::not_found(format!("there is no job {id}; `cowhand jobs` lists them"))
+        FleetError::NoJob(id.clone()).into()
     }
 
     pub fn no_agent(name: &AgentName) -> Self {
-        Self::not_found(format!("there is no agent {name} in the fleet; `cowhand agents` lists them"))
+        FleetError::NoAgent(name.clone()).into()
     }
 
     pub fn no_schedule(agent: &AgentName, schedule: &str) -> Self {
-        Self::not_found(format!("{agent} has no schedule {schedule}; `cowhand schedule list` lists them"))
+        FleetError::NoSchedule { agent: agent.clone(), schedule: schedule.to_owned() }.into()
     }
 
     pub fn conflict(message: impl Into<String>) -> Self {
@@ -63,7 +64,7 @@ impl Problem {
     }
 
     pub fn stopping() -> Self {
-        Self::new(Code::Stopping, "the daemon is stopping and takes no new work; start it again first")
+        FleetError::Stopping.into()
     }
 
     pub fn no_daemon() -> Self {
@@ -95,6 +96,21 @@ impl From<StoreError> for Problem {
             StoreError::Closed => Self::stopping(),
             other => Self::unavailable(other.to_string()),
         }
+    }
+}
+
+impl From<FleetError> for Problem {
+    fn from(error: FleetError) -> Self {
+        let code = match error {
+            FleetError::Store(error) => return error.into(),
+            FleetError::NoAgent(_) | FleetError::NoSchedule { .. } | FleetError::NoJob(_) => Code::NotFound,
+            FleetError::NotFinished { .. } | FleetError::KeyUsed { .. } => Code::Conflict,
+            FleetError::KeyWithoutSchedule => Code::BadRequest,
+            FleetError::Config(_) => Code::BadConfig,
+            FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
+            FleetError::AlreadyRunning(_) | FleetError::State { .. } | FleetError::Died => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -12,9 +12,10 @@ use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::agents::triggered;
 use super::given::{Given, Params, named};
-use super::trigger::{TriggerAsked, trigger};
 use super::{Api, Page, Problem};
+use crate::fleet::Trigger;
 use crate::store::LedgerRow;
 
 /// A schedule as people see it.
@@ -126,10 +127,10 @@ pub(super) async fn disable(
 pub(super) async fn fire(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-    Given(asked): Given<TriggerAsked>,
+    Given(asked): Given<Trigger>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    let asked = TriggerAsked { schedule: Some(named(&schedule)?), ..asked };
-    trigger(&api, &named(&agent)?, asked).await
+    let asked = Trigger { schedule: Some(named(&schedule)?), ..asked };
+    triggered(&api, &named(&agent)?, asked).await
 }
 
 fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::{Failure, place, print};
-use crate::daemon::Reloaded;
+use crate::fleet::Reloaded;
 
 #[derive(Debug, Args)]
 pub(super) struct Reload {

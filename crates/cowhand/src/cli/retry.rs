@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::id::JobId;
+use cowhand_core::id::{JobId, ScheduleName};
 use cowhand_core::job::JobRecord;
 
 use super::{Failure, job, place};
+use crate::fleet::Changes;
 
 #[derive(Debug, Args)]
 pub(super) struct Retry {
@@ -26,17 +27,19 @@ pub(super) struct Fork {
     /// What to do, instead of what the earlier job was told
     #[arg(short, long)]
     prompt: Option<String>,
+    /// As a job of this schedule of the same agent, instead of the earlier job's
+    #[arg(long)]
+    schedule: Option<ScheduleName>,
 }
 
 impl Retry {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        self.make(config, "retry", None)
+        self.make(config, "retry", &Changes::default())
     }
 
-    fn make(self, config: Option<&Path>, verb: &str, prompt: Option<&str>) -> Result<(), Failure> {
-        let asked = serde_json::json!({ "prompt": prompt });
+    fn make(self, config: Option<&Path>, verb: &str, changes: &Changes) -> Result<(), Failure> {
         place::ask(config, async |client| {
-            let job: JobRecord = client.post(&format!("jobs/{}/{verb}", self.id), &asked).await?;
+            let job: JobRecord = client.post(&format!("jobs/{}/{verb}", self.id), changes).await?;
             job::tell(client, job, self.wait, self.json).await
         })
     }
@@ -44,6 +47,7 @@ impl Retry {
 
 impl Fork {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        self.retry.make(config, "fork", self.prompt.as_deref())
+        let changes = Changes { prompt: self.prompt, schedule: self.schedule };
+        self.retry.make(config, "fork", &changes)
     }
 }

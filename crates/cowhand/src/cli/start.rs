@@ -2,11 +2,11 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tracing::error;
 use tracing_subscriber::EnvFilter;
 
@@ -15,7 +15,7 @@ use super::{Exit, Failure, background};
 use crate::api::{Api, Socket};
 use crate::clock::Clock;
 use crate::config::ConfigWatch;
-use crate::daemon::{Daemon, Handle, Options, StartError, Stop};
+use crate::fleet::{Agents, Fleet, FleetError, Options, Stop};
 
 #[derive(Debug, Args)]
 pub(super) struct Start {
@@ -53,9 +53,12 @@ impl Start {
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
         self.log();
-        let options = Options { state: place.state, config: place.config, clock: Clock::System, program };
+        let files = ConfigWatch::new(&place.config);
+        let (agents, state) = (Agents::Config(place.config), place.state);
+        let options = Options { agents, state, clock: Clock::System, program };
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
-        runtime.block_on(serve(options, Duration::from_secs(self.stop_timeout)))
+        let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
+        runtime.block_on(serve(options, files, stop))
     }
 
     fn log(&self) {
@@ -71,52 +74,50 @@ impl Start {
     }
 }
 
-async fn serve(options: Options, patience: Duration) -> Result<(), Failure> {
+async fn serve(options: Options, files: ConfigWatch, stop: Stop) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
     // Before anything runs, so that a signal can never kill a daemon that has begun.
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
-    let mut files = Box::pin(ConfigWatch::new(&options.config).change());
-    let daemon = Daemon::open(options).await.map_err(|error| start_failure(&error))?;
-    let (tell, stop) = watch::channel(Stop::No);
-    let handle = daemon.handle(tell);
-    let socket = Socket::open(Api::of_daemon(handle.clone()));
+    let mut files = Box::pin(files.change());
+    let fleet = Arc::new(Fleet::start(options).await?);
+    let socket = Socket::open(Api::of_fleet(Arc::clone(&fleet)));
     let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     super::print::line("ready");
-    let running = tokio::spawn(daemon.run(stop));
-    tokio::pin!(running);
+    let mut ended = Box::pin(fleet.ended());
     loop {
         tokio::select! {
-            ended = &mut running => {
-                // While the lock is still ours: the next daemon makes its own.
+            ended = &mut ended => {
+                // While the state folder is still ours: the next daemon makes its own.
                 socket.close();
-                return ended.map(drop).map_err(|error| {
-                    Failure::new(Exit::CannotRunHere, format!("the daemon failed: {error}"))
-                });
+                fleet.store().clone().close().await;
+                return Ok(ended?);
             }
-            _ = interrupt.recv() => handle.stop(patience),
-            _ = terminate.recv() => handle.stop(patience),
-            _ = hangup.recv() => reload(&handle).await,
+            _ = interrupt.recv() => fleet.begin_stop(stop),
+            _ = terminate.recv() => fleet.begin_stop(stop),
+            _ = hangup.recv() => reload(&fleet).await,
             watch = &mut files => {
-                reload(&handle).await;
+                reload(&fleet).await;
                 files.set(watch.change());
             }
         }
     }
 }
 
-async fn reload(handle: &Handle) {
-    if let Err(error) = handle.reload().await {
+async fn reload(fleet: &Fleet) {
+    if let Err(error) = fleet.reload().await {
         error!("the config is not taken, and the old one stays: {error}");
     }
 }
 
-fn start_failure(error: &StartError) -> Failure {
-    let exit = match error {
-        StartError::AlreadyRunning(_) => Exit::Refused,
-        StartError::Config(_) => Exit::Config,
-        StartError::State { .. } | StartError::Store(_) => Exit::CannotRunHere,
-    };
-    Failure::new(exit, error.to_string())
+impl From<FleetError> for Failure {
+    fn from(error: FleetError) -> Self {
+        let exit = match error {
+            FleetError::AlreadyRunning(_) => Exit::Refused,
+            FleetError::Config(_) => Exit::Config,
+            _ => Exit::CannotRunHere,
+        };
+        Self::new(exit, error.to_string())
+    }
 }

@@ -7,7 +7,7 @@ use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
 
 use super::{Failure, job, place};
-use crate::api::TriggerAsked;
+use crate::fleet;
 
 #[derive(Debug, Args)]
 pub(super) struct Trigger {
@@ -31,7 +31,7 @@ pub(super) struct Trigger {
 impl Trigger {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
-        let asked = TriggerAsked { schedule, prompt, idempotency_key };
+        let asked = fleet::Trigger { schedule, prompt, idempotency_key };
         place::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
             job::tell(client, job, wait, json).await

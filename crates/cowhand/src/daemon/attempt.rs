@@ -25,7 +25,7 @@ use crate::store::{Settled, StoreError};
 
 /// What is wanted of an attempt; the later, the stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wish {
+pub(crate) enum Wish {
     GoOn,
     /// The daemon goes and leaves the agent to its keeper.
     Leave,
@@ -103,7 +103,7 @@ impl Charge {
     }
 
     fn attempt(&self) -> Attempt {
-        Attempt::new(self.engine.state.path(), self.job.id(), self.job.attempts())
+        Attempt::new(self.engine.home.state.path(), self.job.id(), self.job.attempts())
     }
 
     /// Says whether there is now something to follow.
@@ -173,7 +173,7 @@ impl Charge {
         let files = Files {
             stdout: attempt.stdout(),
             stderr: attempt.stderr(),
-            jsonl: self.engine.state.output(self.job.id()),
+            jsonl: self.engine.home.state.output(self.job.id()),
             index: attempt.folder().join("index"),
         };
         let mut tail = Tail::open(files, launch::reader(&rules.agent), self.now())?;

@@ -1,12 +1,13 @@
 //! What the daemon's parts share: the store, the fleet as it is now, the clock, and the attempts under way.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use cowhand_core::id::JobId;
 use cowhand_core::roster::Roster;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use super::attempt::Wish;
@@ -16,29 +17,47 @@ use crate::state::StateFolder;
 use crate::store::Store;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
-pub(super) const LEASE: SignedDuration = SignedDuration::from_secs(30);
-pub(super) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
+pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
+pub(crate) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
 #[derive(Debug)]
-pub(super) struct Engine {
-    pub(super) store: Store,
-    pub(super) state: StateFolder,
-    pub(super) node: String,
-    pub(super) clock: Clock,
+pub(crate) struct Engine {
+    pub(crate) store: Store,
+    pub(crate) home: Home,
+    pub(crate) clock: Clock,
     /// This program, which is also the keeper.
-    pub(super) program: PathBuf,
-    pub(super) watch: Watch,
+    pub(crate) program: PathBuf,
+    pub(crate) watch: Watch,
     /// Something happened that may change the plan.
-    pub(super) nudge: Notify,
+    pub(crate) nudge: Notify,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
+    counts: Mutex<Counts>,
+}
+
+/// Where the daemon lives, and that it lives there alone.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) state: StateFolder,
+    pub(crate) node: String,
+    /// Ours as long as anything of us is left.
+    #[expect(dead_code, reason = "it is held, not used")]
+    pub(crate) lock: File,
+}
+
+/// What has happened since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) checks: u64,
+    pub(crate) triggers: u64,
+    pub(crate) last_check_at: Option<Timestamp>,
 }
 
 /// The fleet and what its `.env` names.
 #[derive(Debug, Default)]
-pub(super) struct Loaded {
-    pub(super) roster: Arc<Roster>,
-    pub(super) variables: HashMap<String, String>,
+pub(crate) struct Loaded {
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) variables: HashMap<String, String>,
 }
 
 /// An attempt that some task of ours looks after.
@@ -49,36 +68,30 @@ struct Running {
 }
 
 impl Engine {
-    pub(super) fn new(
-        store: Store,
-        state: StateFolder,
-        node: String,
-        clock: Clock,
-        program: PathBuf,
-    ) -> Self {
+    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf) -> Self {
         Self {
             store,
-            state,
-            node,
+            home,
             clock,
             program,
             watch: Watch::new(),
             nudge: Notify::new(),
             roster: RwLock::default(),
             running: Mutex::default(),
+            counts: Mutex::default(),
         }
     }
 
-    pub(super) fn loaded(&self) -> Arc<Loaded> {
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
         Arc::clone(&self.roster.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn set_roster(&self, loaded: Loaded) {
+    pub(crate) fn set_roster(&self, loaded: Loaded) {
         *self.roster.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
     }
 
     /// None if a task looks after this job already.
-    pub(super) fn begin(&self, job: &JobId, epoch: i64) -> Option<watch::Receiver<Wish>> {
+    pub(crate) fn begin(&self, job: &JobId, epoch: i64) -> Option<watch::Receiver<Wish>> {
         let mut running = self.running();
         if running.contains_key(job) {
             return None;
@@ -88,13 +101,13 @@ impl Engine {
         Some(wishes)
     }
 
-    pub(super) fn end(&self, job: &JobId) {
+    pub(crate) fn end(&self, job: &JobId) {
         self.running().remove(job);
         self.nudge.notify_one();
     }
 
     /// Tells the task of a job what is wanted of it, if there is one. A stronger wish stays.
-    pub(super) fn wish(&self, job: &JobId, wish: Wish) {
+    pub(crate) fn wish(&self, job: &JobId, wish: Wish) {
         if let Some(running) = self.running().get(job) {
             running.wish.send_if_modified(|current| {
                 let stronger = wish > *current;
@@ -107,8 +120,24 @@ impl Engine {
     }
 
     /// Every job that is looked after, with its epoch.
-    pub(super) fn held(&self) -> Vec<(JobId, i64)> {
+    pub(crate) fn held(&self) -> Vec<(JobId, i64)> {
         self.running().iter().map(|(job, running)| (job.clone(), running.epoch)).collect()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count_check(&self, at: Timestamp, fired: u64) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.checks += 1;
+        counts.triggers += fired;
+        counts.last_check_at = Some(at);
+    }
+
+    /// One that somebody asked for.
+    pub(crate) fn count_trigger(&self) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).triggers += 1;
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<JobId, Running>> {

@@ -2,12 +2,9 @@
 
 mod attempt;
 mod engine;
-mod handle;
 mod recover;
 pub mod tick;
 
-use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,100 +20,66 @@ use tracing::{error, info, warn};
 use crate::clock::Clock;
 use crate::config;
 use crate::fault;
+use crate::fleet::{Course, FleetError};
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
 use crate::view::Views;
-use attempt::{Charge, Wish};
-use engine::{Engine, HEARTBEAT, LEASE, Loaded};
-pub use handle::{Handle, Reloaded};
+use attempt::Charge;
+pub(crate) use attempt::Wish;
+pub(crate) use engine::{Engine, Loaded};
+use engine::{HEARTBEAT, Home, LEASE};
 use tick::Startable;
 
-/// What a daemon is started with.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The fleet's root file.
-    pub config: PathBuf,
-    pub state: StateFolder,
-    pub clock: Clock,
-    /// This program, which keepers are started from.
-    pub program: PathBuf,
-}
-
-/// How a daemon is to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// Not yet.
-    No,
-    /// Let what runs finish until then; what does not is cancelled.
-    Drain { until: Instant },
-    /// Cancel everything at once.
-    Now,
-    /// Leave the agents to their keepers.
-    KeepAgents,
-}
-
 #[derive(Debug)]
-pub struct Daemon {
+pub(crate) struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
-    config: PathBuf,
-    lock: File,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("a daemon is running in {0} already; `cowhand stop` ends it")]
-    AlreadyRunning(String),
-    #[error("{0}")]
-    Config(String),
-    #[error("cannot use the state folder {place}: {source}")]
-    State { place: String, source: io::Error },
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl Daemon {
-    /// Takes the state folder, opens the store, loads the fleet and takes up what runs already.
-    pub async fn open(options: Options) -> Result<Self, StartError> {
-        let Options { config, state, clock, program } = options;
+    /// Takes the state folder, opens the store and takes up what runs already.
+    pub(crate) async fn open(
+        loaded: Loaded,
+        state: StateFolder,
+        clock: Clock,
+        program: PathBuf,
+    ) -> Result<Self, FleetError> {
         let place = state.path().display().to_string();
-        let cannot = |source| StartError::State { place: place.clone(), source };
-        let loaded = load(&config)?;
+        let cannot = |source| FleetError::State { place: place.clone(), source };
         state.create().map_err(cannot)?;
-        let lock = state.lock().map_err(cannot)?.ok_or_else(|| StartError::AlreadyRunning(place.clone()))?;
+        let lock = state.lock().map_err(cannot)?.ok_or_else(|| FleetError::AlreadyRunning(place.clone()))?;
         let node = state.node().map_err(cannot)?;
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
-        let engine = Arc::new(Engine::new(store, state, node, clock, program));
+        let engine = Arc::new(Engine::new(store, Home { state, node, lock }, clock, program));
         engine.set_roster(loaded);
         let heartbeat_at = engine.clock.now();
-        let views = Views::new(engine.state.clone(), heartbeat_at);
-        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, config, lock };
+        let views = Views::new(engine.home.state.clone(), heartbeat_at);
+        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
     }
 
-    pub fn store(&self) -> &Store {
-        &self.engine.store
+    /// What it shares with whoever asks something of it while it runs.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
-    /// For whoever asks something of it while it runs; `stop` is the other end of what `run` listens to.
-    pub fn handle(&self, stop: watch::Sender<Stop>) -> Handle {
-        Handle::new(Arc::clone(&self.engine), self.config.clone(), stop)
-    }
-
-    /// Until it is told to stop, and then until that is done. The state folder is locked as long as the answer
-    /// lives, so that the caller can clear up before the next daemon comes.
-    pub async fn run(mut self, mut stop: watch::Receiver<Stop>) -> File {
+    /// Until it is told to stop, and then until that is done.
+    pub(crate) async fn run(mut self, mut way: watch::Receiver<Course>, course: &watch::Sender<Course>) {
         loop {
-            let wish = *stop.borrow_and_update();
-            let wake_at = match wish {
-                Stop::No => self.tick_and_start().await,
-                Stop::Drain { until } if Instant::now() < until && !self.engine.held().is_empty() => {
+            let now = *way.borrow_and_update();
+            let wake_at = match now {
+                Course::Running => self.tick_and_start().await,
+                Course::Draining { until } if !self.engine.held().is_empty() => {
+                    if until <= Instant::now() {
+                        self.give_up_waiting(course);
+                        break;
+                    }
                     Some(self.engine.clock.now() + LOOK)
                 }
                 _ => break,
@@ -128,12 +91,24 @@ impl Daemon {
             tokio::select! {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
-                _ = stop.changed() => {}
+                _ = way.changed() => {}
                 Some(_) = self.tasks.join_next() => {}
             }
         }
-        let keep = *stop.borrow() == Stop::KeepAgents;
-        self.end(keep, stop).await
+        self.end(way).await;
+    }
+
+    /// Whoever waits for the end hears first how many are about to be cancelled.
+    fn give_up_waiting(&self, course: &watch::Sender<Course>) {
+        let overdue = self.engine.held().len();
+        course.send_if_modified(|course| {
+            let draining = matches!(course, Course::Draining { .. });
+            if draining {
+                warn!("{overdue} job(s) did not finish in time and are cancelled");
+                *course = Course::Cancelling { overdue };
+            }
+            draining
+        });
     }
 
     /// Decides what is due and starts what has a place. A store that is away for a while is asked again.
@@ -147,6 +122,7 @@ impl Daemon {
                 return Some(now + RETRY);
             }
         };
+        self.engine.count_check(now, tick.fired);
         for job in tick.stop {
             self.engine.wish(&job, Wish::Cancel);
         }
@@ -162,7 +138,7 @@ impl Daemon {
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
         let Startable { job, max_concurrent, .. } = start;
         let claim =
-            self.engine.store.claim(job, max_concurrent, self.engine.node.clone(), LEASE, now).await?;
+            self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
         fault::place("claimed");
         if let Claim::Claimed { job, epoch } = claim
             && let Some(wishes) = self.engine.begin(job.id(), epoch)
@@ -180,7 +156,7 @@ impl Daemon {
         if now < self.heartbeat_at || held.is_empty() {
             return;
         }
-        match self.engine.store.renew(self.engine.node.clone(), LEASE, now).await {
+        match self.engine.store.renew(self.engine.home.node.clone(), LEASE, now).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
@@ -222,7 +198,8 @@ impl Daemon {
         }
     }
 
-    async fn end(mut self, keep_agents: bool, mut stop: watch::Receiver<Stop>) -> File {
+    async fn end(mut self, mut way: watch::Receiver<Course>) {
+        let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {
             self.engine.wish(&job, wish);
@@ -230,7 +207,7 @@ impl Daemon {
         while !self.tasks.is_empty() {
             tokio::select! {
                 _ = self.tasks.join_next() => {}
-                _ = stop.changed(), if !keep_agents => {
+                _ = way.changed(), if !keep_agents => {
                     for (job, _) in self.engine.held() {
                         self.engine.wish(&job, Wish::CancelNow);
                     }
@@ -239,8 +216,6 @@ impl Daemon {
         }
         self.write_views().await;
         info!("stopped");
-        self.engine.store.clone().close().await;
-        self.lock
     }
 }
 
@@ -248,7 +223,8 @@ impl Daemon {
 const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
 const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
-fn load(file: &std::path::Path) -> Result<Loaded, StartError> {
+/// A fleet's files, or the whole report of what is wrong with them.
+pub(crate) fn load(file: &std::path::Path) -> Result<Loaded, FleetError> {
     let config::FromDisk { loaded, variables, notes, .. } = config::load(file);
     for note in notes {
         warn!("{note}");
@@ -256,7 +232,7 @@ fn load(file: &std::path::Path) -> Result<Loaded, StartError> {
     if loaded.errors() > 0 {
         let base = file.parent().unwrap_or(std::path::Path::new(""));
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
-        return Err(StartError::Config(report));
+        return Err(FleetError::Config(report));
     }
     Ok(Loaded { roster: Arc::new(loaded.roster), variables })
 }

@@ -6,16 +6,17 @@ use tracing::info;
 
 use crate::fault;
 
+use super::Daemon;
 use super::attempt::Charge;
 use super::engine::LEASE;
-use super::{Daemon, StartError};
+use crate::fleet::FleetError;
 
 impl Daemon {
     /// Every attempt that this node started and nobody settled gets somebody who looks after it again, before
     /// anything is planned.
-    pub(super) async fn recover(&mut self) -> Result<(), StartError> {
+    pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
-        for held in engine.store.adopt(engine.node.clone(), LEASE, engine.clock.now()).await? {
+        for held in engine.store.adopt(engine.home.node.clone(), LEASE, engine.clock.now()).await? {
             fault::place("adopted");
             let Some(job) = engine.store.job(held.job).await? else { continue };
             if let Some(wishes) = engine.begin(job.id(), held.epoch) {

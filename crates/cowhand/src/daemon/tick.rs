@@ -3,14 +3,15 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
+use cowhand_core::firing::{self, Occasion};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::{NewJob, TriggerType};
+use cowhand_core::job::NewJob;
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_core::prompt::{self, Context, Template, Variables};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::{FiringKey, Task, TriggerConfig};
+use cowhand_core::trigger::FiringKey;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
@@ -18,11 +19,13 @@ use crate::fault;
 use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tick {
     pub start: Vec<Startable>,
     pub stop: Vec<JobId>,
     pub wake_at: Option<Timestamp>,
+    /// How many jobs were made.
+    pub fired: u64,
 }
 
 /// A job that has a place.
@@ -41,10 +44,11 @@ const MOST_LOOKS: usize = 10;
 
 /// Decides and records everything that is due now.
 pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick, StoreError> {
+    let mut fired = 0;
     for _ in 0..MOST_LOOKS {
         let snapshot = store.snapshot().await?;
         let plan = plan(now, roster, &snapshot);
-        let mut tick = Tick { wake_at: plan.wake_at, ..Tick::default() };
+        let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
         let mut changed = false;
         for action in plan.actions {
             // One row that cannot be written must not keep the rest of the fleet waiting.
@@ -59,9 +63,10 @@ pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick
         if !changed {
             return Ok(tick);
         }
+        fired = tick.fired;
     }
     warn!("more is due than {MOST_LOOKS} looks could decide; going on in the next tick");
-    Ok(Tick { wake_at: Some(now), ..Tick::default() })
+    Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 
 /// Says whether the world changed, so that another look is due.
@@ -109,6 +114,7 @@ async fn act(
             };
             let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
             fault::place("fired");
+            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_))));
             Ok(matches!(fired, Fired::Recorded(_)))
         }
     }
@@ -129,53 +135,8 @@ pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retr
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
 }
 
-/// The job that a firing by the clock makes, with its prompt as the agent will get it.
 fn new_job(agent: &Agent, schedule: &Schedule, key: &FiringKey, due: Timestamp, now: Timestamp) -> NewJob {
-    let text = prompt::choose(None, schedule.prompt.as_deref(), agent.settings.default_prompt.as_deref());
-    let task = task(schedule, key, due);
-    let firing = prompt::Firing {
-        trigger: schedule.trigger.type_name(),
-        key,
-        fired_at: now,
-        scheduled_for: Some(due),
-    };
-    let context = Context {
-        now: &now.to_zoned(schedule.zone.time_zone().clone()),
-        agent: &agent.name,
-        schedule: Some(&schedule.name),
-        firing,
-        task: &task,
-        work_item: None,
-        upstream: None,
-        payload: None,
-    };
-    // What was wrong with it was said when it was loaded; a firing is not lost for a word that has no value.
-    let (template, _) = Template::parse_lenient(text, Variables::of(schedule.trigger.type_name(), false));
-    let rendered = prompt::build_prompt(&template, &context).unwrap_or_else(|_| text.to_owned());
-    NewJob {
-        agent: agent.name.clone(),
-        trigger_type: TriggerType::Schedule,
-        schedule: Some(schedule.name.clone()),
-        prompt: Some(rendered),
-        origin: None,
-    }
-}
-
-/// What a trigger by the clock hands on.
-fn task(schedule: &Schedule, key: &FiringKey, due: Timestamp) -> Task {
-    let mut task = Task { source_id: key.to_string(), ..Task::default() };
-    match &schedule.trigger {
-        TriggerConfig::Cron { expression, .. } => {
-            task.title = format!("Cron trigger: {expression}");
-            task.metadata.insert("fire_time".to_owned(), due.to_string());
-            task.metadata.insert("cron_expression".to_owned(), expression.to_string());
-        }
-        TriggerConfig::Delay { .. } => {
-            task.title = format!("Delay trigger: {due}");
-            task.metadata.insert("run_at".to_owned(), due.to_string());
-            task.metadata.insert("workflow_id".to_owned(), schedule.id.to_string());
-        }
-        _ => {}
-    }
-    task
+    let occasion = &Occasion::by_clock(schedule, key, due);
+    let (schedule, due, zone) = (Some(schedule), Some(due), &TimeZone::system());
+    firing::Firing { agent, schedule, key, due, occasion, zone }.job(None, now)
 }

@@ -1,5 +1,7 @@
 //! What can go wrong with a source.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cowhand_core::work::WorkItemId;
@@ -16,9 +18,14 @@ pub enum WorkSourceError {
     /// The config names something that cannot be used.
     #[error("{0}")]
     Config(String),
-    /// Somebody else has it, or may have it by now: whoever works on it should stop.
-    #[error("the claim on {item} does not hold any more: {message}")]
-    ClaimLost { item: WorkItemId, message: String },
+    #[error("there is no work item {0}")]
+    NotFound(WorkItemId),
+    /// What was to be told would be about somebody else's work.
+    #[error("the claim of {item} is not ours any more: it {stands}")]
+    NotHeld { item: WorkItemId, stands: String },
+    /// A folder or file that could not be read or written.
+    #[error("{}: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
     #[error(transparent)]
     GitHubApi(#[from] GitHubApiError),
     #[error(transparent)]
@@ -33,11 +40,12 @@ impl WorkSourceError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::GitHubApi(error) => error.is_retryable(),
-            Self::Other(_) => true,
+            Self::Io { .. } | Self::Other(_) => true,
             Self::Unknown { .. }
             | Self::Duplicate(_)
             | Self::Config(_)
-            | Self::ClaimLost { .. }
+            | Self::NotFound(_)
+            | Self::NotHeld { .. }
             | Self::GitHubAuth(_) => false,
         }
     }

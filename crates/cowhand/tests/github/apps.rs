@@ -5,7 +5,7 @@ use std::process::Command;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use cowhand::work::github::GitHubWorkSource;
-use cowhand::work::{WorkSource, WorkSourceError};
+use cowhand::work::{Setting, WorkSource, WorkSourceError};
 use cowhand_core::config::shape::{AppAuth, Auth};
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -48,8 +48,9 @@ async fn scene(pem: &str, public: &str, installation_id: Option<u64>) -> (Fake, 
     fake.add(7, &["ready"]);
     fake.world().app_key = Some(BASE64_STANDARD.decode(public).unwrap());
     fake.world().good_tokens = Some(Vec::new());
-    let variables = |name: &str| (name == "KEY").then(|| pem.to_owned());
-    let source = GitHubWorkSource::new(settings(&fake.url), &auth(installation_id), &variables).unwrap();
+    let pem = pem.to_owned();
+    let setting = Setting::new("", move |name| (name == "KEY").then(|| pem.clone()));
+    let source = GitHubWorkSource::new(settings(&fake.url), &auth(installation_id), &setting).unwrap();
     (fake, source)
 }
 
@@ -105,22 +106,23 @@ async fn a_refused_word_is_an_error_once() {
 #[test]
 fn keys_that_are_none() {
     let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| Some(folder.path().join(name).to_str().unwrap().to_owned());
+    let file = |name: &str| Some(name.to_owned());
     std::fs::write(folder.path().join("key.pem"), keys().pkcs1).unwrap();
     let made = |env: Option<&str>, file: Option<String>, value: Option<&str>| {
         let mut auth = auth(None);
         let app = auth.app.as_mut().unwrap();
         (app.private_key_env, app.private_key_file) = (env.map(str::to_owned), file);
-        let variables = |_: &str| value.map(str::to_owned);
-        GitHubWorkSource::new(settings("http://127.0.0.1:1"), &auth, &variables)
+        let value = value.map(str::to_owned);
+        let setting = Setting::new(folder.path(), move |_| value.clone());
+        GitHubWorkSource::new(settings("http://127.0.0.1:1"), &auth, &setting)
             .map_err(|error: WorkSourceError| error.to_string())
     };
     made(None, file("key.pem"), None).unwrap();
+    made(None, Some(folder.path().join("key.pem").to_str().unwrap().to_owned()), None).unwrap();
     for (env, file, value, words) in [
         (Some("KEY"), None, None, "the variable KEY is not set"),
         (Some("KEY"), None, Some("secret-words"), "not an RSA key in PEM form"),
         (None, file("none.pem"), None, "cannot be read"),
-        (None, Some("key.pem".into()), None, "absolute path"),
         (None, None, None, "needs either"),
         (Some("KEY"), file("key.pem"), Some("x"), "needs either"),
     ] {

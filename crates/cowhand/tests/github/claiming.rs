@@ -199,7 +199,7 @@ async fn renewing() {
     let by = |seconds: i64| Claimant { until: now + SignedDuration::from_secs(seconds), ..claimant("job-1") };
     let renew = async |seconds| source.renew_claim(&id(7), &by(seconds)).await;
     let is_lost =
-        |result: Result<(), WorkSourceError>| matches!(result, Err(WorkSourceError::ClaimLost { .. }));
+        |result: Result<(), WorkSourceError>| matches!(result, Err(WorkSourceError::NotHeld { .. }));
 
     assert!(is_lost(renew(60).await), "there is none");
     source.claim_work(&id(7), &by(60)).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_renewal_that_arrives_too_late_revives_nothing() {
         world.comment(7, "somebody", &marker);
     });
     let result = source.renew_claim(&id(7), &by(3600)).await;
-    assert!(matches!(result, Err(WorkSourceError::ClaimLost { .. })), "{result:?}");
+    assert!(matches!(result, Err(WorkSourceError::NotHeld { .. })), "{result:?}");
     assert_eq!(claim(&source, 7, "job-1").await, Err(AlreadyClaimed));
 }
 

@@ -9,8 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use cowhand::work::WorkSource;
+use cowhand::work::contract::assert_work_source_contract;
 use cowhand::work::github::{GitHubSettings, GitHubWorkSource};
+use cowhand::work::{Setting, WorkSource};
 use cowhand_core::config::shape::Auth;
 use cowhand_core::work::ClaimFailureReason::{AlreadyClaimed, InvalidState, NotFound};
 use cowhand_core::work::{FetchOptions, ReleaseOptions, WorkOutcome, WorkResult};
@@ -176,8 +177,9 @@ impl Emulate {
 }
 
 pub(crate) fn source(settings: GitHubSettings, token: &str) -> GitHubWorkSource {
-    let variables = |_: &str| Some(token.to_owned());
-    GitHubWorkSource::new(settings, &Auth::default(), &variables).unwrap()
+    let token = token.to_owned();
+    GitHubWorkSource::new(settings, &Auth::default(), &Setting::new("", move |_| Some(token.clone())))
+        .unwrap()
 }
 
 #[tokio::test]
@@ -248,4 +250,27 @@ async fn every_request_is_as_github_describes_it() {
     let wrong = json!({ "text": "not called body" });
     let path = format!("issues/{}/comments", numbers[3]);
     assert_eq!(emulate.send(&prism.url, &tokens[0], "POST", &path, Some(wrong)).await.status(), 422);
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract() {
+    let token = "fleet-a-1".to_owned();
+    let emulate = Emulate::start(std::slice::from_ref(&token));
+    let mut numbers = Vec::new();
+    for _ in 0..5 {
+        numbers.push(emulate.add(&token, "Take me").await);
+    }
+    // Whoever won tells the end through the first one, so that all have the same account.
+    let handles: Vec<Arc<dyn WorkSource>> = vec![
+        Arc::new(source(settings(emulate.url()), &token)),
+        Arc::new(source(settings(emulate.url()), &token)),
+    ];
+    let picture = async || {
+        let mut picture = String::new();
+        for &number in &numbers {
+            picture = format!("{picture}{:?}\n", emulate.look(&token, number).await);
+        }
+        picture
+    };
+    assert_work_source_contract(&handles, claimant("any").until, picture).await;
 }

@@ -16,7 +16,7 @@ mod trouble;
 use std::time::Duration;
 
 use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
-use cowhand::work::{Claimant, WorkSource};
+use cowhand::work::{Claimant, Setting, WorkSource};
 use cowhand_core::config::shape::Auth;
 use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId, WorkOutcome, WorkResult};
 use fake::{Fake, REPO};
@@ -35,8 +35,8 @@ fn settings(url: &str) -> GitHubSettings {
 }
 
 fn source_with(settings: GitHubSettings) -> GitHubWorkSource {
-    let variables = |name: &str| (name == "GITHUB_TOKEN").then(|| TOKEN.to_owned());
-    GitHubWorkSource::new(settings, &Auth::default(), &variables).unwrap()
+    let setting = Setting::new("", |name| (name == "GITHUB_TOKEN").then(|| TOKEN.to_owned()));
+    GitHubWorkSource::new(settings, &Auth::default(), &setting).unwrap()
 }
 
 async fn scene() -> (Fake, GitHubWorkSource) {

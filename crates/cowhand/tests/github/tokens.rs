@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use cowhand::work::github::{ApiFailure, GitHubWorkSource};
-use cowhand::work::{WorkSource, WorkSourceError};
+use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
 use cowhand_core::config::shape::WorkSource as Shape;
 use jiff::{SignedDuration, Timestamp};
 use tracing::instrument::WithSubscriber;
@@ -48,8 +48,12 @@ async fn scopes_are_checked() {
 fn a_source_from_config() {
     let made = |yaml: serde_json::Value, token: Option<&str>| {
         let shape: Shape = serde_json::from_value(yaml).unwrap();
-        let variables = |name: &str| token.filter(|_| name == "MY_TOKEN").map(str::to_owned);
-        GitHubWorkSource::from_config(&shape, &variables)
+        let token = token.map(str::to_owned);
+        let setting = Setting::new("", move |name| token.clone().filter(|_| name == "MY_TOKEN"));
+        if let Ok(source) = Registry::default().create(&shape, &setting) {
+            assert_eq!(source.source_type(), shape.name());
+        }
+        GitHubWorkSource::from_config(&shape, &setting)
     };
     let auth = serde_json::json!({"token_env": "MY_TOKEN"});
     let whole = serde_json::json!({

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cowhand::work::github::{GitHubApiError, GitHubSettings, GitHubWorkSource, RateLimitWarning};
-use cowhand::work::{WorkSource, WorkSourceError};
+use cowhand::work::{Setting, WorkSource, WorkSourceError};
 use cowhand_core::config::shape::Auth;
 use cowhand_core::work::{ClaimFailureReason, FetchOptions, WorkOutcome};
 use jiff::SignedDuration;
@@ -230,8 +230,8 @@ async fn enterprise() {
     claim(&source, 7, "job-1").await.unwrap();
     assert!(fake.requests().iter().all(|request| request.contains(" /api/v3/")));
     let wrong = |api_url: &str| {
-        let variables = |_: &str| Some(TOKEN.to_owned());
-        GitHubWorkSource::new(settings(api_url), &Auth::default(), &variables).unwrap_err().to_string()
+        let setting = Setting::new("", |_| Some(TOKEN.to_owned()));
+        GitHubWorkSource::new(settings(api_url), &Auth::default(), &setting).unwrap_err().to_string()
     };
     for api_url in ["", "github.example.com", "ftp://x", "https://"] {
         assert!(wrong(api_url).contains("is not the address of an API"), "{api_url}");

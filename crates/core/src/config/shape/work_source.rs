@@ -52,6 +52,23 @@ pub enum WorkSource {
     },
 }
 
+impl WorkSource {
+    /// Under which its factory is registered, and with which its items' ids begin.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Github { .. } => "github",
+            Self::Files { .. } => "files",
+            Self::Custom { name, .. } => name,
+        }
+    }
+
+    pub fn rules(&self) -> &ItemRules {
+        match self {
+            Self::Github { rules, .. } | Self::Files { rules, .. } | Self::Custom { rules, .. } => rules,
+        }
+    }
+}
+
 /// What happens to an item whose job did not go well, whatever the source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -102,7 +119,7 @@ pub struct AppAuth {
     /// The environment variable that holds the private key in PEM form.
     #[serde(default)]
     pub private_key_env: Option<String>,
-    /// The file with the private key, as an absolute path.
+    /// The file with the private key, relative to the root config file.
     #[serde(default)]
     pub private_key_file: Option<String>,
 }

@@ -5,18 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::Context;
 use clap::Args;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use super::{Exit, Failure};
-use crate::clock::Clock;
-use crate::daemon::{Daemon, Options, Stop};
+use crate::fleet::{Fleet, Options, Stop};
 use crate::state::StateFolder;
 use crate::store::{JobFilter, Store};
 
@@ -49,28 +46,19 @@ impl Demo {
         for (name, text) in FILES {
             std::fs::write(folder.path().join(name), text)?;
         }
-        let options = Options {
-            config: folder.path().join("cowhand.yaml"),
-            state: StateFolder::at(folder.path().join(StateFolder::NAME)),
-            clock: Clock::System,
-            program: std::env::current_exe()?,
-        };
-        let daemon = Daemon::open(options).await?;
-        let store = daemon.store().clone();
+        let options = Options::of(folder.path().join("cowhand.yaml"), std::env::current_exe()?);
+        let fleet = Fleet::start(options).await?;
         introduce(folder.path(), self.time);
-        let (tell, stop) = watch::channel(Stop::No);
-        let daemon = tokio::spawn(daemon.run(stop));
-        let told = self.tell_until_the_end(&store).await;
-        tell.send(Stop::Now).context("the daemon is gone")?;
-        let jobs = store.jobs(JobFilter::default(), 10_000).await;
-        daemon.await?;
+        let told = self.tell_until_the_end(&fleet).await;
+        let jobs = fleet.store().jobs(JobFilter::default(), 10_000).await;
+        fleet.stop(Stop::Cancel).await?;
         told?;
         sum_up(&jobs?, folder.path(), self.keep);
         Ok(())
     }
 
     /// Prints what happens, until it is time or somebody interrupts.
-    async fn tell_until_the_end(&self, store: &Store) -> anyhow::Result<()> {
+    async fn tell_until_the_end(&self, fleet: &Fleet) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let time = self.time.and_then(|time| Duration::try_from(time.duration()).ok());
@@ -81,23 +69,20 @@ impl Demo {
             }
         };
         tokio::pin!(over);
-        let mut cursor = 0;
+        let mut events = fleet.subscribe_after(0);
         loop {
-            for event in store.events_after(cursor, 100).await? {
-                cursor = event.seq;
-                tell(&event, store).await?;
-            }
             tokio::select! {
                 () = &mut over => return Ok(()),
                 _ = interrupt.recv() => return Ok(()),
                 _ = terminate.recv() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => {}
+                event = events.next() => match event? {
+                    Some(event) => tell(&event, fleet.store()).await?,
+                    None => return Ok(()),
+                },
             }
         }
     }
 }
-
-const LOOK: Duration = Duration::from_millis(100);
 
 fn cannot(error: &anyhow::Error) -> Failure {
     Failure::new(Exit::CannotRunHere, format!("{error:#}"))

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use cowhand_core::config::shape;
 use cowhand_core::work::{
-    ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId,
-    WorkResult,
+    ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
+    WorkItem, WorkItemId, WorkResult,
 };
 use serde_json::{Map, json};
 
@@ -14,7 +14,7 @@ use super::cursor::{Cursor, Listing};
 use super::issues::Issues;
 use super::models::{Issue, IssueState};
 use super::settings::GitHubSettings;
-use crate::work::{Claimant, WorkSource, WorkSourceError};
+use crate::work::{Claimant, Setting, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.
 pub const SOURCE_TYPE: &str = "github";
@@ -27,19 +27,15 @@ pub struct GitHubWorkSource {
 }
 
 impl GitHubWorkSource {
-    /// `variables` has those of the environment and of `.env`.
-    pub fn from_config(
-        source: &shape::WorkSource,
-        variables: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, WorkSourceError> {
+    pub fn from_config(source: &shape::WorkSource, setting: &Setting) -> Result<Self, WorkSourceError> {
         let (settings, auth) = GitHubSettings::from_config(source)?;
-        Self::new(settings, auth, variables)
+        Self::new(settings, auth, setting)
     }
 
     pub fn new(
         settings: GitHubSettings,
         auth: &shape::Auth,
-        variables: &dyn Fn(&str) -> Option<String>,
+        setting: &Setting,
     ) -> Result<Self, WorkSourceError> {
         let is_plain = |part: &str| {
             let has_plain_bytes = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
@@ -48,7 +44,7 @@ impl GitHubWorkSource {
         if !settings.repo.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name)) {
             return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
         }
-        let client = Client::new(&settings, Auth::from_config(auth, variables)?)?;
+        let client = Client::new(&settings, Auth::from_config(auth, setting)?)?;
         Ok(Self { settings, client })
     }
 
@@ -120,11 +116,15 @@ impl WorkSource for GitHubWorkSource {
     }
 
     async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
-        self.claim(number(item)?, by).await
+        let Some(number) = number(item) else {
+            let message = Some(format!("{item} is no issue of GitHub's"));
+            return Ok(ClaimResult::Refused { reason: ClaimFailureReason::NotFound, message });
+        };
+        self.claim(number, by).await
     }
 
     async fn renew_claim(&self, item: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
-        self.renew(item, number(item)?, by).await
+        self.renew(item, existing(item)?, by).await
     }
 
     async fn complete_work(
@@ -133,7 +133,7 @@ impl WorkSource for GitHubWorkSource {
         result: &WorkResult,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        self.complete(number(item)?, result, by).await
+        self.complete(item, existing(item)?, result, by).await
     }
 
     async fn release_work(
@@ -142,19 +142,25 @@ impl WorkSource for GitHubWorkSource {
         options: &ReleaseOptions,
         by: &Claimant,
     ) -> Result<ReleaseResult, WorkSourceError> {
-        self.release(number(item)?, options, by).await
+        self.release(existing(item)?, options, by).await
     }
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
-        self.issues().get(number(item)?).await?.map(work_item).transpose()
+        match number(item) {
+            Some(number) => self.issues().get(number).await?.map(work_item).transpose(),
+            None => Ok(None),
+        }
     }
 }
 
-fn number(item: &WorkItemId) -> Result<u64, WorkSourceError> {
-    let number = item.external_id().parse().ok().filter(|_| item.source() == SOURCE_TYPE);
-    number.ok_or_else(|| {
-        WorkSourceError::Config(format!("{item} is no issue of GitHub's; expected github-NUMBER"))
-    })
+/// None if it is another source's item, or not written as we write it.
+fn number(item: &WorkItemId) -> Option<u64> {
+    let number: u64 = item.external_id().parse().ok()?;
+    (item.source() == SOURCE_TYPE && number.to_string() == item.external_id()).then_some(number)
+}
+
+fn existing(item: &WorkItemId) -> Result<u64, WorkSourceError> {
+    number(item).ok_or_else(|| WorkSourceError::NotFound(item.clone()))
 }
 
 pub(super) fn work_item(issue: Issue) -> Result<WorkItem, WorkSourceError> {

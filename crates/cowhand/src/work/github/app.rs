@@ -1,7 +1,5 @@
 //! GitHub Apps: a signed word about ourselves, and the token that it buys for an hour.
 
-use std::path::Path;
-
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cowhand_core::config::shape;
@@ -15,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::auth::Secret;
 use super::error::GitHubAuthError;
-use crate::work::WorkSourceError;
+use crate::work::{Setting, WorkSourceError};
 
 #[derive(Debug)]
 pub(super) struct AppAuth {
@@ -41,19 +39,12 @@ impl Bought {
 }
 
 impl AppAuth {
-    pub(super) fn from_config(
-        app: &shape::AppAuth,
-        variables: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, WorkSourceError> {
+    pub(super) fn from_config(app: &shape::AppAuth, setting: &Setting) -> Result<Self, WorkSourceError> {
         let pem = match (&app.private_key_env, &app.private_key_file) {
-            (Some(name), None) => variables(name).ok_or_else(|| {
+            (Some(name), None) => setting.variable(name).ok_or_else(|| {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))
             })?,
-            (None, Some(file)) if Path::new(file).is_relative() => {
-                let message = format!("auth.app.private_key_file: {file:?} has to be an absolute path");
-                return Err(WorkSourceError::Config(message));
-            }
-            (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| {
+            (None, Some(file)) => std::fs::read_to_string(setting.base.join(file)).map_err(|error| {
                 GitHubAuthError::new(format!("the private key {file} cannot be read: {error}"))
             })?,
             (Some(_), Some(_)) | (None, None) => {

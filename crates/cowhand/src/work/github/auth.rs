@@ -7,7 +7,7 @@ use reqwest::header::HeaderValue;
 
 use super::app::AppAuth;
 use super::error::GitHubAuthError;
-use crate::work::WorkSourceError;
+use crate::work::{Setting, WorkSourceError};
 
 /// Shown as a word, and only to GitHub as itself.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,16 +46,12 @@ pub(super) enum Auth {
 const TOKEN_ENV: &str = "GITHUB_TOKEN";
 
 impl Auth {
-    /// `variables` has those of the environment and of `.env`.
-    pub(super) fn from_config(
-        auth: &shape::Auth,
-        variables: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, WorkSourceError> {
+    pub(super) fn from_config(auth: &shape::Auth, setting: &Setting) -> Result<Self, WorkSourceError> {
         if let Some(app) = &auth.app {
-            return AppAuth::from_config(app, variables).map(Self::App);
+            return AppAuth::from_config(app, setting).map(Self::App);
         }
         let name = auth.token_env.as_deref().unwrap_or(TOKEN_ENV);
-        match variables(name).filter(|token| !token.trim().is_empty()) {
+        match setting.variable(name).filter(|token| !token.trim().is_empty()) {
             Some(token) => Self::of_token(&token),
             None => Err(GitHubAuthError {
                 message: format!("no token: the variable {name} is not set"),

@@ -177,14 +177,13 @@ impl GitHubWorkSource {
         number: u64,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
-        let lost =
-            |message: &str| WorkSourceError::ClaimLost { item: item.clone(), message: message.to_owned() };
+        let lost = |stands: &str| WorkSourceError::NotHeld { item: item.clone(), stands: stands.to_owned() };
         let marks = self.issues().marks(number).await?;
         if let Some(rival) = marks.rival(by) {
-            return Err(lost(&claimed_by(rival).1));
+            return Err(lost(&format!("is claimed: {}", claimed_by(rival).1)));
         }
         let Some((marked, claim)) = marks.holder() else {
-            return Err(lost("it has lapsed or was withdrawn"));
+            return Err(lost("has lapsed or was withdrawn"));
         };
         if by.until <= claim.until {
             return Ok(());
@@ -192,10 +191,10 @@ impl GitHubWorkSource {
         let renewed = Claim::renewed(claim, by, marks.now);
         let said = text::of_claim(&by.holder, renewed.until);
         match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &said).await {
-            Err(error) if error.is_not_found() => Err(lost("its comment was deleted")),
+            Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
             Err(error) => Err(error.into()),
             Ok(edited) if claim.was_renewed_in_time(edited.updated_at) => Ok(()),
-            Ok(_) => Err(lost("it was renewed too late")),
+            Ok(_) => Err(lost("was renewed too late")),
         }
     }
 }

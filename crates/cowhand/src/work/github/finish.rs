@@ -1,10 +1,9 @@
 //! Telling how it went, and giving back. Both may be told again after a crash: each step looks before it does
 //! anything, and our claim is withdrawn last, so that nobody takes the issue while the rest is undone.
 
-use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkOutcome, WorkResult};
+use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 
 use super::adapter::GitHubWorkSource;
-use super::error::{ApiFailure, GitHubApiError};
 use super::marker::{Fact, Marker, Marks};
 use super::models::{Issue, IssueState};
 use super::text;
@@ -13,12 +12,13 @@ use crate::work::{Claimant, WorkSourceError};
 impl GitHubWorkSource {
     pub(super) async fn complete(
         &self,
+        item: &WorkItemId,
         number: u64,
         result: &WorkResult,
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
         let issues = self.issues();
-        let issue = issues.get(number).await?.ok_or_else(|| self.gone(number))?;
+        let issue = issues.get(number).await?.ok_or_else(|| WorkSourceError::NotFound(item.clone()))?;
         let marks = issues.marks(number).await?;
         let (ours, is_taken) = (first_claim(&marks, by), marks.rival(by).is_some());
         let report = Marker::Report(Fact::of(by, ours));
@@ -84,16 +84,6 @@ impl GitHubWorkSource {
             self.issues().delete_comment(marked.id).await?;
         }
         Ok(())
-    }
-
-    fn gone(&self, number: u64) -> GitHubApiError {
-        GitHubApiError {
-            status: Some(404),
-            endpoint: format!("GET /repos/{}/issues/{number}", self.settings.repo),
-            message: "the issue was deleted, moved or hidden".into(),
-            rate_limit: None,
-            kind: ApiFailure::Status,
-        }
     }
 }
 

@@ -1,0 +1,186 @@
+//! What a firing makes: the job, with its prompt as the agent will get it.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::job::{NewJob, TriggerType};
+use crate::prompt::{self, Context, Template, Variables};
+use crate::roster::{Agent, Schedule};
+use crate::trigger::{FiringKey, Task, TriggerConfig};
+use crate::work::WorkItem;
+
+/// What a firing is about; kept with it until its jobs are made.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Occasion {
+    pub task: Task,
+    /// The body of a webhook delivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+    /// Given by whoever fired it, instead of the schedule's or the agent's own; taken as it is, not as a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+
+/// A firing on its way to become jobs.
+#[derive(Debug, Clone, Copy)]
+pub struct Firing<'a> {
+    pub agent: &'a Agent,
+    /// None for a job of an agent alone.
+    pub schedule: Option<&'a Schedule>,
+    pub key: &'a FiringKey,
+    /// When the clock said so, if it did.
+    pub due: Option<Timestamp>,
+    pub occasion: &'a Occasion,
+    /// Of the machine, where no schedule has one.
+    pub zone: &'a TimeZone,
+}
+
+impl Occasion {
+    /// What a trigger by the clock hands on.
+    pub fn by_clock(schedule: &Schedule, key: &FiringKey, due: Timestamp) -> Self {
+        let mut task = Task { source_id: key.to_string(), ..Task::default() };
+        match &schedule.trigger {
+            TriggerConfig::Cron { expression, .. } => {
+                task.title = format!("Cron trigger: {expression}");
+                task.metadata.insert("fire_time".to_owned(), due.to_string());
+                task.metadata.insert("cron_expression".to_owned(), expression.to_string());
+            }
+            TriggerConfig::Delay { .. } => {
+                task.title = format!("Delay trigger: {due}");
+                task.metadata.insert("run_at".to_owned(), due.to_string());
+                task.metadata.insert("workflow_id".to_owned(), schedule.id.to_string());
+            }
+            _ => {}
+        }
+        Self { task, ..Self::default() }
+    }
+
+    /// What a person hands on who fires it.
+    pub fn by_hand(key: &FiringKey, prompt: Option<String>) -> Self {
+        let task = Task { source_id: key.to_string(), ..Task::default() };
+        Self { task, payload: None, prompt: prompt.filter(|prompt| !prompt.trim().is_empty()) }
+    }
+}
+
+impl Firing<'_> {
+    /// The job, about `item` if there is one.
+    pub fn job(&self, item: Option<&WorkItem>, now: Timestamp) -> NewJob {
+        NewJob {
+            agent: self.agent.name.clone(),
+            trigger_type: self.trigger_type(),
+            schedule: self.schedule.map(|schedule| schedule.name.clone()),
+            prompt: Some(self.prompt(item, now)),
+            origin: None,
+        }
+    }
+
+    fn trigger_type(&self) -> TriggerType {
+        match self.key.as_str().split_once(':') {
+            Some(("manual", _)) => TriggerType::Manual,
+            Some(("webhook", _)) => TriggerType::Webhook,
+            Some(("chat", message)) if message.starts_with("slack:") => TriggerType::Slack,
+            Some(("chat", message)) if message.starts_with("discord:") => TriggerType::Discord,
+            Some(("chat", _)) => TriggerType::Chat,
+            _ => TriggerType::Schedule,
+        }
+    }
+
+    fn prompt(&self, item: Option<&WorkItem>, now: Timestamp) -> String {
+        let given = self.occasion.prompt.as_deref();
+        let own = self.schedule.and_then(|schedule| schedule.prompt.as_deref());
+        let text = prompt::choose(given, own, self.agent.settings.default_prompt.as_deref());
+        let trigger = self.schedule.map_or("manual", |schedule| schedule.trigger.type_name());
+        let zone = self.schedule.map_or(self.zone, |schedule| schedule.zone.time_zone());
+        let context = Context {
+            now: &now.to_zoned(zone.clone()),
+            agent: &self.agent.name,
+            schedule: self.schedule.map(|schedule| &schedule.name),
+            firing: prompt::Firing { trigger, key: self.key, fired_at: now, scheduled_for: self.due },
+            task: &self.occasion.task,
+            work_item: item,
+            upstream: None,
+            payload: self.occasion.payload.as_ref(),
+        };
+        let variables = Variables::of(trigger, item.is_some());
+        let template = if given.is_some() {
+            Template::literal(text, variables)
+        } else {
+            // What was wrong with it was said when it was loaded; a firing is not lost for a word without a value.
+            Template::parse_lenient(text, variables).0
+        };
+        prompt::build_prompt(&template, &context).unwrap_or_else(|_| text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trigger::Occurrence;
+
+    fn job(trigger: &str, key: &FiringKey, own: &str, given: Option<&str>) -> NewJob {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings.default_prompt = Some("Do what you do.".to_owned());
+        let trigger: TriggerConfig = serde_json::from_str(trigger).unwrap();
+        let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
+        schedule.prompt = (!own.is_empty()).then(|| own.to_owned());
+        let due: Timestamp = "2026-01-05T09:00:00Z".parse().unwrap();
+        let occasion = match given {
+            Some(given) => Occasion::by_hand(key, Some(given.to_owned())),
+            None => Occasion::by_clock(&schedule, key, due),
+        };
+        let (schedule, due, zone) = (Some(&schedule), Some(due), &TimeZone::UTC);
+        Firing { agent: &agent, schedule, key, due, occasion: &occasion, zone }
+            .job(None, "2026-01-05T09:00:01Z".parse().unwrap())
+    }
+
+    #[test]
+    fn the_prompt_of_a_firing() {
+        let (daily, once) = (
+            r#"{"type":"cron","expression":"@daily"}"#,
+            r#"{"type":"delay","run_at":"2026-01-05T09:00:00Z"}"#,
+        );
+        let table = [
+            (daily, "Now: {{fire_time}}, {{cron_expression}}", None, "Now: 2026-01-05T09:00:00Z, @daily"),
+            (
+                once,
+                "{{title}} at {{run_at}}",
+                None,
+                "Delay trigger: 2026-01-05T09:00:00Z at 2026-01-05T09:00:00Z",
+            ),
+            (daily, "", None, "Do what you do."),
+            (
+                daily,
+                "Its own.",
+                Some("Mine, with {{date}} and {{braces}}."),
+                "Mine, with {{date}} and {{braces}}.",
+            ),
+            (daily, "Its own of {{date}}.", Some("  "), "Its own of 2026-01-05."),
+            (daily, "{{nothing_like_that}}", None, "{{nothing_like_that}}"),
+        ];
+        let key = Occurrence::Cron("2026-01-05T09:00:00Z".parse().unwrap()).key(0);
+        for (trigger, own, given, expected) in table {
+            assert_eq!(job(trigger, &key, own, given).prompt.as_deref(), Some(expected), "{own:?} {given:?}");
+        }
+    }
+
+    #[test]
+    fn where_a_job_comes_from() {
+        use crate::trigger::ChatPlatform::{Discord, Slack};
+        let table = [
+            (Occurrence::Manual("x"), TriggerType::Manual),
+            (Occurrence::Interval(1), TriggerType::Schedule),
+            (Occurrence::Webhook { delivery_id: "slack:1" }, TriggerType::Webhook),
+            (Occurrence::Chat { platform: Slack, message_id: "1" }, TriggerType::Slack),
+            (Occurrence::Chat { platform: Discord, message_id: "1" }, TriggerType::Discord),
+            (Occurrence::Github { number: 7, head: None }, TriggerType::Schedule),
+            (Occurrence::Event { seq: 7 }, TriggerType::Schedule),
+        ];
+        for (occurrence, expected) in table {
+            let key = occurrence.key(0);
+            assert_eq!(job(r#"{"type":"manual"}"#, &key, "", None).trigger_type, expected, "{key}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Everything that can be wrong with what is asked of a fleet.
+
+use std::io;
+use std::time::Duration;
+
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::JobStatus;
+
+use crate::store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    #[error("a daemon is running in {0} already; `cowhand stop` ends it")]
+    AlreadyRunning(String),
+    /// The whole report.
+    #[error("{0}")]
+    Config(String),
+    #[error("cannot use the state folder {place}: {source}")]
+    State { place: String, source: io::Error },
+    #[error("there is no agent {0} in the fleet; `cowhand agents` lists them")]
+    NoAgent(AgentName),
+    #[error("{agent} has no schedule {schedule}; `cowhand schedule list` lists them")]
+    NoSchedule { agent: AgentName, schedule: String },
+    #[error("there is no job {0}; `cowhand jobs` lists them")]
+    NoJob(JobId),
+    #[error("{job} is {status}; cancel it first, or fork it")]
+    NotFinished { job: JobId, status: JobStatus },
+    #[error("an idempotency key needs a schedule: its firings are what is counted")]
+    KeyWithoutSchedule,
+    #[error("the key was used before for {agent}/{schedule}, and its job is gone")]
+    KeyUsed { agent: AgentName, schedule: ScheduleName },
+    #[error("the daemon is stopping and takes no new work; start it again first")]
+    Stopping,
+    /// What still ran is being cancelled when this is returned; [`super::Fleet::ended`] waits for that.
+    #[error("shutdown timed out after {}ms with {running_jobs} job(s) still running", .timeout.as_millis())]
+    StopTimedOut { timeout: Duration, running_jobs: usize },
+    #[error("the daemon failed; its log says why")]
+    Died,
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for FleetError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoJob(id) => Self::NoJob(id),
+            StoreError::Closed => Self::Stopping,
+            other => Self::Store(other),
+        }
+    }
+}

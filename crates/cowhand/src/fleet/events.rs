@@ -1,0 +1,56 @@
+//! What happens in the fleet, for whoever wants to know: from the store, so that nobody who is slow misses anything.
+
+use std::collections::VecDeque;
+
+use cowhand_core::event::Event;
+use tokio::sync::watch;
+
+use super::{Fleet, FleetError};
+use crate::store::Store;
+
+/// Everything from one place in the log on, each once and in order.
+#[derive(Debug)]
+pub struct Subscription {
+    store: Store,
+    ended: watch::Receiver<bool>,
+    after: i64,
+    page: VecDeque<Event>,
+}
+
+/// Events read together.
+const PAGE: u32 = 500;
+
+impl Fleet {
+    /// What happens from now on.
+    pub async fn subscribe(&self) -> Result<Subscription, FleetError> {
+        let last = self.store().last_event().await?;
+        Ok(self.subscribe_after(last))
+    }
+
+    /// What happened after `seq`, and then what happens.
+    pub fn subscribe_after(&self, seq: i64) -> Subscription {
+        let (store, ended) = (self.store().clone(), self.ended.clone());
+        Subscription { store, ended, after: seq, page: VecDeque::new() }
+    }
+}
+
+impl Subscription {
+    /// The next event; none once the fleet has ended. May be dropped while it waits: the next call goes on there.
+    pub async fn next(&mut self) -> Result<Option<Event>, FleetError> {
+        loop {
+            if let Some(event) = self.page.pop_front() {
+                self.after = event.seq;
+                return Ok(Some(event));
+            }
+            // First whether it has ended, then what happened: so nothing that happened before is missed.
+            let ended = *self.ended.borrow() || self.ended.has_changed().is_err();
+            self.page = self.store.events_after(self.after, PAGE).await?.into();
+            if self.page.is_empty() {
+                if ended {
+                    return Ok(None);
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A fleet that runs: the face of this library, and all that the program itself uses.
+//!
+//! ```no_run
+//! use cowhand::fleet::{Agents, Fleet, Options, Stop, Trigger};
+//!
+//! # async fn example() -> Result<(), cowhand::fleet::FleetError> {
+//! let fleet = Fleet::start(Options::of("cowhand.yaml", "/usr/local/bin/cowhand")).await?;
+//! let mut events = fleet.subscribe().await?;
+//! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
+//! while let Some(event) = events.next().await? {
+//!     println!("{} {:?}", event.agent, event.fact);
+//! }
+//! fleet.stop(Stop::default()).await
+//! # }
+//! ```
+
+mod error;
+mod events;
+mod stop;
+mod trigger;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cowhand_core::id::JobId;
+use cowhand_core::roster::{Agent, Roster};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::clock::Clock;
+use crate::daemon::{Daemon, Engine, Loaded, Wish, load};
+use crate::state::StateFolder;
+use crate::store::{Cancel, Store};
+
+pub use error::FleetError;
+pub use events::Subscription;
+pub(crate) use stop::Course;
+pub use stop::Stop;
+pub use trigger::{Changes, Trigger, Triggered};
+
+/// What a fleet is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub agents: Agents,
+    pub state: StateFolder,
+    pub clock: Clock,
+    /// The `cowhand` program, which is the keeper of every attempt.
+    pub program: PathBuf,
+}
+
+/// Who is in the fleet.
+#[derive(Debug, Clone)]
+pub enum Agents {
+    /// As the fleet's root file says, and whatever it says when it is read again.
+    Config(PathBuf),
+    Given(Roster),
+}
+
+/// A fleet that runs in this process. The state folder is its own until it has ended and is dropped; dropped before
+/// that, it leaves its agents to their keepers.
+#[derive(Debug)]
+pub struct Fleet {
+    engine: Arc<Engine>,
+    config: Option<PathBuf>,
+    course: watch::Sender<Course>,
+    ended: watch::Receiver<bool>,
+    started_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetStatus {
+    Running,
+    Stopping,
+    Stopped,
+}
+
+/// How a fleet stands, in numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetState {
+    pub status: FleetStatus,
+    pub started_at: Timestamp,
+    /// How often it was decided what is due.
+    pub check_count: u64,
+    /// How many jobs that led to, and how many were asked for.
+    pub trigger_count: u64,
+    pub last_check_at: Option<Timestamp>,
+    pub running_jobs: usize,
+}
+
+/// What a config that was read again came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    pub agents: usize,
+    pub schedules: usize,
+}
+
+impl Options {
+    /// A fleet as people have it: its state folder stands beside its root file.
+    pub fn of(config: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
+        let config = config.into();
+        Self {
+            state: StateFolder::beside(&config),
+            agents: Agents::Config(config),
+            clock: Clock::System,
+            program: program.into(),
+        }
+    }
+}
+
+impl Fleet {
+    /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
+    pub async fn start(options: Options) -> Result<Self, FleetError> {
+        let Options { agents, state, clock, program } = options;
+        let (config, loaded) = match agents {
+            Agents::Config(file) => {
+                let loaded = load(&file)?;
+                (Some(file), loaded)
+            }
+            Agents::Given(roster) => {
+                (None, Loaded { roster: Arc::new(checked(roster)?), ..Loaded::default() })
+            }
+        };
+        let daemon = Daemon::open(loaded, state, clock, program).await?;
+        let engine = Arc::clone(daemon.engine());
+        let started_at = engine.clock.now();
+        let (course, way) = watch::channel(Course::Running);
+        let (over, ended) = watch::channel(false);
+        let steering = course.clone();
+        tokio::spawn(async move {
+            daemon.run(way, &steering).await;
+            over.send_replace(true);
+        });
+        Ok(Self { engine, config, course, ended, started_at })
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.engine.store
+    }
+
+    pub fn state_folder(&self) -> &StateFolder {
+        &self.engine.home.state
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.engine.clock
+    }
+
+    /// Who we are to others that share the store.
+    pub fn node(&self) -> &str {
+        &self.engine.home.node
+    }
+
+    pub fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.engine.loaded().roster)
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.status() == FleetStatus::Running
+    }
+
+    pub fn status(&self) -> FleetStatus {
+        // A loop that is gone without a word is as stopped as one that said so.
+        if *self.ended.borrow() || self.ended.has_changed().is_err() {
+            FleetStatus::Stopped
+        } else if *self.course.borrow() == Course::Running {
+            FleetStatus::Running
+        } else {
+            FleetStatus::Stopping
+        }
+    }
+
+    pub fn state(&self) -> FleetState {
+        let counts = self.engine.counts();
+        FleetState {
+            status: self.status(),
+            started_at: self.started_at,
+            check_count: counts.checks,
+            trigger_count: counts.triggers,
+            last_check_at: counts.last_check_at,
+            running_jobs: self.engine.held().len(),
+        }
+    }
+
+    /// Other agents from now on. What runs goes on under the rules it has; a schedule that is no longer there fires no
+    /// more, and keeps its history in case it comes back.
+    pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
+        let store = self.roster().store.clone();
+        let roster = checked(Roster { store, ..Roster::of(agents) })?;
+        let variables = self.engine.loaded().variables.clone();
+        self.take(Loaded { roster: Arc::new(roster), variables }).await
+    }
+
+    /// Reads the config again. A bad one is refused whole, and the old one stays.
+    pub async fn reload(&self) -> Result<Reloaded, FleetError> {
+        let Some(config) = &self.config else {
+            return Err(FleetError::Config(
+                "this fleet was given its agents; there is no file to read".to_owned(),
+            ));
+        };
+        let loaded = load(config)?;
+        if loaded.roster.store != self.roster().store {
+            warn!("`store` has changed; it stays as it is until a restart");
+        }
+        let schedules = loaded.roster.agents.iter().map(|agent| agent.schedules.len()).sum();
+        let reloaded = Reloaded { agents: loaded.roster.agents.len(), schedules };
+        self.take(loaded).await?;
+        info!(agents = reloaded.agents, schedules, "config loaded again");
+        Ok(reloaded)
+    }
+
+    async fn take(&self, loaded: Loaded) -> Result<(), FleetError> {
+        self.engine.store.load_schedules(Roster::clone(&loaded.roster), self.engine.clock.now()).await?;
+        self.engine.set_roster(loaded);
+        self.nudge();
+        Ok(())
+    }
+
+    /// A waiting job is cancelled at once; of a running one the whole process tree is asked to end.
+    pub async fn cancel(&self, job: JobId) -> Result<Cancel, FleetError> {
+        let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
+        // Told directly as well: a fleet that drains makes no more plans.
+        self.engine.wish(&job, Wish::Cancel);
+        self.nudge();
+        Ok(answer)
+    }
+
+    /// Something was written that may change the plan.
+    pub(crate) fn nudge(&self) {
+        self.engine.nudge.notify_one();
+    }
+
+    /// Asks for the end without waiting for it. Asked again, it hurries.
+    pub fn begin_stop(&self, how: Stop) {
+        self.course.send_if_modified(|course| {
+            let after = course.after(how, Instant::now());
+            let changed = after != *course;
+            *course = after;
+            changed
+        });
+    }
+
+    /// Until it has ended, or until jobs have used up the time they were given to finish: then the caller knows first,
+    /// and they are cancelled.
+    pub async fn stop(&self, how: Stop) -> Result<(), FleetError> {
+        self.begin_stop(how);
+        let mut way = self.course.subscribe();
+        let overdue = async {
+            match way.wait_for(|course| !matches!(course, Course::Draining { .. })).await.as_deref() {
+                Ok(Course::Cancelling { overdue: running_jobs @ 1.. }) => *running_jobs,
+                _ => std::future::pending().await,
+            }
+        };
+        match how {
+            Stop::Finish { timeout } => tokio::select! {
+                running_jobs = overdue => Err(FleetError::StopTimedOut { timeout, running_jobs }),
+                ended = self.ended() => ended,
+            },
+            Stop::Cancel | Stop::KeepAgents => self.ended().await,
+        }
+    }
+
+    /// When everything has ended that was to end.
+    pub async fn ended(&self) -> Result<(), FleetError> {
+        self.ended.clone().wait_for(|ended| *ended).await.map(drop).map_err(|_| FleetError::Died)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.begin_stop(Stop::KeepAgents);
+    }
+}
+
+/// What the config's checks would have said.
+fn checked(roster: Roster) -> Result<Roster, FleetError> {
+    let mut names = std::collections::HashSet::new();
+    match roster.agents.iter().find(|agent| !names.insert(&agent.name)) {
+        Some(twice) => Err(FleetError::Config(format!("two agents have the name {}", twice.name))),
+        None => Ok(roster),
+    }
+}

@@ -1,0 +1,154 @@
+//! Jobs that somebody asks for: a firing of a schedule, a job of an agent alone, and one that goes on from another.
+
+use cowhand_core::firing::{self, Occasion};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::trigger::{FiringKey, Occurrence};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Fleet, FleetError};
+use crate::store::{Decision, Fired, Firing};
+
+/// What to run now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Trigger {
+    pub schedule: Option<ScheduleName>,
+    /// Instead of the schedule's or the agent's own; taken as it is, not as a template.
+    pub prompt: Option<String>,
+    /// The same key for the same schedule gives the same job.
+    pub idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Triggered {
+    New(Job),
+    /// The one that this key has made before.
+    Before(Job),
+}
+
+/// What is different in a job that is made from another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Changes {
+    pub prompt: Option<String>,
+    pub schedule: Option<ScheduleName>,
+}
+
+impl Fleet {
+    pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
+        self.open()?;
+        let roster = self.roster();
+        let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let triggered = match &trigger.schedule {
+            Some(name) => self.fire(agent, schedule_of(agent, name)?, &trigger).await?,
+            None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),
+            None => {
+                let key = Occurrence::Manual(&Uuid::now_v7().to_string()).key(0);
+                let now = self.clock().now();
+                let new = new_job(agent, None, &trigger, &key, now);
+                Triggered::New(self.store().add_job(new, now).await?)
+            }
+        };
+        if matches!(triggered, Triggered::New(_)) {
+            self.engine.count_trigger();
+            self.nudge();
+        }
+        Ok(triggered)
+    }
+
+    async fn fire(
+        &self,
+        agent: &Agent,
+        schedule: &Schedule,
+        trigger: &Trigger,
+    ) -> Result<Triggered, FleetError> {
+        let key = trigger.idempotency_key.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
+        // Whatever happens to the schedule in between: a key that was used stays used.
+        let key = Occurrence::Manual(&key).key(0);
+        let now = self.clock().now();
+        let new = new_job(agent, Some(schedule), trigger, &key, now);
+        let firing =
+            Firing { schedule: schedule.id, key: key.clone(), due: now, decision: Decision::Run(new) };
+        if let Fired::Recorded(Some(job)) = self.store().fire_once(firing, now).await? {
+            return Ok(Triggered::New(job));
+        }
+        let before = self.store().firing(schedule.id, key).await?.and_then(|row| row.job);
+        let before = match before {
+            Some(id) => self.store().job(id).await?,
+            None => None,
+        };
+        let gone = || FleetError::KeyUsed { agent: agent.name.clone(), schedule: schedule.name.clone() };
+        before.map(Triggered::Before).ok_or_else(gone)
+    }
+
+    /// A job that has ended, once more.
+    pub async fn retry(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
+        let before = self.find(job).await?;
+        if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
+            return Err(FleetError::NotFinished { job: job.clone(), status: before.status() });
+        }
+        let origin = Origin::RetryOf(job.clone());
+        self.make(&before, TriggerType::Manual, origin, changes).await
+    }
+
+    /// A new job that begins with all that this one's session holds.
+    pub async fn fork(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
+        let before = self.find(job).await?;
+        let origin = Origin::ForkOf(job.clone());
+        self.make(&before, TriggerType::Fork, origin, changes).await
+    }
+
+    async fn make(
+        &self,
+        before: &Job,
+        trigger_type: TriggerType,
+        origin: Origin,
+        changes: Changes,
+    ) -> Result<Job, FleetError> {
+        self.open()?;
+        let roster = self.roster();
+        let agent = before.agent();
+        let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let schedule = match changes.schedule {
+            Some(name) => Some(schedule_of(agent, &name)?.name.clone()),
+            None => before.schedule().cloned(),
+        };
+        let prompt = changes.prompt.or_else(|| before.prompt().map(str::to_owned));
+        let new = NewJob { agent: agent.name.clone(), trigger_type, schedule, prompt, origin: Some(origin) };
+        let job = self.store().add_job(new, self.clock().now()).await?;
+        self.engine.count_trigger();
+        self.nudge();
+        Ok(job)
+    }
+
+    async fn find(&self, job: &JobId) -> Result<Job, FleetError> {
+        self.store().job(job.clone()).await?.ok_or_else(|| FleetError::NoJob(job.clone()))
+    }
+
+    /// A fleet that stops takes no new work.
+    fn open(&self) -> Result<(), FleetError> {
+        if self.is_running() { Ok(()) } else { Err(FleetError::Stopping) }
+    }
+}
+
+fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
+    let none = || FleetError::NoSchedule { agent: agent.name.clone(), schedule: name.to_string() };
+    agent.schedules.iter().find(|schedule| schedule.name == *name).ok_or_else(none)
+}
+
+fn new_job(
+    agent: &Agent,
+    schedule: Option<&Schedule>,
+    trigger: &Trigger,
+    key: &FiringKey,
+    now: Timestamp,
+) -> NewJob {
+    let occasion = &Occasion::by_hand(key, trigger.prompt.clone());
+    let zone = &TimeZone::system();
+    firing::Firing { agent, schedule, key, due: None, occasion, zone }.job(None, now)
+}

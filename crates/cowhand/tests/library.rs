@@ -1,0 +1,304 @@
+//! The library's face: a fleet inside another program.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use cowhand::clock::Clock;
+use cowhand::fleet::{
+    Agents, Changes, Fleet, FleetError, FleetStatus, Options, Stop, Subscription, Trigger, Triggered,
+};
+use cowhand::state::StateFolder;
+use cowhand::store::Cancel;
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{ExitReason, Job, JobStatus, Origin, Termination};
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use tempfile::TempDir;
+
+fn name(text: &str) -> AgentName {
+    text.parse().unwrap()
+}
+
+/// A shell script that works in `folder`.
+fn agent(folder: &Path, called: &str, script: &str) -> Agent {
+    let mut agent = Agent::new(name(called));
+    folder.clone_into(&mut agent.directory);
+    agent.settings.runtime = Some(cowhand_core::config::shape::Runtime::Command);
+    agent.settings.command = Some(["sh", "-c", script].map(str::to_owned).into());
+    agent
+}
+
+fn with_schedule(mut agent: Agent, called: &str, trigger: &str) -> Agent {
+    let trigger = serde_json::from_str(trigger).unwrap();
+    agent.schedules.push(Schedule::new(&agent.name, called.parse().unwrap(), trigger));
+    agent
+}
+
+/// Says that it is up, and goes on when there is a file `go`.
+const WAITER: &str = "touch up; while [ ! -e go ]; do sleep 0.05; done; echo went";
+
+fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
+    Options {
+        agents: Agents::Given(Roster::of(agents)),
+        state: StateFolder::at(folder.path().join("state")),
+        clock: Clock::System,
+        program: env!("CARGO_BIN_EXE_cowhand").into(),
+    }
+}
+
+async fn started(folder: &TempDir, agents: Vec<Agent>) -> Fleet {
+    Fleet::start(options(folder, agents)).await.unwrap()
+}
+
+async fn trigger(fleet: &Fleet, agent: &str) -> Job {
+    match fleet.trigger(&name(agent), Trigger::default()).await.unwrap() {
+        Triggered::New(job) => job,
+        Triggered::Before(job) => panic!("{job:?} was there before"),
+    }
+}
+
+/// Everything up to the first event that fits.
+async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
+    let mut seen = Vec::new();
+    loop {
+        let event = events.next().await.unwrap().expect("the fleet has ended");
+        let last = fits(&event);
+        seen.push(event);
+        if last {
+            return seen;
+        }
+    }
+}
+
+async fn ended(events: &mut Subscription, job: &JobId) -> Vec<Event> {
+    let of_its_end = |fact: &Fact| {
+        matches!(fact, Fact::JobCompleted { .. } | Fact::JobFailed { .. } | Fact::JobCancelled { .. })
+    };
+    until(events, |event| event.job.as_ref() == Some(job) && of_its_end(&event.fact)).await
+}
+
+async fn appeared(file: &Path) {
+    while !file.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fleet_runs_and_tells() {
+    let folder = TempDir::new().unwrap();
+    let worker = with_schedule(agent(folder.path(), "worker", "cat"), "tidy", r#"{"type":"manual"}"#);
+    let fleet = started(&folder, vec![worker]).await;
+    assert!(fleet.is_running());
+    let before = fleet.state();
+    assert_eq!((before.status, before.trigger_count), (FleetStatus::Running, 0));
+
+    let mut events = fleet.subscribe().await.unwrap();
+    let asked = Trigger { prompt: Some("Hello.".into()), ..Trigger::default() };
+    let Triggered::New(job) = fleet.trigger(&name("worker"), asked).await.unwrap() else { panic!("new") };
+    let seen = ended(&mut events, job.id()).await;
+    let facts: Vec<&str> = seen.iter().map(|event| event.fact.type_name()).collect();
+    assert_eq!(facts, ["job:created", "job:started", "job:completed"]);
+    assert!(seen.iter().all(|event| event.agent == name("worker") && event.job.as_ref() == Some(job.id())));
+    let Fact::JobCompleted { exit_reason: ExitReason::Success, .. } = seen[2].fact else {
+        panic!("{seen:?}")
+    };
+    assert!(seen.windows(2).all(|pair| pair[0].seq + 1 == pair[1].seq), "each once, and in order");
+
+    let key = Trigger {
+        schedule: Some("tidy".parse().unwrap()),
+        idempotency_key: Some("once".into()),
+        ..Trigger::default()
+    };
+    let Triggered::New(first) = fleet.trigger(&name("worker"), key.clone()).await.unwrap() else {
+        panic!("new")
+    };
+    let Triggered::Before(second) = fleet.trigger(&name("worker"), key).await.unwrap() else {
+        panic!("before")
+    };
+    assert_eq!(first.id(), second.id());
+    ended(&mut events, first.id()).await;
+
+    let state = fleet.state();
+    assert_eq!((state.trigger_count, state.running_jobs), (2, 0));
+    assert!(state.check_count > before.check_count && state.last_check_at >= Some(state.started_at));
+    fleet.stop(Stop::default()).await.unwrap();
+    assert_eq!(fleet.status(), FleetStatus::Stopped);
+    assert!(events.next().await.unwrap().is_none(), "nothing more can happen");
+    assert!(matches!(fleet.trigger(&name("worker"), Trigger::default()).await, Err(FleetError::Stopping)));
+}
+
+/// Two schedules, one of which is due at once and then every second.
+#[tokio::test]
+async fn agents_can_be_set_while_it_runs() {
+    let folder = TempDir::new().unwrap();
+    let every_second = r#"{"type":"interval","interval":"1s"}"#;
+    let of = |called: &str| with_schedule(agent(folder.path(), called, "true"), "often", every_second);
+    let fleet = started(&folder, vec![of("old")]).await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, |event| matches!(event.fact, Fact::ScheduleFired { .. })).await;
+
+    fleet.set_agents(vec![of("new")]).await.unwrap();
+    let fired_by_new =
+        |event: &Event| event.agent == name("new") && matches!(event.fact, Fact::ScheduleFired { .. });
+    until(&mut events, fired_by_new).await;
+    let later = until(&mut events, fired_by_new).await;
+    assert!(
+        !later
+            .iter()
+            .any(|event| matches!(event.fact, Fact::ScheduleFired { .. }) && event.agent == name("old"))
+    );
+    let twice = fleet.set_agents(vec![of("new"), of("new")]).await.unwrap_err();
+    assert_eq!(twice.to_string(), "two agents have the name new");
+    assert_eq!(fleet.roster().agents.len(), 1, "the old ones stay");
+    assert!(fleet.reload().await.is_err(), "there is no file");
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_that_takes_too_long_is_an_error_with_its_count() {
+    let folder = TempDir::new().unwrap();
+    let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
+    let job = trigger(&fleet, "waiter").await;
+    appeared(&folder.path().join("up")).await;
+    let timeout = Duration::from_millis(300);
+    let error = fleet.stop(Stop::Finish { timeout }).await.unwrap_err();
+    assert_eq!(error.to_string(), "shutdown timed out after 300ms with 1 job(s) still running");
+    let FleetError::StopTimedOut { timeout: told, running_jobs: 1 } = error else { panic!("{error:?}") };
+    assert_eq!(told, timeout);
+    let of_job = || fleet.store().job(job.id().clone());
+    fleet.ended().await.unwrap();
+    assert_eq!(of_job().await.unwrap().unwrap().status(), JobStatus::Cancelled, "still to be read");
+    drop(fleet);
+    let again = started(&folder, vec![]).await;
+    again.stop(Stop::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn jobs_may_finish_while_it_stops() {
+    let folder = TempDir::new().unwrap();
+    let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
+    let mut events = fleet.subscribe().await.unwrap();
+    let job = trigger(&fleet, "waiter").await;
+    appeared(&folder.path().join("up")).await;
+    fleet.begin_stop(Stop::Finish { timeout: Duration::from_mins(5) });
+    assert_eq!(fleet.status(), FleetStatus::Stopping);
+    assert!(matches!(fleet.fork(job.id(), Changes::default()).await, Err(FleetError::Stopping)));
+    fs::write(folder.path().join("go"), "").unwrap();
+    let seen = ended(&mut events, job.id()).await;
+    assert!(matches!(seen.last().unwrap().fact, Fact::JobCompleted { .. }), "{seen:?}");
+    fleet.ended().await.unwrap();
+}
+
+/// Each waits for all the others to be told before it goes: told one after the other, all but the last would have to
+/// be killed.
+#[tokio::test]
+async fn everything_is_cancelled_side_by_side() {
+    let folder = TempDir::new().unwrap();
+    let script = "trap 'touch told-$COWHAND_JOB_ID; while [ $(ls told-* | wc -l) -lt 4 ]; do sleep 0.05; done; \
+                  exit 0' TERM; touch up-$COWHAND_JOB_ID; while :; do sleep 0.05; done";
+    let agents = ["a", "b", "c", "d"].map(|called| agent(folder.path(), called, script));
+    let fleet = started(&folder, agents.to_vec()).await;
+    for called in ["a", "b", "c", "d"] {
+        let job = trigger(&fleet, called).await;
+        appeared(&folder.path().join(format!("up-{}", job.id()))).await;
+    }
+    fleet.stop(Stop::Cancel).await.unwrap();
+    let events = fleet.store().events_after(0, 1000).await.unwrap();
+    let how = events.iter().filter_map(|event| match event.fact {
+        Fact::JobCancelled { termination, .. } => Some(termination),
+        _ => None,
+    });
+    assert_eq!(how.collect::<Vec<_>>(), [Termination::Graceful; 4]);
+}
+
+#[tokio::test]
+async fn dropped_it_leaves_its_agents_running() {
+    let folder = TempDir::new().unwrap();
+    let agents = || vec![agent(folder.path(), "waiter", WAITER)];
+    let fleet = started(&folder, agents()).await;
+    let job = trigger(&fleet, "waiter").await;
+    appeared(&folder.path().join("up")).await;
+    let busy = Fleet::start(options(&folder, agents())).await.unwrap_err();
+    assert!(matches!(busy, FleetError::AlreadyRunning(_)), "{busy:?}");
+    drop(fleet);
+    let again = loop {
+        // Its end is a matter of a moment, and nobody is left to ask when.
+        match Fleet::start(options(&folder, agents())).await {
+            Err(FleetError::AlreadyRunning(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            other => break other.unwrap(),
+        }
+    };
+    let mut events = again.subscribe().await.unwrap();
+    fs::write(folder.path().join("go"), "").unwrap();
+    let seen = ended(&mut events, job.id()).await;
+    assert!(matches!(seen.last().unwrap().fact, Fact::JobCompleted { .. }), "{seen:?}");
+    again.stop(Stop::KeepAgents).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fork_may_have_another_prompt_and_schedule() {
+    let folder = TempDir::new().unwrap();
+    let worker = with_schedule(agent(folder.path(), "worker", "cat"), "tidy", r#"{"type":"manual"}"#);
+    let fleet = started(&folder, vec![worker]).await;
+    let mut events = fleet.subscribe().await.unwrap();
+    let job = trigger(&fleet, "worker").await;
+    ended(&mut events, job.id()).await;
+    let changes = Changes { prompt: Some("Differently.".into()), schedule: Some("tidy".parse().unwrap()) };
+    let fork = fleet.fork(job.id(), changes).await.unwrap();
+    assert_eq!(fork.origin(), Some(&Origin::ForkOf(job.id().clone())));
+    assert_eq!((fork.prompt(), fork.status()), (Some("Differently."), JobStatus::Pending));
+    assert_eq!(fork.schedule().map(ScheduleName::as_str), Some("tidy"));
+    let seen = ended(&mut events, fork.id()).await;
+    let facts: Vec<&str> = seen.iter().map(|event| event.fact.type_name()).collect();
+    assert_eq!(facts, ["job:created", "job:forked", "job:started", "job:completed"]);
+    assert_eq!(seen[1].fact, Fact::JobForked { forked_from: job.id().clone() });
+    let again = fleet.retry(job.id(), Changes::default()).await.unwrap();
+    assert_eq!(again.origin(), Some(&Origin::RetryOf(job.id().clone())));
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_says_of_what() {
+    let folder = TempDir::new().unwrap();
+    let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
+    let job = trigger(&fleet, "waiter").await;
+    let nobody: JobId = "job-2026-01-01-zzzzzz".parse().unwrap();
+    let of = |schedule: &str| Trigger { schedule: Some(schedule.parse().unwrap()), ..Trigger::default() };
+    let keyed = Trigger { idempotency_key: Some("k".into()), ..Trigger::default() };
+    let table = [
+        (
+            fleet.trigger(&name("nobody"), Trigger::default()).await.unwrap_err(),
+            "there is no agent nobody in the fleet; `cowhand agents` lists them".to_owned(),
+        ),
+        (
+            fleet.trigger(&name("waiter"), of("never")).await.unwrap_err(),
+            "waiter has no schedule never; `cowhand schedule list` lists them".to_owned(),
+        ),
+        (
+            fleet.trigger(&name("waiter"), keyed).await.unwrap_err(),
+            "an idempotency key needs a schedule: its firings are what is counted".to_owned(),
+        ),
+        (
+            fleet.fork(&nobody, Changes::default()).await.unwrap_err(),
+            format!("there is no job {nobody}; `cowhand jobs` lists them"),
+        ),
+        (
+            fleet.cancel(nobody.clone()).await.unwrap_err(),
+            format!("there is no job {nobody}; `cowhand jobs` lists them"),
+        ),
+    ];
+    for (error, expected) in table {
+        assert_eq!(error.to_string(), expected);
+    }
+    appeared(&folder.path().join("up")).await;
+    let running = fleet.retry(job.id(), Changes::default()).await.unwrap_err();
+    assert_eq!(running.to_string(), format!("{} is running; cancel it first, or fork it", job.id()));
+    let mut events = fleet.subscribe().await.unwrap();
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), Cancel::Asked(_)));
+    ended(&mut events, job.id()).await;
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), Cancel::AlreadyStopped(_)));
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
