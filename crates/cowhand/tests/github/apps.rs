@@ -10,7 +10,7 @@ use cowhand_core::config::shape::{AppAuth, Auth};
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-use crate::fake::Fake;
+use crate::fake::{Fake, Fault};
 use crate::{claimant, id, settings};
 
 #[derive(Deserialize)]
@@ -101,6 +101,15 @@ async fn a_refused_word_is_an_error_once() {
     let error = source.get_work(&id(7)).await.unwrap_err();
     assert!(error.to_string().contains("access_tokens: 401"), "{error}");
     assert_eq!(fake.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn buying_is_tried_again_as_well() {
+    let keys = keys();
+    let (fake, source) = scene(&keys.pkcs8, &keys.public, Some(77)).await;
+    fake.fault("POST /app/installations/77/access_tokens", Fault::status(502));
+    assert!(source.get_work(&id(7)).await.unwrap().is_some());
+    assert_eq!(fake.world().sold, 1);
 }
 
 #[test]

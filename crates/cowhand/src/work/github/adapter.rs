@@ -13,6 +13,7 @@ use super::client::Client;
 use super::cursor::{Cursor, Listing};
 use super::issues::Issues;
 use super::models::{Issue, IssueState};
+use super::quota::Quota;
 use super::settings::GitHubSettings;
 use crate::work::{Claimant, Setting, WorkSource, WorkSourceError};
 
@@ -150,6 +151,14 @@ impl WorkSource for GitHubWorkSource {
             Some(number) => self.issues().get(number).await?.map(work_item).transpose(),
             None => Ok(None),
         }
+    }
+
+    async fn check(&self) -> Result<(), WorkSourceError> {
+        self.validate_token().await
+    }
+
+    fn quota(&self) -> Option<Quota> {
+        Some(self.client.quota())
     }
 }
 

@@ -122,16 +122,20 @@ impl Client {
         let (mut attempt, mut renewed) = (0, false);
         loop {
             self.wait_while_blocked(call).await?;
-            let token = self.token(call).await?;
-            let error = match self.exchange(call, &token).await {
-                Ok(reply) => return Ok(reply),
+            let error = match self.token(call).await {
+                Ok(token) => match self.exchange(call, &token).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => {
+                        if let (Some(401), false, Auth::App(app)) = (error.status, renewed, &self.auth) {
+                            app.forget(&token).await;
+                            renewed = true;
+                            continue;
+                        }
+                        error
+                    }
+                },
                 Err(error) => error,
             };
-            if let (Some(401), false, Auth::App(app)) = (error.status, renewed, &self.auth) {
-                app.forget(&token).await;
-                renewed = true;
-                continue;
-            }
             let Some(delay) = next_delay(&error, attempt, call.repeat, &self.retry, fastrand::f64()) else {
                 return Err(error);
             };
