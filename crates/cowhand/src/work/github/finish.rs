@@ -20,19 +20,22 @@ impl GitHubWorkSource {
         let issues = self.issues();
         let issue = issues.get(number).await?.ok_or_else(|| WorkSourceError::NotFound(item.clone()))?;
         let marks = issues.marks(number).await?;
-        let (ours, is_taken) = (first_claim(&marks, by), marks.rival(by).is_some());
+        if let Some(rival) = marks.rival(by) {
+            let stands = format!("is claimed by {} of fleet {}", rival.holder, rival.fleet);
+            self.withdraw_all(&marks, by).await?;
+            return Err(WorkSourceError::NotHeld { item: item.clone(), stands });
+        }
+        let ours = first_claim(&marks, by);
         let report = Marker::Report(Fact::of(by, ours));
         if !marks.has_told(&report) {
-            let said = text::of_report(result, &by.holder, is_taken);
+            let said = text::of_report(result, &by.holder);
             issues.comment_once(number, &report, &said).await?;
         } else if self.is_over(&issue, ours) {
             return Ok(());
         }
-        if !is_taken {
-            issues.remove_label(number, &self.settings.in_progress).await?;
-            if result.outcome == WorkOutcome::Success && issue.state != IssueState::Closed {
-                issues.close_as_completed(number).await?;
-            }
+        issues.remove_label(number, &self.settings.in_progress).await?;
+        if result.outcome == WorkOutcome::Success && issue.state != IssueState::Closed {
+            issues.close_as_completed(number).await?;
         }
         self.withdraw_all(&marks, by).await
     }

@@ -21,19 +21,13 @@ pub(super) fn of_claim(holder: &str, until: Timestamp) -> String {
     format!("cowhand is working on this ({}, until {until} unless it says otherwise).", code(holder))
 }
 
-/// `is_taken`: another claim holds the issue by now.
-pub(super) fn of_report(result: &WorkResult, holder: &str, is_taken: bool) -> String {
+pub(super) fn of_report(result: &WorkResult, holder: &str) -> String {
     let outcome = match result.outcome {
         WorkOutcome::Success => "done",
         WorkOutcome::Failure => "failed",
         WorkOutcome::Partial => "partly done",
     };
     let mut text = format!("**cowhand: {outcome}** ({})\n", code(holder));
-    if is_taken {
-        text.push_str(
-            "\nSomebody else has claimed this issue in the meantime, so that it was left as it is.\n",
-        );
-    }
     push_fence(&mut text, &result.summary, LONGEST_PART);
     if let Some(error) = &result.error {
         text.push_str("\nError:\n");
@@ -132,7 +126,6 @@ mod tests {
                 error: Some("test_sso fails".into()),
             },
             "job-2026-01-02-abcdef",
-            false,
         );
         insta::assert_snapshot!(text);
     }
@@ -148,7 +141,6 @@ mod tests {
             "cowhand has given this back (` job-1 `).\n\n```text\ntimed out\n```\n"
         );
         assert_eq!(of_release(None, "a`b"), "cowhand has given this back (`` a`b ``).\n");
-        assert!(of_report(&result("s"), "h", true).contains("Somebody else has claimed"));
     }
 
     #[test]
@@ -182,7 +174,7 @@ mod tests {
                 artifacts: vec![long.clone(); 500],
                 ..result(&long)
             };
-            let text = of_report(&report, &long, true);
+            let text = of_report(&report, &long);
             assert!(text.len() + 2049 <= LONGEST_COMMENT, "{}", text.len());
             assert!(text.matches("bytes cut …]").count() >= 3 && text.contains("and 450 more"));
         }
