@@ -74,6 +74,7 @@ impl Firing<'_> {
             schedule: self.schedule.map(|schedule| schedule.name.clone()),
             prompt: Some(self.prompt(item, now)),
             origin: None,
+            work_item: item.cloned(),
         }
     }
 

@@ -130,6 +130,8 @@ fn schedule(
         zone,
         prompt: schedule.prompt,
         work_source: schedule.work_source,
+        when_command: schedule.when_command,
+        output_to_file: schedule.output_to_file.unwrap_or(false),
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),

@@ -85,6 +85,38 @@ agents:
     assert_eq!(agents[1].settings.timeout.unwrap().duration(), None);
 }
 
+/// A fleet file's own word is below its defaults; the root's is also for agents that are not in the fleet any more.
+#[test]
+fn retention_is_inherited_key_by_key() {
+    let root = "
+retention: {max_age: 30d, max_jobs_per_agent: 100}
+defaults: {retention: {max_bytes: 2GB, max_jobs_per_agent: 50}}
+agents:
+  - name: plain
+  - {name: own, retention: {max_jobs_per_agent: 5, max_age: ~}}
+  - {name: all, retention: ~}
+fleets: [{path: sub/cowhand.yaml}, {path: keeper/cowhand.yaml}]
+";
+    let sub = "retention: {max_age: 1d}\nagents: [{name: a}]";
+    let keeper = "retention: ~\nagents: [{name: a}, {name: b, retention: {max_bytes: 1000}}]";
+    let files = [("cowhand.yaml", root), ("sub/cowhand.yaml", sub), ("keeper/cowhand.yaml", keeper)];
+    let loaded = load_files(&files, &[]);
+    fine(&loaded);
+    for (agent, expected) in [
+        ("plain", r#"{"max_jobs_per_agent":50,"max_age":"30d","max_bytes":"2GB"}"#),
+        ("own", r#"{"max_jobs_per_agent":5,"max_age":null,"max_bytes":"2GB"}"#),
+        ("all", r#"{"max_jobs_per_agent":null,"max_age":null,"max_bytes":null}"#),
+        ("sub.a", r#"{"max_jobs_per_agent":50,"max_age":"1d","max_bytes":"2GB"}"#),
+        ("keeper.a", r#"{"max_jobs_per_agent":null,"max_age":null,"max_bytes":null}"#),
+        ("keeper.b", r#"{"max_jobs_per_agent":null,"max_age":null,"max_bytes":"1000"}"#),
+        ("left", r#"{"max_jobs_per_agent":100,"max_age":"30d","max_bytes":null}"#),
+    ] {
+        let retention = loaded.roster.retention(&agent.parse().unwrap());
+        assert_eq!(serde_json::to_string(&retention).unwrap(), expected, "{agent}");
+    }
+    assert_eq!(loaded.shown["retention"]["max_age"], "30d");
+}
+
 #[test]
 fn schedules_inherit_policies() {
     let text = "

@@ -1,20 +1,23 @@
 //! What the daemon's parts share: the store, the fleet as it is now, the clock, and the attempts under way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::Roster;
+use cowhand_core::trigger::FiringKey;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use super::attempt::Wish;
 use crate::clock::Clock;
+use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::work::Sources;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
@@ -28,10 +31,15 @@ pub(crate) struct Engine {
     /// This program, which is also the keeper.
     pub(crate) program: PathBuf,
     pub(crate) watch: Watch,
+    pub(crate) growth: Growth,
     /// Something happened that may change the plan.
     pub(crate) nudge: Notify,
+    /// Something is owed to a work source.
+    pub(crate) owed: Notify,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
+    /// Firings that an errand of ours is about.
+    preparing: Mutex<HashSet<(ScheduleId, FiringKey)>>,
     counts: Mutex<Counts>,
 }
 
@@ -54,10 +62,11 @@ pub(crate) struct Counts {
 }
 
 /// The fleet and what its `.env` names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) roster: Arc<Roster>,
     pub(crate) variables: HashMap<String, String>,
+    pub(crate) sources: Arc<Sources>,
 }
 
 /// An attempt that some task of ours looks after.
@@ -68,15 +77,18 @@ struct Running {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf) -> Self {
+    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf, loaded: Loaded) -> Self {
         Self {
             store,
             home,
             clock,
             program,
             watch: Watch::new(),
+            growth: Growth::default(),
             nudge: Notify::new(),
-            roster: RwLock::default(),
+            owed: Notify::new(),
+            preparing: Mutex::default(),
+            roster: RwLock::new(Arc::new(loaded)),
             running: Mutex::default(),
             counts: Mutex::default(),
         }
@@ -104,6 +116,7 @@ impl Engine {
     pub(crate) fn end(&self, job: &JobId) {
         self.running().remove(job);
         self.nudge.notify_one();
+        self.owed.notify_one();
     }
 
     /// Tells the task of a job what is wanted of it, if there is one. A stronger wish stays.
@@ -122,6 +135,16 @@ impl Engine {
     /// Every job that is looked after, with its epoch.
     pub(crate) fn held(&self) -> Vec<(JobId, i64)> {
         self.running().iter().map(|(job, running)| (job.clone(), running.epoch)).collect()
+    }
+
+    /// False if an errand is about it already.
+    pub(crate) fn prepare(&self, schedule: ScheduleId, key: &FiringKey) -> bool {
+        self.preparing.lock().unwrap_or_else(PoisonError::into_inner).insert((schedule, key.clone()))
+    }
+
+    pub(crate) fn prepared(&self, schedule: ScheduleId, key: &FiringKey) {
+        self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&(schedule, key.clone()));
+        self.nudge.notify_one();
     }
 
     pub(crate) fn counts(&self) -> Counts {

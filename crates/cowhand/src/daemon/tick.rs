@@ -5,7 +5,6 @@
 
 use cowhand_core::firing::{self, Occasion};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::NewJob;
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -23,6 +22,8 @@ use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
 pub struct Tick {
     pub start: Vec<Startable>,
     pub stop: Vec<JobId>,
+    /// Firings that wait to know what they run for.
+    pub prepare: Vec<(ScheduleId, FiringKey)>,
     pub wake_at: Option<Timestamp>,
     /// How many jobs were made.
     pub fired: u64,
@@ -82,6 +83,10 @@ async fn act(
             tick.start.push(Startable { job, agent, max_concurrent });
             Ok(false)
         }
+        Action::Prepare { schedule, key } => {
+            tick.prepare.push((schedule, key));
+            Ok(false)
+        }
         Action::Stop { job } => {
             tick.stop.push(job);
             Ok(false)
@@ -107,7 +112,9 @@ async fn act(
         Action::Fire { schedule, key, due, outcome } => {
             let Some((agent, known)) = find(roster, schedule) else { return Ok(false) };
             let decision = match outcome {
-                FiringOutcome::Ran => Decision::Run(new_job(agent, known, &key, due, now)),
+                FiringOutcome::Ran | FiringOutcome::Preparing => {
+                    decide(agent, known, &key, Some(due), Occasion::by_clock(known, &key, due), now)
+                }
                 FiringOutcome::Skipped(reason) => Decision::Skip(reason),
                 FiringOutcome::Missed => Decision::Miss,
                 FiringOutcome::Coalesced => Decision::Coalesce,
@@ -120,7 +127,7 @@ async fn act(
     }
 }
 
-fn find(roster: &Roster, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
+pub(crate) fn find(roster: &Roster, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
     roster.agents.iter().find_map(|agent| {
         let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
         Some((agent, schedule))
@@ -135,8 +142,19 @@ pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retr
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
 }
 
-fn new_job(agent: &Agent, schedule: &Schedule, key: &FiringKey, due: Timestamp, now: Timestamp) -> NewJob {
-    let occasion = &Occasion::by_clock(schedule, key, due);
-    let (schedule, due, zone) = (Some(schedule), Some(due), &TimeZone::system());
-    firing::Firing { agent, schedule, key, due, occasion, zone }.job(None, now)
+/// What a firing that should run is to make: its job, or first an inquiry.
+pub(crate) fn decide(
+    agent: &Agent,
+    schedule: &Schedule,
+    key: &FiringKey,
+    due: Option<Timestamp>,
+    occasion: Occasion,
+    now: Timestamp,
+) -> Decision {
+    if schedule.needs_preparing(agent) {
+        return Decision::Prepare(occasion);
+    }
+    let (schedule, zone) = (Some(schedule), &TimeZone::system());
+    let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
+    Decision::Run(firing.job(None, now))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
+use cowhand_core::schedule::SkipReason;
 
 use crate::store::StoreError;
 
@@ -29,6 +30,8 @@ pub enum FleetError {
     KeyWithoutSchedule,
     #[error("the key was used before for {agent}/{schedule}, and its job is gone")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
+    #[error("{schedule} did not run: {reason}{}", explained(*.reason))]
+    NotRun { schedule: ScheduleName, reason: SkipReason },
     #[error("the daemon is stopping and takes no new work; start it again first")]
     Stopping,
     /// What still ran is being cancelled when this is returned; [`super::Fleet::ended`] waits for that.
@@ -38,6 +41,14 @@ pub enum FleetError {
     Died,
     #[error(transparent)]
     Store(StoreError),
+}
+
+fn explained(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::NoWork => ", its work source has nothing to do",
+        SkipReason::Filtered => ", its `when_command` or `filter` said no",
+        _ => "",
+    }
 }
 
 impl From<StoreError> for FleetError {

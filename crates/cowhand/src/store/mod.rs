@@ -7,19 +7,22 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, lease, schedule, event counter; of several
-//!   leases or schedules the one with the smallest id first. So no two verbs can wait for each
+//! - **Locks are taken in one order**: agent, job, lease, work item, schedule, event counter; of several
+//!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
+mod changes;
 mod claims;
 mod db;
 mod dialect;
 mod error;
 mod events;
 mod firings;
+mod items;
 mod jobs;
 mod open;
+mod retention;
 mod schedules;
 mod snapshot;
 mod writer;
@@ -28,18 +31,22 @@ use std::pin::Pin;
 
 use sqlx::{PgPool, SqlitePool};
 
+use changes::Committed;
 use db::Tx;
 use writer::Writer;
 
 pub use claims::{Claim, Held, Settled};
 pub use error::StoreError;
-pub use firings::{Decision, Fired, Firing, LedgerRow};
+pub use firings::{Decision, Fired, Firing, LedgerRow, Preparation, Prepared};
+pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
+pub use retention::{Ended, Pruned};
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Database,
+    committed: Committed,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
 }
@@ -66,8 +73,9 @@ impl Store {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
                 let mut tx = Tx::postgres(&mut transaction);
                 let answer = verb(&mut tx).await?;
-                tx.write_events().await?;
+                let last_event = tx.write_events().await?;
                 transaction.commit().await.map_err(StoreError::connection)?;
+                self.committed.reached(last_event);
                 Ok(answer)
             }
         }
@@ -93,8 +101,17 @@ impl Store {
 
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
-        let all: Vec<_> =
-            [claims::ALL, events::ALL, firings::ALL, jobs::ALL, schedules::ALL, snapshot::ALL].concat();
+        let all: Vec<_> = [
+            claims::ALL,
+            events::ALL,
+            firings::ALL,
+            items::ALL,
+            jobs::ALL,
+            retention::ALL,
+            schedules::ALL,
+            snapshot::ALL,
+        ]
+        .concat();
         let count = all.len();
         self.read(|tx| {
             Box::pin(async move {

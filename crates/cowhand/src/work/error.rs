@@ -50,6 +50,11 @@ impl WorkSourceError {
         }
     }
 
+    /// The item is gone or somebody else's: there is nothing left to tell.
+    pub fn is_moot(&self) -> bool {
+        matches!(self, Self::NotFound(_) | Self::NotHeld { .. })
+    }
+
     /// What the outside system asked us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

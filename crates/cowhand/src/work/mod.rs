@@ -14,4 +14,4 @@ pub mod sources;
 pub use error::WorkSourceError;
 pub use registry::{Registry, Setting};
 pub use source::{Claimant, WorkSource};
-pub use sources::{For, Next, NextOptions, Sources};
+pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

@@ -17,8 +17,9 @@ pub type Factory =
 
 /// A value that whoever starts a fleet hands over, not one for the whole process: two fleets in one program, or two
 /// tests, then cannot change each other's sources, and nothing depends on what was loaded first.
+#[derive(Clone)]
 pub struct Registry {
-    factories: BTreeMap<String, Box<Factory>>,
+    factories: BTreeMap<String, Arc<Factory>>,
 }
 
 impl Default for Registry {
@@ -50,8 +51,8 @@ impl Registry {
             let source = github::GitHubWorkSource::from_config(config, setting)?;
             Ok(Arc::new(source) as Arc<dyn WorkSource>)
         };
-        let built_ins: [(&str, Box<Factory>); 2] =
-            [(files::NAME, Box::new(files::Files::from_config)), (github::SOURCE_TYPE, Box::new(github))];
+        let built_ins: [(&str, Arc<Factory>); 2] =
+            [(files::NAME, Arc::new(files::Files::from_config)), (github::SOURCE_TYPE, Arc::new(github))];
         for (name, factory) in built_ins {
             self.factories.entry(name.to_owned()).or_insert(factory);
         }
@@ -73,7 +74,7 @@ impl Registry {
         if self.is_registered(name) {
             return Err(WorkSourceError::Duplicate(name.to_owned()));
         }
-        self.factories.insert(name.to_owned(), Box::new(factory));
+        self.factories.insert(name.to_owned(), Arc::new(factory));
         Ok(())
     }
 
@@ -135,8 +136,7 @@ impl fmt::Debug for Setting {
 
 impl Setting {
     /// With the variables that the config itself sees: the environment and, below it, those of `.env`.
-    pub fn of_config(file: &Path, dotenv: HashMap<String, String>) -> Self {
-        let base = file.parent().unwrap_or(Path::new("")).to_owned();
+    pub fn of_base(base: &Path, dotenv: HashMap<String, String>) -> Self {
         Self::new(base, move |name| std::env::var(name).ok().or_else(|| dotenv.get(name).cloned()))
     }
 

@@ -127,14 +127,30 @@ impl Sources {
     pub fn source_of(&self, whose: For<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
         let Some(config) = whose.config() else { return Ok(None) };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = made.entry(whose.agent.name.clone()).or_default();
-        made.retain(|made| still_has(whose.agent, &made.config) || made.config == *config);
-        if let Some(made) = made.iter().find(|made| made.config == *config) {
-            return Ok(Some(Arc::clone(&made.source)));
+        let of_agent = made.entry(whose.agent.name.clone()).or_default();
+        of_agent.retain(|made| still_has(whose.agent, &made.config) || made.config == *config);
+        drop(made);
+        self.source(&whose.agent.name, config).map(Some)
+    }
+
+    /// Also for a config that the agent had once: what is owed to its source is owed all the same.
+    pub fn source(
+        &self,
+        agent: &AgentName,
+        config: &shape::WorkSource,
+    ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_agent = made.entry(agent.clone()).or_default();
+        if let Some(made) = of_agent.iter().find(|made| made.config == *config) {
+            return Ok(Arc::clone(&made.source));
         }
         let source = self.registry.create(config, &self.setting)?;
-        made.push(Made { config: config.clone(), source: Arc::clone(&source) });
-        Ok(Some(source))
+        of_agent.push(Made { config: config.clone(), source: Arc::clone(&source) });
+        Ok(source)
+    }
+
+    pub fn setting(&self) -> &Setting {
+        &self.setting
     }
 
     /// After a reload: what variables or folders say may have changed with it.

@@ -81,7 +81,7 @@ async fn a_factory_gets_its_config_and_its_setting() {
     let config = serde_json::from_value(serde_json::json!({"type": "files", "path": folder})).unwrap();
     let dotenv =
         HashMap::from([("COWHAND_TEST_TOKEN".to_owned(), "t0p".to_owned()), ("PATH".into(), "no".into())]);
-    let setting = Setting::of_config(&tasks.path().with_file_name("cowhand.yaml"), dotenv);
+    let setting = Setting::of_base(tasks.path().parent().unwrap(), dotenv);
     let source = Registry::default().create(&config, &setting).unwrap();
     assert_eq!(names(source.as_ref()).await, ["a"]);
 
