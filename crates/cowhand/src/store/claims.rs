@@ -37,6 +37,8 @@ pub enum Claim {
     Taken,
     /// The agent has no place free any more.
     AtCapacity,
+    /// Its claim on the work item ran out while nobody was here to renew it; somebody else may have taken it.
+    ItemLapsed,
 }
 
 /// A lease that is still ours.
@@ -74,6 +76,9 @@ impl Store {
                 let mut job = jobs::lock(tx, &id).await?;
                 if job.start(now).is_err() {
                     return Ok(Claim::Taken);
+                }
+                if items::has_lapsed(tx, &job, now).await? {
+                    return Ok(Claim::ItemLapsed);
                 }
                 jobs::save(tx, &job).await?;
                 let epoch =

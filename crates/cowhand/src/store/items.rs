@@ -96,6 +96,13 @@ pub enum ItemState {
     Closing { closing: Closing, tries: u32, last_error: Option<String> },
 }
 
+impl HeldItem {
+    /// The job that works on it; none if a person has it.
+    pub fn job(&self) -> Option<JobId> {
+        self.holder.parse().ok()
+    }
+}
+
 /// The firing that a job belongs to.
 #[derive(Debug, Clone)]
 pub struct OfFiring {
@@ -317,6 +324,20 @@ impl Store {
         .await
     }
 
+    /// There is nothing left to tell.
+    pub async fn drop_item(&self, owed: HeldItem, message: String, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                if tx.execute(FORGET_ITEM, args![owed.holder.as_str()]).await? == 1 {
+                    let fact = Fact::WorkDropped { item: owed.item.id.clone(), message };
+                    tx.record(recorded(&owed, fact, now));
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
     /// The source could not be told. Said once for each new reason.
     pub async fn postpone(
         &self,
@@ -403,6 +424,15 @@ pub(super) async fn job_ended(
     owe(tx, job.id().as_str(), &closing, now).await
 }
 
+/// Whether the job's claim outside is no longer sure to hold.
+pub(super) async fn has_lapsed(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
+    if job.work_item().is_none() {
+        return Ok(false);
+    }
+    let row = tx.one(LOCK_ITEM, args![job.id().as_str()]).await?;
+    Ok(row.map(|row| row.time("until")).transpose()?.is_some_and(|until| until <= now))
+}
+
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
@@ -423,7 +453,7 @@ async fn failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<u32
 
 fn recorded(item: &HeldItem, fact: Fact, now: Timestamp) -> Recorded {
     let (agent, schedule) = (item.agent.clone(), item.schedule.clone());
-    Recorded { at: now, agent, schedule, job: item.holder.parse().ok(), fact }
+    Recorded { at: now, agent, schedule, job: item.job(), fact }
 }
 
 fn read(row: &Row) -> Result<HeldItem, StoreError> {
