@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, items, jobs, schedules};
+use super::{Store, StoreError, items, jobs, owed, schedules};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -274,7 +274,7 @@ pub(super) async fn ended(
     outcome: &Outcome,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    items::job_ended(tx, job, outcome, now).await?;
+    owed::job_ended(tx, job, outcome, now).await?;
     tell_schedule(tx, job, outcome, now).await
 }
 

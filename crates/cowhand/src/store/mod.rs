@@ -22,6 +22,7 @@ mod firings;
 mod items;
 mod jobs;
 mod open;
+mod owed;
 mod retention;
 mod schedules;
 mod snapshot;
@@ -107,6 +108,7 @@ impl Store {
             firings::ALL,
             items::ALL,
             jobs::ALL,
+            owed::ALL,
             retention::ALL,
             schedules::ALL,
             snapshot::ALL,
