@@ -29,6 +29,8 @@ pub struct ScheduleView {
     pub last_run_at: Option<Timestamp>,
     /// A time that has passed means: due, and held back.
     pub next_run_at: Option<Timestamp>,
+    /// It has fired, and what it runs for is being found out.
+    pub preparing: bool,
     pub last_error: Option<String>,
     pub skip_reason: Option<SkipReason>,
 }
@@ -185,6 +187,7 @@ impl ScheduleView {
             status,
             last_run_at: record.and_then(|record| record.last_run_at),
             next_run_at: None,
+            preparing: snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id),
             last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason: if status == ScheduleStatus::Disabled {
                 Some(SkipReason::Disabled)

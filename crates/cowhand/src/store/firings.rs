@@ -17,7 +17,7 @@ statements! {
         values ($1, $2, $3, $4, $5, $6, $7) on conflict (schedule_id, key) do nothing";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
     GET_FIRING = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 and key = $2";
-    TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4 where schedule_id = $1 and key = $2 \
+    TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4, prepare_tries = prepare_tries + 1 where schedule_id = $1 and key = $2 \
         and outcome = 'preparing' and (preparer is null or preparer = $3 or prepare_until <= $5) returning due_at, occasion";
     PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, occasion = null, preparer = null, \
         prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";

@@ -247,3 +247,20 @@ async fn a_claim_that_ran_out_while_nobody_was_here() {
     assert_eq!(scene.status(&lost), "claimed");
     stop(fleet).await;
 }
+
+/// A schedule that cannot find out what to run for must not use up its agent's places.
+#[tokio::test]
+async fn trouble_with_one_schedule_does_not_hold_up_another() {
+    let scene = Scene::new("cat", "", OFTEN);
+    let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();
+    let broken = "      broken: {type: interval, interval: 1s, when_command: [no-such-program]}\n";
+    fs::write(scene.path("cowhand.yaml"), format!("{text}{broken}")).unwrap();
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleDelayed { .. })).await;
+    for name in ["a", "b", "c"] {
+        scene.task(name, "");
+    }
+    until(&mut events, 3, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    stop(fleet).await;
+}
