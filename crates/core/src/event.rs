@@ -69,6 +69,12 @@ pub enum Fact {
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
+    /// Its trigger cannot go on until a person mends something.
+    #[serde(rename = "schedule:error")]
+    ScheduleError { reason: String },
+    /// Somebody wants the agent to begin anew.
+    #[serde(rename = "agent:cleared")]
+    AgentCleared,
 }
 
 impl Fact {
@@ -117,6 +123,8 @@ impl Fact {
             Self::ScheduleWaiting { .. } => "schedule:waiting",
             Self::ScheduleEnabled => "schedule:enabled",
             Self::ScheduleDisabled { .. } => "schedule:disabled",
+            Self::ScheduleError { .. } => "schedule:error",
+            Self::AgentCleared => "agent:cleared",
         }
     }
 }

@@ -10,5 +10,6 @@ pub mod fleet;
 pub mod run;
 pub mod state;
 pub mod store;
+pub mod trigger;
 mod view;
 pub mod work;

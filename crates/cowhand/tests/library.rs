@@ -46,6 +46,7 @@ fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),
+        triggers: cowhand::trigger::Registry::default(),
     }
 }
 

@@ -104,8 +104,10 @@ impl From<FleetError> for Problem {
         let code = match error {
             FleetError::Store(error) => return error.into(),
             FleetError::NoAgent(_) | FleetError::NoSchedule { .. } | FleetError::NoJob(_) => Code::NotFound,
-            FleetError::NotFinished { .. } | FleetError::KeyUsed { .. } => Code::Conflict,
-            FleetError::KeyWithoutSchedule => Code::BadRequest,
+            FleetError::NotFinished { .. } | FleetError::KeyUsed { .. } | FleetError::ScheduleOff { .. } => {
+                Code::Conflict
+            }
+            FleetError::KeyWithoutSchedule | FleetError::TakesNoDeliveries { .. } => Code::BadRequest,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
             FleetError::AlreadyRunning(_) | FleetError::State { .. } | FleetError::Died => Code::Unavailable,

@@ -83,7 +83,8 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
     }
     if let Some(error) = &view.last_error {
-        lines.push(format!("That run failed: {}", print::one_line(error, 200)));
+        let what = if view.status == ScheduleStatus::Error { "The reason" } else { "Its last error" };
+        lines.push(format!("{what}: {}", print::one_line(error, 200)));
     }
     lines
 }
@@ -108,7 +109,8 @@ fn reason_of(firing: &FiringView) -> &'static str {
         "missed" => "its time passed while nothing could fire it, and `misfire` lets it go",
         "coalesced" => "a later firing ran for it",
         _ if firing.key.is_by_hand() => "fired by hand",
-        _ => "it was due",
+        _ if firing.key.is_by_clock() => "it was due",
+        _ => "its trigger fired",
     }
 }
 

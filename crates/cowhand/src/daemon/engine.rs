@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::trigger::Registry;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
@@ -30,6 +31,10 @@ pub(crate) struct Engine {
     pub(crate) watch: Watch,
     /// Something happened that may change the plan.
     pub(crate) nudge: Notify,
+    /// Types of triggers that are not built in.
+    pub(crate) triggers: Registry,
+    /// For those who follow the log.
+    pub(crate) newest_event: watch::Sender<i64>,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
     counts: Mutex<Counts>,
@@ -68,7 +73,7 @@ struct Running {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf) -> Self {
+    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf, triggers: Registry) -> Self {
         Self {
             store,
             home,
@@ -76,6 +81,8 @@ impl Engine {
             program,
             watch: Watch::new(),
             nudge: Notify::new(),
+            triggers,
+            newest_event: watch::Sender::new(0),
             roster: RwLock::default(),
             running: Mutex::default(),
             counts: Mutex::default(),

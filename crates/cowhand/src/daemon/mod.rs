@@ -4,6 +4,7 @@ mod attempt;
 mod engine;
 mod recover;
 pub mod tick;
+mod triggers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,12 +24,14 @@ use crate::fault;
 use crate::fleet::{Course, FleetError};
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
+use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
 pub(crate) use attempt::Wish;
 pub(crate) use engine::{Engine, Loaded};
 use engine::{HEARTBEAT, Home, LEASE};
 use tick::Startable;
+use triggers::Triggers;
 
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -36,6 +39,7 @@ pub(crate) struct Daemon {
     tasks: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
+    triggers: Triggers,
 }
 
 impl Daemon {
@@ -45,6 +49,7 @@ impl Daemon {
         state: StateFolder,
         clock: Clock,
         program: PathBuf,
+        registry: Registry,
     ) -> Result<Self, FleetError> {
         let place = state.path().display().to_string();
         let cannot = |source| FleetError::State { place: place.clone(), source };
@@ -54,11 +59,12 @@ impl Daemon {
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
-        let engine = Arc::new(Engine::new(store, Home { state, node, lock }, clock, program));
+        let engine = Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, registry));
         engine.set_roster(loaded);
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
-        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views };
+        let triggers = Triggers::default();
+        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, triggers };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -76,6 +82,7 @@ impl Daemon {
             let wake_at = match now {
                 Course::Running => self.tick_and_start().await,
                 Course::Draining { until } if !self.engine.held().is_empty() => {
+                    self.triggers.stop().await;
                     if until <= Instant::now() {
                         self.give_up_waiting(course);
                         break;
@@ -86,6 +93,9 @@ impl Daemon {
             };
             self.heartbeat().await;
             self.write_views().await;
+            if now == Course::Running {
+                self.triggers.follow(&self.engine).await;
+            }
             let held = !self.engine.held().is_empty();
             let wake_at = wake_at.into_iter().chain(held.then_some(self.heartbeat_at)).min();
             tokio::select! {
@@ -199,6 +209,7 @@ impl Daemon {
     }
 
     async fn end(mut self, mut way: watch::Receiver<Course>) {
+        self.triggers.stop().await;
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {

@@ -3,20 +3,18 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::firing::{self, Occasion};
-use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::NewJob;
+use cowhand_core::firing::Occasion;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::FiringKey;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
 use crate::fault;
 use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
+use crate::trigger::dispatch::Dispatch;
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -98,33 +96,33 @@ async fn act(
         }
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?
-                && let Some((agent, schedule)) = find(roster, schedule)
+                && let Some((agent, schedule)) = roster.schedule(schedule)
             {
                 info!("{}", hold.line(&agent.name, schedule));
             }
             Ok(false)
         }
         Action::Fire { schedule, key, due, outcome } => {
-            let Some((agent, known)) = find(roster, schedule) else { return Ok(false) };
+            let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
-                FiringOutcome::Ran => Decision::Run(new_job(agent, known, &key, due, now)),
-                FiringOutcome::Skipped(reason) => Decision::Skip(reason),
-                FiringOutcome::Missed => Decision::Miss,
-                FiringOutcome::Coalesced => Decision::Coalesce,
+                FiringOutcome::Ran => None,
+                FiringOutcome::Skipped(reason) => Some(Decision::Skip(reason)),
+                FiringOutcome::Missed => Some(Decision::Miss),
+                FiringOutcome::Coalesced => Some(Decision::Coalesce),
             };
-            let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
+            let firing = match decision {
+                Some(decision) => Firing { schedule, key, due, decision },
+                None => {
+                    let occasion = Occasion::by_clock(known, &key, due);
+                    Dispatch { agent, schedule: known, due: Some(due) }.firing(key, &occasion, now)
+                }
+            };
+            let fired = store.fire_once(firing, now).await?;
             fault::place("fired");
             tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_))));
             Ok(matches!(fired, Fired::Recorded(_)))
         }
     }
-}
-
-fn find(roster: &Roster, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
-    roster.agents.iter().find_map(|agent| {
-        let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
-        Some((agent, schedule))
-    })
 }
 
 /// The policy of the job's schedule, or of its agent. One whose agent is gone from the config is not tried again.
@@ -133,10 +131,4 @@ pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retr
     let Some(agent) = roster.agent(job.agent()) else { return Ok(Retry::default()) };
     let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
-}
-
-fn new_job(agent: &Agent, schedule: &Schedule, key: &FiringKey, due: Timestamp, now: Timestamp) -> NewJob {
-    let occasion = &Occasion::by_clock(schedule, key, due);
-    let (schedule, due, zone) = (Some(schedule), Some(due), &TimeZone::system());
-    firing::Firing { agent, schedule, key, due, occasion, zone }.job(None, now)
 }

@@ -14,6 +14,7 @@
 //! # }
 //! ```
 
+mod deliver;
 mod error;
 mod events;
 mod stop;
@@ -22,7 +23,7 @@ mod trigger;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,9 @@ use crate::clock::Clock;
 use crate::daemon::{Daemon, Engine, Loaded, Wish, load};
 use crate::state::StateFolder;
 use crate::store::{Cancel, Store};
+use crate::trigger::Registry;
 
+pub use deliver::Delivered;
 pub use error::FleetError;
 pub use events::Subscription;
 pub(crate) use stop::Course;
@@ -49,6 +52,8 @@ pub struct Options {
     pub clock: Clock,
     /// The `cowhand` program, which is the keeper of every attempt.
     pub program: PathBuf,
+    /// Types of triggers that are not built in.
+    pub triggers: Registry,
 }
 
 /// Who is in the fleet.
@@ -107,6 +112,7 @@ impl Options {
             agents: Agents::Config(config),
             clock: Clock::System,
             program: program.into(),
+            triggers: Registry::default(),
         }
     }
 }
@@ -114,7 +120,7 @@ impl Options {
 impl Fleet {
     /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
-        let Options { agents, state, clock, program } = options;
+        let Options { agents, state, clock, program, triggers } = options;
         let (config, loaded) = match agents {
             Agents::Config(file) => {
                 let loaded = load(&file)?;
@@ -124,7 +130,7 @@ impl Fleet {
                 (None, Loaded { roster: Arc::new(checked(roster)?), ..Loaded::default() })
             }
         };
-        let daemon = Daemon::open(loaded, state, clock, program).await?;
+        let daemon = Daemon::open(loaded, state, clock, program, triggers).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
         let (course, way) = watch::channel(Course::Running);
@@ -215,6 +221,14 @@ impl Fleet {
     async fn take(&self, loaded: Loaded) -> Result<(), FleetError> {
         self.engine.store.load_schedules(Roster::clone(&loaded.roster), self.engine.clock.now()).await?;
         self.engine.set_roster(loaded);
+        self.nudge();
+        Ok(())
+    }
+
+    /// Says that the agent is to begin anew, for the schedules that wait for that.
+    pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
+        self.roster().agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        self.engine.store.clear_agent(agent.clone(), self.engine.clock.now()).await?;
         self.nudge();
         Ok(())
     }

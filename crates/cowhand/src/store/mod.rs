@@ -13,6 +13,7 @@
 //! - **A row that cannot be read is an error**, never a default.
 
 mod claims;
+mod cursors;
 mod db;
 mod dialect;
 mod error;
@@ -21,6 +22,7 @@ mod firings;
 mod jobs;
 mod open;
 mod schedules;
+mod sightings;
 mod snapshot;
 mod writer;
 
@@ -93,8 +95,17 @@ impl Store {
 
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
-        let all: Vec<_> =
-            [claims::ALL, events::ALL, firings::ALL, jobs::ALL, schedules::ALL, snapshot::ALL].concat();
+        let all: Vec<_> = [
+            claims::ALL,
+            cursors::ALL,
+            events::ALL,
+            firings::ALL,
+            jobs::ALL,
+            schedules::ALL,
+            sightings::ALL,
+            snapshot::ALL,
+        ]
+        .concat();
         let count = all.len();
         self.read(|tx| {
             Box::pin(async move {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError};
+use super::{Store, StoreError, cursors};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
@@ -36,6 +36,9 @@ impl Store {
                         }
                         save(tx, &known).await?;
                     }
+                    if schedule.trigger.follows_events() {
+                        cursors::arm(tx, schedule.id).await?;
+                    }
                     let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
                     tx.record(Recorded { at: now, agent, schedule, job: None, fact: Fact::ScheduleArmed });
                 }
@@ -58,6 +61,29 @@ impl Store {
     pub async fn disable(&self, id: ScheduleId, why: DisabledBy, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.disable(why).then_some(Fact::ScheduleDisabled { why })
+        })
+        .await
+    }
+
+    /// Its trigger cannot go on; says whether it could before.
+    pub async fn give_up(&self, id: ScheduleId, reason: String, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, move |schedule, _| {
+            schedule.give_up(&reason).then_some(Fact::ScheduleError { reason })
+        })
+        .await
+    }
+
+    /// What is wrong with its trigger for the time being; none when that is over.
+    pub async fn note_trouble(&self, id: ScheduleId, trouble: Option<String>) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut schedule = lock(tx, id).await?;
+                if schedule.last_error != trouble {
+                    schedule.last_error = trouble;
+                    save(tx, &schedule).await?;
+                }
+                Ok(())
+            })
         })
         .await
     }
@@ -91,6 +117,9 @@ impl Store {
                 let mut schedule = lock(tx, id).await?;
                 let Some(fact) = change(&mut schedule, now) else { return Ok(false) };
                 save(tx, &schedule).await?;
+                if fact == Fact::ScheduleEnabled && schedule.trigger.follows_events() {
+                    cursors::arm(tx, id).await?;
+                }
                 let ScheduleRecord { agent, name, .. } = schedule;
                 tx.record(Recorded { at: now, agent, schedule: Some(name), job: None, fact });
                 Ok(true)
