@@ -58,7 +58,7 @@ fn inbox(setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
     Ok(Box::new(PollingStrategy::new(Inbox { folder }, Duration::from_secs(1))))
 }
 
-pub fn registry() -> Registry {
+pub(crate) fn registry() -> Registry {
     Registry::default().with("inbox", inbox)
 }
 

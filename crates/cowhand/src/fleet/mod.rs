@@ -18,6 +18,7 @@ mod deliver;
 mod error;
 mod events;
 mod stop;
+mod switch;
 mod trigger;
 
 use std::path::PathBuf;

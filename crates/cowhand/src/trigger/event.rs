@@ -40,7 +40,7 @@ pub struct EventStrategy {
 }
 
 impl EventStrategy {
-    pub(super) fn new(setting: Setting) -> Self {
+    pub fn new(setting: Setting) -> Self {
         let newest = setting.newest_event();
         Self { setting, newest, read: None, stored: 0 }
     }

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
+use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, marker, stopped};
 use crate::work::WorkSourceError;
 
 /// Asks a source every so often, less often while it fails.
@@ -103,9 +103,8 @@ impl TriggerStrategy for PollingStrategy {
 }
 
 pub(super) fn retry_after(error: &anyhow::Error) -> Option<Duration> {
-    let asked = error.chain().find_map(|cause| cause.downcast_ref::<RetryAfter>()).map(|asked| asked.0);
-    let by_source = || error.chain().find_map(|cause| cause.downcast_ref::<WorkSourceError>());
-    asked.or_else(|| by_source()?.retry_after())
+    let asked = marker::<RetryAfter>(error).map(|asked| asked.0);
+    asked.or_else(|| marker::<WorkSourceError>(error)?.retry_after())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::dispatch::Dispatch;
 use super::pace::Pace;
 use super::polling::retry_after;
 use super::setting::Setting;
-use super::strategy::{FatalTriggerError, Paced, Task, TriggerStrategy, is_stopped, stopped};
+use super::strategy::{FatalTriggerError, Paced, Task, TriggerStrategy, is_stopped, marker, stopped};
 use crate::daemon::Engine;
 use crate::fault;
 use crate::store::{Fired, StoreError};
@@ -119,7 +119,7 @@ impl Runner {
             warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
             self.note_trouble(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
         }
-        if error.is::<Paced>() { Duration::ZERO } else { retry_after(error).unwrap_or(backoff) }
+        if marker::<Paced>(error).is_some() { Duration::ZERO } else { retry_after(error).unwrap_or(backoff) }
     }
 
     async fn give_up(&self, reason: String) {
@@ -214,10 +214,7 @@ impl Runner {
 }
 
 fn fatal(error: &anyhow::Error) -> Option<String> {
-    let marker = error.chain().find_map(|cause| cause.downcast_ref::<FatalTriggerError>());
-    // As context of another error it is not among the causes.
-    let marker = marker.or_else(|| error.downcast_ref());
-    marker.map(|FatalTriggerError(reason)| cut(reason, 0, ERROR_CAP))
+    marker(error).map(|FatalTriggerError(reason)| cut(reason, 0, ERROR_CAP))
 }
 
 /// What a panic said, if it was text.

@@ -56,6 +56,11 @@ pub struct FatalTriggerError(pub String);
 #[error("asked to wait {}s", .0.as_secs())]
 pub struct RetryAfter(pub Duration);
 
+/// A marker in an error: as its context, or among its causes.
+pub(crate) fn marker<T: std::error::Error + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&T> {
+    error.downcast_ref().or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
+}
+
 /// The strategy itself waits before it tries again, so nobody else has to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch")]

@@ -1,0 +1,172 @@
+//! What happens inside a fleet makes jobs: each once, in order, over restarts.
+
+use cowhand::fleet::{Fleet, Stop, Trigger};
+use cowhand::trigger::Registry;
+use cowhand_core::event::Fact;
+use cowhand_core::schedule::{FiringOutcome, SkipReason};
+
+use crate::{Home, becomes, fires, id, jobs, ledger, name, on_both, prompts, until, with_schedule};
+
+on_both! {
+    a_result_makes_a_job_that_knows_it,
+    what_happens_while_nobody_listens_is_heard_later,
+}
+
+async fn trigger(fleet: &Fleet, agent: &str, schedule: Option<&str>, prompt: Option<&str>) {
+    let schedule = schedule.map(|name| name.parse().unwrap());
+    let asked = Trigger { schedule, prompt: prompt.map(str::to_owned), ..Trigger::default() };
+    fleet.trigger(&name(agent), asked).await.unwrap();
+}
+
+async fn a_result_makes_a_job_that_knows_it(home: Home) {
+    let builder =
+        with_schedule(home.agent("builder"), "build", r#"{"type":"manual"}"#, "Built {{ \"{{agent}}\" }}.");
+    let after = r#"{"type":"dispatch_result","schedule":"builder/build","status":"completed"}"#;
+    let prompt = "{{upstream.agent}}/{{upstream.schedule}} {{upstream.status}} {{status}}: {{upstream.summary}}\n{{upstream.result}}";
+    let tester = with_schedule(home.agent("tester"), "after", after, prompt);
+    let failures = r#"{"type":"dispatch_result","schedule":"builder/build","status":"failed"}"#;
+    let medic = with_schedule(home.idle_agent("medic"), "mend", failures, "x");
+    let fleet = home.start(vec![builder, tester, medic], Registry::default()).await;
+    let mut events = fleet.subscribe_after(0);
+    trigger(&fleet, "builder", None, Some("Not of the schedule.")).await;
+    trigger(&fleet, "builder", Some("build"), None).await;
+    let fired = fires(&mut events, "tester", "after").await;
+    let job = fleet.store().job(fired.job.unwrap()).await.unwrap().unwrap();
+    let prompt = job.prompt().unwrap();
+    assert!(
+        prompt.starts_with("builder/build completed completed: Built {{agent}}.\n~~~~ text from outside"),
+        "{prompt}"
+    );
+    assert!(prompt.contains("\nBuilt {{agent}}.\n~~~~"), "a value is not expanded again: {prompt}");
+    until(&mut events, |event| {
+        event.agent == name("tester") && matches!(event.fact, Fact::JobCompleted { .. })
+    })
+    .await;
+    fleet.stop(Stop::default()).await.unwrap();
+    assert_eq!(jobs(&fleet).await.len(), 3, "one for each result that is waited for");
+}
+
+async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
+    let builder = || with_schedule(home.agent("builder"), "build", r#"{"type":"manual"}"#, "x");
+    let after = r#"{"type":"dispatch_result","schedule":"builder/build"}"#;
+    let tester = |enabled: bool| {
+        let mut tester = with_schedule(home.idle_agent("tester"), "after", after, "{{upstream.job_id}}");
+        tester.schedules[0].enabled = enabled;
+        tester
+    };
+    // Armed, but for the time being nobody drives it.
+    let fleet = home.start(vec![builder(), tester(false)], Registry::default()).await;
+    let mut events = fleet.subscribe_after(0);
+    let mut built = Vec::new();
+    for _ in 0..3 {
+        trigger(&fleet, "builder", Some("build"), None).await;
+        let seen = until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
+        built.push(seen.last().unwrap().job.clone().unwrap().to_string());
+    }
+    fleet.stop(Stop::default()).await.unwrap();
+    drop(fleet);
+    for _ in 0..2 {
+        let fleet = home.start(vec![builder(), tester(true)], Registry::default()).await;
+        becomes("three firings", async || ledger(&fleet, id("tester", "after")).await.len() >= 3).await;
+        fleet.stop(Stop::default()).await.unwrap();
+        assert_eq!(prompts(&fleet).await[3..], built, "each once, in order");
+    }
+    // Off and on again: what happened meanwhile is not made up.
+    let fleet = home.start(vec![builder(), tester(true)], Registry::default()).await;
+    let after = "after".parse().unwrap();
+    fleet.disable(&name("tester"), &after).await.unwrap();
+    let mut events = fleet.subscribe().await.unwrap();
+    trigger(&fleet, "builder", Some("build"), None).await;
+    until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
+    fleet.enable(&name("tester"), &after).await.unwrap();
+    trigger(&fleet, "builder", Some("build"), None).await;
+    fires(&mut events, "tester", "after").await;
+    fleet.stop(Stop::default()).await.unwrap();
+    assert_eq!(ledger(&fleet, id("tester", "after")).await.len(), 4);
+}
+
+#[tokio::test]
+async fn sessions_begin_end_and_are_cleared() {
+    let home = Home::sqlite();
+    let on = |event: &str| format!(r#"{{"type":"agent_lifecycle","event":"{event}"}}"#);
+    let prompt = "{{event_type}} {{agent_id}}";
+    let mut agent = home.agent("coder");
+    for event in ["session_start", "session_end", "context_clear"] {
+        agent = with_schedule(agent, event, &on(event), prompt);
+    }
+    let watcher = r#"{"type":"agent_lifecycle","event":"context_clear","agent":"coder"}"#;
+    let watcher = with_schedule(home.idle_agent("watcher"), "w", watcher, prompt);
+    agent
+        .schedules
+        .iter_mut()
+        .for_each(|schedule| schedule.enabled = schedule.name.as_str() == "context_clear");
+    let fleet = home.start(vec![agent.clone(), watcher.clone()], Registry::default()).await;
+    let mut events = fleet.subscribe().await.unwrap();
+    fleet.clear(&name("coder")).await.unwrap();
+    fires(&mut events, "watcher", "w").await;
+    assert!(fleet.clear(&name("nobody")).await.is_err());
+    becomes("both", async || jobs(&fleet).await.len() == 2).await;
+    assert_eq!(prompts(&fleet).await, ["context_clear coder", "context_clear coder"]);
+    until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
+    fleet.stop(Stop::default()).await.unwrap();
+
+    drop(fleet);
+    // One at a time, since each of their jobs is a session, too.
+    for event in ["session_start", "session_end"] {
+        agent.schedules.iter_mut().for_each(|schedule| schedule.enabled = schedule.name.as_str() == event);
+        let fleet = home.start(vec![agent.clone(), watcher.clone()], Registry::default()).await;
+        for record in fleet.store().schedules().await.unwrap() {
+            // From here on: the sessions before are old news.
+            fleet.disable(&record.agent, &record.name).await.unwrap();
+            fleet.enable(&record.agent, &record.name).await.unwrap();
+        }
+        let mut events = fleet.subscribe().await.unwrap();
+        trigger(&fleet, "coder", None, None).await;
+        let fired = fires(&mut events, "coder", event).await;
+        let job = fleet.store().job(fired.job.unwrap()).await.unwrap().unwrap();
+        assert_eq!(job.prompt(), Some(format!("{event} coder").as_str()));
+        let ended = job.id().clone();
+        until(&mut events, |event| {
+            event.job.as_ref() == Some(&ended) && matches!(event.fact, Fact::JobCompleted { .. })
+        })
+        .await;
+        fleet.stop(Stop::default()).await.unwrap();
+        let rows = ledger(&fleet, id("coder", event)).await;
+        assert_eq!(rows.len(), 1, "its own job is no news to it");
+    }
+}
+
+/// A circle that nobody checked, since the agents were given by a program.
+#[tokio::test]
+async fn a_circle_comes_to_an_end() {
+    let home = Home::sqlite();
+    let waits_for = |other: &str| format!(r#"{{"type":"dispatch_result","schedule":"{other}/s"}}"#);
+    let ping = with_schedule(home.agent("ping"), "s", &waits_for("pong"), "{{metadata.chain_length}}");
+    let pong = with_schedule(home.agent("pong"), "s", &waits_for("ping"), "{{metadata.chain_length}}");
+    let fleet = home.start(vec![ping, pong], Registry::default()).await;
+    let mut events = fleet.subscribe_after(0);
+    trigger(&fleet, "ping", Some("s"), Some("start")).await;
+    let skipped =
+        until(&mut events, |event| matches!(event.fact, Fact::ScheduleSkipped { .. })).await.pop().unwrap();
+    assert!(matches!(skipped.fact, Fact::ScheduleSkipped { reason: SkipReason::Filtered, .. }));
+    fleet.stop(Stop::default()).await.unwrap();
+    let all = prompts(&fleet).await;
+    let counted: Vec<String> = (0..10).map(|length| length.to_string()).collect();
+    assert_eq!(all[0], "start");
+    assert_eq!(all[1..], counted);
+    let newest = &ledger(&fleet, id("pong", "s")).await[0];
+    assert_eq!(newest.outcome, FiringOutcome::Skipped(SkipReason::Filtered));
+}
+
+/// With nothing to do, a listener does not ask the store again and again.
+#[tokio::test]
+async fn a_listener_is_quiet() {
+    let home = Home::sqlite();
+    let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"dispatch_result"}"#, "x");
+    let fleet = home.start(vec![agent], Registry::default()).await;
+    becomes("a first look", async || fleet.state().check_count > 0).await;
+    let before = fleet.state().check_count;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(fleet.state().check_count <= before + 1, "{} looks", fleet.state().check_count - before);
+    fleet.stop(Stop::default()).await.unwrap();
+}
