@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
+use crate::retention::Limit;
 use crate::schedule::{DisabledBy, SkipReason};
 use crate::trigger::FiringKey;
+use crate::work::{WorkItemId, WorkOutcome};
 
 /// A fact with its place in the sequence; `seq` is the cursor of everyone who follows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,9 +53,21 @@ pub enum Fact {
     JobFailed { exit_reason: ExitReason, duration_seconds: u64, kind: ErrorKind, message: String },
     #[serde(rename = "job:cancelled")]
     JobCancelled { termination: Termination, duration_seconds: u64 },
+    /// The job is no more; its files go with this event, on every node that has some.
+    #[serde(rename = "job:pruned")]
+    JobPruned {
+        /// How many attempts may have left a folder.
+        attempts: u32,
+        /// None if somebody asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<Limit>,
+    },
     /// New, or with a changed trigger.
     #[serde(rename = "schedule:armed")]
     ScheduleArmed,
+    /// It fires; what it runs for is being found out.
+    #[serde(rename = "schedule:preparing")]
+    SchedulePreparing { key: FiringKey, due: Timestamp },
     #[serde(rename = "schedule:fired")]
     ScheduleFired { key: FiringKey, due: Timestamp },
     #[serde(rename = "schedule:skipped")]
@@ -65,6 +79,9 @@ pub enum Fact {
     /// Due, but held back; it fires when the reason goes away.
     #[serde(rename = "schedule:waiting")]
     ScheduleWaiting { due: Timestamp, reason: SkipReason },
+    /// Something keeps it from going on that may pass; it is tried again.
+    #[serde(rename = "schedule:delayed")]
+    ScheduleDelayed { message: String },
     #[serde(rename = "schedule:enabled")]
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
@@ -75,6 +92,21 @@ pub enum Fact {
     /// Somebody wants the agent to begin anew.
     #[serde(rename = "agent:cleared")]
     AgentCleared,
+    #[serde(rename = "work:claimed")]
+    WorkClaimed { item: WorkItemId },
+    /// The source was told how it ended.
+    #[serde(rename = "work:reported")]
+    WorkReported { item: WorkItemId, outcome: WorkOutcome },
+    /// The item is back with the others.
+    #[serde(rename = "work:released")]
+    WorkReleased {
+        item: WorkItemId,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The source could not be told; it will be, again and again.
+    #[serde(rename = "work:delayed")]
+    WorkDelayed { item: WorkItemId, message: String },
 }
 
 impl Fact {
@@ -115,16 +147,23 @@ impl Fact {
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
             Self::JobCancelled { .. } => "job:cancelled",
+            Self::JobPruned { .. } => "job:pruned",
             Self::ScheduleArmed => "schedule:armed",
+            Self::SchedulePreparing { .. } => "schedule:preparing",
             Self::ScheduleFired { .. } => "schedule:fired",
             Self::ScheduleSkipped { .. } => "schedule:skipped",
             Self::ScheduleMissed { .. } => "schedule:missed",
             Self::ScheduleCoalesced { .. } => "schedule:coalesced",
             Self::ScheduleWaiting { .. } => "schedule:waiting",
+            Self::ScheduleDelayed { .. } => "schedule:delayed",
             Self::ScheduleEnabled => "schedule:enabled",
             Self::ScheduleDisabled { .. } => "schedule:disabled",
             Self::ScheduleError { .. } => "schedule:error",
             Self::AgentCleared => "agent:cleared",
+            Self::WorkClaimed { .. } => "work:claimed",
+            Self::WorkReported { .. } => "work:reported",
+            Self::WorkReleased { .. } => "work:released",
+            Self::WorkDelayed { .. } => "work:delayed",
         }
     }
 }

@@ -79,6 +79,7 @@ impl Firing<'_> {
             schedule: self.schedule.map(|schedule| schedule.name.clone()),
             prompt: Some(self.prompt(item, now)),
             origin: None,
+            work_item: item.cloned(),
         }
     }
 

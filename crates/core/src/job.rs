@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
 use crate::word::written_as;
+use crate::work::WorkItem;
 pub use record::{JobRecord, RecordError};
 pub use usage::{JobUsage, ModelUsage};
 
@@ -42,6 +43,8 @@ pub struct Job {
     run_started_at: Option<Timestamp>,
     /// Of all attempts so far.
     usage: Option<JobUsage>,
+    /// What it works on, as it was when it was claimed.
+    work_item: Option<WorkItem>,
     state: JobState,
 }
 
@@ -53,6 +56,7 @@ pub struct NewJob {
     pub schedule: Option<ScheduleName>,
     pub prompt: Option<String>,
     pub origin: Option<Origin>,
+    pub work_item: Option<WorkItem>,
 }
 
 /// The earlier job that a job came from.
@@ -177,7 +181,7 @@ pub enum ExitReason {
 
 impl Job {
     pub fn new(id: JobId, new: NewJob, now: Timestamp) -> Self {
-        let NewJob { agent, trigger_type, schedule, prompt, origin } = new;
+        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item } = new;
         Self {
             id,
             agent,
@@ -190,6 +194,7 @@ impl Job {
             attempts: 0,
             run_started_at: None,
             usage: None,
+            work_item,
             state: JobState::Pending { not_before: None },
         }
     }
@@ -220,6 +225,10 @@ impl Job {
 
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
+    }
+
+    pub fn work_item(&self) -> Option<&WorkItem> {
+        self.work_item.as_ref()
     }
 
     pub fn attempts(&self) -> u32 {

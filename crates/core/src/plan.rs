@@ -29,6 +29,15 @@ pub struct Snapshot {
     pub schedules: HashMap<ScheduleId, ScheduleRecord>,
     /// Every job that has not ended, oldest first.
     pub jobs: Vec<LiveJob>,
+    /// Firings whose jobs are not made yet.
+    pub preparing: Vec<Preparing>,
+}
+
+/// A firing whose jobs are not made yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preparing {
+    pub schedule: ScheduleId,
+    pub key: FiringKey,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +81,8 @@ pub enum Action {
     CancelPrevious { job: JobId },
     /// Write one row of the ledger; `Ran` makes a job too.
     Fire { schedule: ScheduleId, key: FiringKey, due: Timestamp, outcome: FiringOutcome },
+    /// Find out what the firing runs for, and make its jobs. Said until that is done.
+    Prepare { schedule: ScheduleId, key: FiringKey },
     /// It is due but has to wait; said once, since the record remembers it.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
     /// Claim this job, if the agent still has a place by then.
@@ -113,6 +124,11 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     for agent in &roster.agents {
         let mut places = Places::of(agent, snapshot, now);
         for schedule in &agent.schedules {
+            let preparing = snapshot.preparing.iter().filter(|firing| firing.schedule == schedule.id);
+            plan.actions.extend(
+                preparing
+                    .map(|firing| Action::Prepare { schedule: firing.schedule, key: firing.key.clone() }),
+            );
             if let Some(record) = snapshot.schedules.get(&schedule.id) {
                 plan.firings(schedule, record, snapshot, &mut places, &crowds);
             }
@@ -129,8 +145,7 @@ pub fn next_runs(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> HashMa
     for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
         let Some(record) = snapshot.schedules.get(&schedule.id) else { continue };
         if schedule.enabled && record.state == ScheduleState::Active {
-            let live: Vec<&LiveJob> =
-                snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
+            let live = Live::of(schedule, snapshot);
             let look = due::Look { now, schedule, record, live: &live, crowded: crowds.share(schedule) };
             runs.extend(look.next_run().map(|at| (schedule.id, at)));
         }
@@ -172,8 +187,7 @@ impl Draft {
         if !schedule.enabled || record.state != ScheduleState::Active {
             return;
         }
-        let live: Vec<&LiveJob> =
-            snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
+        let live = Live::of(schedule, snapshot);
         let look =
             due::Look { now: self.now, schedule, record, live: &live, crowded: crowds.share(schedule) };
         let verdict = look.verdict(places);
@@ -203,6 +217,29 @@ impl Draft {
     }
 }
 
+/// What a schedule has fired that is not over.
+struct Live<'a> {
+    jobs: Vec<&'a LiveJob>,
+    preparing: bool,
+}
+
+impl<'a> Live<'a> {
+    fn of(schedule: &Schedule, snapshot: &'a Snapshot) -> Self {
+        let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
+        let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
+        Self { jobs, preparing }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && !self.preparing
+    }
+
+    /// Anything that its own trigger fired, as opposed to a person.
+    fn by_trigger(&self) -> bool {
+        self.preparing || self.jobs.iter().any(|job| job.by_trigger)
+    }
+}
+
 fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
     let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent.name);
     let running = of_agent.filter(|job| matches!(job.state, LiveState::Running { .. })).count();
@@ -221,8 +258,11 @@ impl Places {
             LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
             LiveState::Running { .. } => true,
         };
-        let taken = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
-        Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
+        let of_agent = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
+        // Each will need one at least.
+        let preparing = snapshot.preparing.iter().filter(|firing| of_agent(firing.schedule)).count();
+        let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
+        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX) }
     }
 
     fn take(&mut self) {

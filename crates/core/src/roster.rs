@@ -6,6 +6,7 @@ use crate::config::shape;
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
+use crate::retention::Retention;
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -14,6 +15,8 @@ pub struct Roster {
     pub agents: Vec<Agent>,
     /// `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
+    /// Of the root file; each agent has its own merged with it.
+    pub retention: Retention,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +47,10 @@ pub struct Schedule {
     pub filter: Filter,
     pub prompt: Option<String>,
     pub work_source: Option<shape::WorkSource>,
+    /// Asked before each firing whether it runs.
+    pub when_command: Option<Vec<String>>,
+    /// Whether the output of its jobs is also kept as plain text.
+    pub output_to_file: bool,
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -60,6 +67,11 @@ impl Agent {
 }
 
 impl Schedule {
+    /// Whether it takes time to find out what a firing runs for.
+    pub fn needs_preparing(&self, agent: &Agent) -> bool {
+        self.when_command.is_some() || self.work_source.is_some() || agent.settings.work_source.is_some()
+    }
+
     /// With everything that has a default left at it.
     pub fn new(agent: &AgentName, name: ScheduleName, trigger: TriggerConfig) -> Self {
         Self {
@@ -72,6 +84,8 @@ impl Schedule {
             filter: Filter::default(),
             prompt: None,
             work_source: None,
+            when_command: None,
+            output_to_file: false,
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
@@ -82,7 +96,7 @@ impl Schedule {
 impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
-        Self { agents, store: None }
+        Self { agents, ..Self::default() }
     }
 
     pub fn agent(&self, name: &AgentName) -> Option<&Agent> {
@@ -114,6 +128,17 @@ impl Roster {
             let agent = self.agent_near(from, agent)?;
             agent.schedules.get(of(agent, schedule)?)
         })
+    }
+
+    /// Whether no limit is set for anybody.
+    pub fn keeps_everything(&self) -> bool {
+        let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
+        self.retention.is_unlimited() && self.agents.iter().all(keeps)
+    }
+
+    /// The agent's own, or for one that has left the fleet, that of the root file.
+    pub fn retention(&self, name: &AgentName) -> Retention {
+        self.agent(name).map_or(self.retention, |agent| agent.settings.retention.unwrap_or_default())
     }
 }
 

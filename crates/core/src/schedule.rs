@@ -9,7 +9,7 @@ use crate::roster::Schedule;
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::word::written_as;
 
-/// What the store knows of a schedule; what it is meant to do stands in [`crate::fleet::Schedule`].
+/// What the store knows of a schedule; what it is meant to do stands in [`crate::roster::Schedule`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleRecord {
     pub id: ScheduleId,
@@ -84,6 +84,8 @@ pub enum SkipReason {
 /// What became of one planned firing; the ledger has a row for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FiringOutcome {
+    /// Its jobs are not made yet: the work source is asked, or a command whether to run at all.
+    Preparing,
     /// It made a job.
     Ran,
     Skipped(SkipReason),
@@ -105,6 +107,7 @@ written_as! {
 impl FiringOutcome {
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Preparing => "preparing",
             Self::Ran => "ran",
             Self::Skipped(_) => "skipped",
             Self::Missed => "missed",
@@ -115,7 +118,7 @@ impl FiringOutcome {
     pub const fn skip_reason(self) -> Option<SkipReason> {
         match self {
             Self::Skipped(reason) => Some(reason),
-            Self::Ran | Self::Missed | Self::Coalesced => None,
+            Self::Preparing | Self::Ran | Self::Missed | Self::Coalesced => None,
         }
     }
 }

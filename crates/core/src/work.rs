@@ -1,5 +1,7 @@
 //! Work items: *what* an agent works on, in one shape for every source, and the words of their life.
 
+mod closing;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
@@ -8,6 +10,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use closing::{Closing, artifacts};
 
 /// `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -86,6 +86,7 @@ fn job() -> NewJob {
         schedule: Some("s".parse().unwrap()),
         prompt: Some("Look for what is new and tidy up.".to_owned()),
         origin: None,
+        work_item: None,
     }
 }
 

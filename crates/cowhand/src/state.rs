@@ -39,6 +39,20 @@ impl StateFolder {
         self.jobs().join(format!("{job}.jsonl"))
     }
 
+    /// The job's record, for people.
+    pub fn view(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(format!("{job}.yaml"))
+    }
+
+    /// For what else a job leaves behind.
+    pub fn folder(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(job.as_str())
+    }
+
+    pub fn attempts(&self) -> PathBuf {
+        self.0.join("attempts")
+    }
+
     /// What a daemon in the background says.
     pub fn log(&self) -> PathBuf {
         self.0.join("daemon.log")
@@ -46,7 +60,7 @@ impl StateFolder {
 
     /// Makes what is missing, for the owner only: prompts and output may hold anything.
     pub fn create(&self) -> io::Result<()> {
-        for folder in [self.0.clone(), self.jobs(), self.0.join("attempts")] {
+        for folder in [self.0.clone(), self.jobs(), self.attempts()] {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         Ok(())

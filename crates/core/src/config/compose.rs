@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
 use serde_json::Value as Json;
 
 use super::check::{Reading, check};
 use super::load::{Draft, Loader, normal};
 use super::merge::merge;
-use super::node::{FileId, Location, Node, Value};
+use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use crate::id::check_name;
+use crate::retention::Retention;
 
 /// Fleets in fleets in fleets: deeper than anyone goes, and far from the end of the stack.
 const MOST_LEVELS: usize = 32;
@@ -44,17 +46,18 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
         rest.remove(section);
     }
     // Checked a second time only for its typed value; the problems are the same ones.
-    let shown = Loader::masked(check(&mut rest, SCHEMA.fleet(), reading, &mut loader.problems));
+    let checked = check(&mut rest, SCHEMA.fleet(), reading, &mut loader.problems);
+    // What cannot be read was reported, and nobody runs such a fleet.
+    let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
+    loader.retention = retention.unwrap_or_default();
     fleet(loader, node, file, above);
-    shown
+    Loader::masked(checked)
 }
 
 fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above) {
+    let retention = whole_fleet(&mut node, "retention");
     let own = node.remove("defaults").filter(|defaults| !defaults.is_null());
-    above.defaults = match (above.defaults.take(), own) {
-        (Some(base), Some(over)) => Some(merge(base, over)),
-        (base, over) => over.or(base),
-    };
+    above.defaults = [above.defaults.take(), retention, own].into_iter().flatten().reduce(merge);
     for (index, entry) in node.get("agents").map(Node::list).unwrap_or_default().iter().enumerate() {
         if agent(loader, entry, &format!("agents[{index}]"), file, &above).is_none() {
             loader.complete = false;
@@ -66,6 +69,14 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above
             loader.complete = false;
         }
     }
+}
+
+/// What a fleet file says once for all its agents, as the defaults that it stands for.
+fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
+    let Value::Map(map) = &mut fleet.value else { return None };
+    let entry = map.entries.shift_remove(key)?;
+    let entries = [(key.to_owned(), entry)].into_iter().collect();
+    Some(Node { value: Value::Map(Map { entries, replaces: false }), at: fleet.at })
 }
 
 /// None if the agent cannot be known, for a reason that is reported.
@@ -147,7 +158,7 @@ fn inherit_from_agent(agent: &mut Node) {
     }
 }
 
-fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node)) {
+pub(super) fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node)) {
     let Value::Map(map) = &mut agent.value else { return };
     let Some(Value::Map(schedules)) = map.entries.get_mut("schedules").map(|entry| &mut entry.node.value)
     else {

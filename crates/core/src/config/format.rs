@@ -9,6 +9,7 @@ use crate::cron::Cron;
 use crate::id::check_name;
 use crate::interval::Interval;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
+use crate::size::Size;
 
 /// What is wrong with the text, if anything is.
 pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
@@ -16,6 +17,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
         "name" => message(check_name(text)),
         "interval" => message(text.parse::<Interval>()),
         "timeout" => message(text.parse::<Timeout>()),
+        "size" => message(text.parse::<Size>()),
         "cron" => message(text.parse::<Cron>()),
         "timezone" => message(text.parse::<Zone>()),
         "clock-time" => message(text.parse::<ClockTime>()),
@@ -32,10 +34,11 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 12] = [
+    const TEXTS: [&str; 13] = [
         "name",
         "interval",
         "timeout",
+        "size",
         "cron",
         "timezone",
         "clock-time",

@@ -14,6 +14,7 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::{compose, reference, resolve, secret};
 use crate::policy::Zone;
+use crate::retention::Retention;
 use crate::roster::Roster;
 
 /// The world outside: files, environment, and the zone of the machine.
@@ -60,13 +61,14 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         problems: Problems::default(),
         agents: Vec::new(),
         store: None,
+        retention: Retention::default(),
         merged: 0,
         fleets: 0,
         complete: true,
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
-    let mut roster = Roster { store: loader.store.take(), ..Roster::default() };
+    let mut roster = Roster { store: loader.store.take(), retention: loader.retention, ..Roster::default() };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
@@ -92,6 +94,7 @@ pub(super) struct Loader<'a> {
     pub agents: Vec<Draft>,
     /// Of the root file.
     pub store: Option<String>,
+    pub retention: Retention,
     /// Nodes of all merged agents so far.
     pub merged: usize,
     /// How many fleets so far.

@@ -127,6 +127,13 @@ impl Node {
         self.entry(key).map(|entry| &entry.node)
     }
 
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match &mut self.value {
+            Value::Map(map) => map.entries.get_mut(key).map(|entry| &mut entry.node),
+            _ => None,
+        }
+    }
+
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries()?.get(key).filter(|entry| !entry.node.is_null())
     }

@@ -7,6 +7,7 @@ use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
 use super::check::{Reading, check};
+use super::compose::each_schedule;
 use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
@@ -26,6 +27,7 @@ pub(super) fn agent(
     places: &mut HashMap<AgentName, Location>,
 ) -> Option<(Agent, Json)> {
     let before = loader.problems.errors();
+    place_work_sources(loader, draft);
     let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
     check_names(loader, draft);
@@ -129,6 +131,8 @@ fn schedule(
         filter: schedule.filter.unwrap_or_default(),
         prompt: schedule.prompt,
         work_source: schedule.work_source,
+        when_command: schedule.when_command,
+        output_to_file: schedule.output_to_file.unwrap_or(false),
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
@@ -234,6 +238,24 @@ fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     });
     let own = written.and_then(|node| Some(loader.sources.directory(node.at.file).join(node.text()?)));
     normal(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
+}
+
+/// A folder of work items is where the file that names it says, which after a merge only the node still knows.
+fn place_work_sources(loader: &Loader<'_>, draft: &mut Draft) {
+    let place = |owner: &mut Node| {
+        let Some(source) = owner.get_mut("work_source") else { return };
+        if source.get("type").and_then(Node::text) != Some("files") {
+            return;
+        }
+        let Some(path) = source.get_mut("path") else { return };
+        let Some(written) = path.text() else { return };
+        let placed = normal(&loader.sources.directory(path.at.file).join(written));
+        if let (Value::Scalar(scalar), Some(placed)) = (&mut path.value, placed.to_str()) {
+            placed.clone_into(&mut scalar.text);
+        }
+    };
+    place(&mut draft.node);
+    each_schedule(&mut draft.node, place);
 }
 
 pub(super) fn schedule_at(draft: &Draft, name: &str) -> Location {

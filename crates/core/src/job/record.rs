@@ -9,6 +9,7 @@ use super::{
     TriggerType,
 };
 use crate::id::{AgentName, JobId, ScheduleName};
+use crate::work::WorkItem;
 
 /// The documented fields in their documented order, then ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +29,8 @@ pub struct JobRecord {
     pub prompt: Option<String>,
     pub summary: Option<String>,
     pub output_file: Option<String>,
+    #[serde(default)]
+    pub work_item: Option<WorkItem>,
     #[serde(default)]
     pub usage: Option<JobUsage>,
     #[serde(default)]
@@ -67,6 +70,7 @@ impl From<Job> for JobRecord {
             finished_at: None,
             prompt: job.prompt,
             summary: None,
+            work_item: job.work_item,
             usage: job.usage,
             retry_of: None,
             attempt: job.attempts,
@@ -161,6 +165,7 @@ impl TryFrom<JobRecord> for Job {
             attempts: record.attempt,
             run_started_at: record.run_started_at,
             usage: record.usage,
+            work_item: record.work_item,
             state,
         })
     }

@@ -16,6 +16,7 @@ fn new_job() -> Job {
             schedule: Some("daily-analytics".parse().unwrap()),
             prompt: Some("Analyze site traffic.".into()),
             origin: None,
+            work_item: None,
         },
         at(0),
     )
@@ -52,6 +53,7 @@ fn what_is_not_known_yet_is_null() {
         schedule: None,
         prompt: None,
         origin: None,
+        work_item: None,
     };
     let mut job = Job::new(JobId::new(date(2024, 1, 19), 8), by_hand, at(0));
     job.start(at(5)).unwrap();
@@ -71,6 +73,7 @@ fn a_fork_names_its_parent() {
         schedule: parent.schedule.clone(),
         prompt: None,
         origin: Some(Origin::ForkOf(parent.id.clone())),
+        work_item: None,
     };
     let fork = Job::new(JobId::new(date(2024, 1, 19), 8), fork, at(9));
     let written = serde_json::to_value(&fork).unwrap();

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Action, Hold, LiveJob, Places};
+use super::{Action, Hold, Live, Places};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::{Jitter, MOST_MISFIRES, Misfire, Overlap};
@@ -19,8 +19,7 @@ pub(super) struct Look<'a> {
     pub(super) now: Timestamp,
     pub(super) schedule: &'a Schedule,
     pub(super) record: &'a ScheduleRecord,
-    /// The jobs of this schedule that have not ended.
-    pub(super) live: &'a [&'a LiveJob],
+    pub(super) live: &'a Live<'a>,
     /// Other schedules have the same interval.
     pub(super) crowded: bool,
 }
@@ -58,7 +57,7 @@ impl Look<'_> {
             return Some(waiting.due);
         }
         match &self.schedule.trigger {
-            TriggerConfig::Interval { .. } if self.live.iter().any(|job| job.by_trigger) => None,
+            TriggerConfig::Interval { .. } if self.live.by_trigger() => None,
             TriggerConfig::Interval { interval } => {
                 let due = self.interval_due(*interval).max(self.now);
                 self.schedule.timing.next_allowed(due, self.zone())
@@ -94,7 +93,7 @@ impl Look<'_> {
 
     /// From the end of the last job that it fired; while that one lives there is no next time.
     fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
-        if self.live.iter().any(|job| job.by_trigger) {
+        if self.live.by_trigger() {
             return Verdict::default();
         }
         let (key, due) = (self.interval_key(), self.interval_due(interval));
@@ -247,7 +246,7 @@ impl Look<'_> {
         if self.schedule.timing.overlap == Overlap::CancelPrevious && !verdict.fires() {
             verdict
                 .actions
-                .extend(self.live.iter().map(|job| Action::CancelPrevious { job: job.id.clone() }));
+                .extend(self.live.jobs.iter().map(|job| Action::CancelPrevious { job: job.id.clone() }));
         }
     }
 }

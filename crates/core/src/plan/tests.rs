@@ -103,6 +103,7 @@ impl Scene {
                 let key = if key.kind() == "cron" { "cron" } else { key.as_str() };
                 format!("{}{reason} {key} {}", outcome.as_str(), short(*due))
             }
+            Action::Prepare { key, .. } => format!("prepare {key}"),
             Action::Wait { hold, schedule, due } => {
                 let agent = &self.roster.agents[0];
                 let schedule = agent.schedules.iter().find(|known| known.id == *schedule).unwrap();

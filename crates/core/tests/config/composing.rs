@@ -1,6 +1,7 @@
 //! Fleets of fleets, and the layers of an agent.
 
 use super::{fine, lines, load_files, load_text};
+use cowhand_core::config::shape::WorkSource;
 use cowhand_core::policy::{Misfire, Overlap};
 use cowhand_core::roster::Agent;
 
@@ -82,6 +83,38 @@ agents:
     assert_eq!((session.max_turns, session.timeout.as_deref()), (Some(7), Some("5h")));
     assert_eq!(agents[0].settings.timeout.unwrap().to_string(), "2h");
     assert_eq!(agents[1].settings.timeout.unwrap().duration(), None);
+}
+
+/// A fleet file's own word is below its defaults; the root's is also for agents that are not in the fleet any more.
+#[test]
+fn retention_is_inherited_key_by_key() {
+    let root = "
+retention: {max_age: 30d, max_jobs_per_agent: 100}
+defaults: {retention: {max_bytes: 2GB, max_jobs_per_agent: 50}}
+agents:
+  - name: plain
+  - {name: own, retention: {max_jobs_per_agent: 5, max_age: ~}}
+  - {name: all, retention: ~}
+fleets: [{path: sub/cowhand.yaml}, {path: keeper/cowhand.yaml}]
+";
+    let sub = "retention: {max_age: 1d}\nagents: [{name: a}]";
+    let keeper = "retention: ~\nagents: [{name: a}, {name: b, retention: {max_bytes: 1000}}]";
+    let files = [("cowhand.yaml", root), ("sub/cowhand.yaml", sub), ("keeper/cowhand.yaml", keeper)];
+    let loaded = load_files(&files, &[]);
+    fine(&loaded);
+    for (agent, expected) in [
+        ("plain", r#"{"max_jobs_per_agent":50,"max_age":"30d","max_bytes":"2GB"}"#),
+        ("own", r#"{"max_jobs_per_agent":5,"max_age":null,"max_bytes":"2GB"}"#),
+        ("all", r#"{"max_jobs_per_agent":null,"max_age":null,"max_bytes":null}"#),
+        ("sub.a", r#"{"max_jobs_per_agent":50,"max_age":"1d","max_bytes":"2GB"}"#),
+        ("keeper.a", r#"{"max_jobs_per_agent":null,"max_age":null,"max_bytes":null}"#),
+        ("keeper.b", r#"{"max_jobs_per_agent":null,"max_age":null,"max_bytes":"1000"}"#),
+        ("left", r#"{"max_jobs_per_agent":100,"max_age":"30d","max_bytes":null}"#),
+    ] {
+        let retention = loaded.roster.retention(&agent.parse().unwrap());
+        assert_eq!(serde_json::to_string(&retention).unwrap(), expected, "{agent}");
+    }
+    assert_eq!(loaded.shown["retention"]["max_age"], "30d");
 }
 
 #[test]
@@ -187,4 +220,33 @@ fn an_empty_file_is_an_empty_fleet() {
         assert_eq!(lines(&loaded), Vec::<String>::new(), "{text:?}");
         assert!(loaded.roster.agents.is_empty());
     }
+}
+
+/// Also after a merge, in which every layer may name one.
+#[test]
+fn a_folder_of_work_items_is_where_the_file_that_names_it_says() {
+    let files = [
+        (
+            "/fleet/cowhand.yaml",
+            "defaults: {work_source: {type: files, path: ./tasks}}\n\
+             agents: [{name: a}, {path: sub/b.yaml}, {name: c, work_source: {path: /all/tasks}}]\n",
+        ),
+        (
+            "/fleet/sub/b.yaml",
+            "name: b\nwork_source: {path: mine}\nschedules:\n  s: {type: manual}\n  \
+             t: {type: manual, work_source: {path: ../t}}\n",
+        ),
+    ];
+    let loaded = load_files(&files, &[]);
+    fine(&loaded);
+    let path = |source: &Option<WorkSource>| match source {
+        Some(WorkSource::Files { path, .. }) => path.clone(),
+        other => panic!("{other:?}"),
+    };
+    let agents = &loaded.roster.agents;
+    let of_agents: Vec<_> = agents.iter().map(|agent| path(&agent.settings.work_source)).collect();
+    assert_eq!(of_agents, ["/fleet/tasks", "/fleet/sub/mine", "/all/tasks"]);
+    let of_schedules: Vec<_> =
+        agents[1].schedules.iter().map(|schedule| path(&schedule.work_source)).collect();
+    assert_eq!(of_schedules, ["/fleet/sub/mine", "/fleet/t"]);
 }

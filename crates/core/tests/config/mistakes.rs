@@ -101,6 +101,18 @@ fn one_by_one() {
         ("not a web address", agent("hooks: {on_error: [{type: webhook, url: example.com}]}")),
         ("a bad timeout", agent("timeout: 1h30m")),
         ("no attempts", agent("retry: {max_attempts: 0, backof: 5s}")),
+        ("a retention that is a number", "retention: 30".to_owned()),
+        ("retention of nothing", agent("retention: {max_jobs_per_agent: 0, max_age: 0d, max_bytes: 0}")),
+        (
+            "retention below nothing",
+            agent("retention: {max_jobs_per_agent: -1, max_age: -1d, max_bytes: -1}"),
+        ),
+        (
+            "retention in odd words",
+            "defaults: {retention: {max_age: a week, max_bytes: 10 apples}}".to_owned(),
+        ),
+        ("a size like a float", "retention: {max_bytes: 1e9}".to_owned()),
+        ("a huge size", "retention: {max_bytes: 99999999999999999999GB, max_byte: 1}".to_owned()),
         ("an empty command", agent("runtime: command\ncommand: []")),
         ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),
         ("a variable without quotes", agent("instances: {max_concurrent: ${N}}")),

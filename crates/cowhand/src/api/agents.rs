@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::given::{Given, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{Trigger, Triggered};
-use crate::store::JobFilter;
 
 /// An agent as people see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,13 +94,15 @@ pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
     let snapshot = api.store.snapshot().await?;
     let roster = api.roster();
     let next = plan::next_runs(api.now(), &roster, &snapshot);
-    let mut views = Vec::with_capacity(roster.agents.len());
-    for agent in &roster.agents {
-        let filter = JobFilter { agent: Some(agent.name.clone()), ..JobFilter::default() };
-        let last_job = api.store.jobs(filter, 1).await?.pop().map(LastJob::from);
-        views.push(AgentView { last_job, ..AgentView::of(agent, &snapshot, &next) });
-    }
-    Ok(views)
+    let names: Vec<&AgentName> = roster.agents.iter().map(|agent| &agent.name).collect();
+    let newest = api.store.newest_jobs(&names).await?;
+    let mut newest: HashMap<AgentName, Job> =
+        newest.into_iter().map(|job| (job.agent().clone(), job)).collect();
+    let view = |agent: &Agent| {
+        let last_job = newest.remove(&agent.name).map(LastJob::from);
+        AgentView { last_job, ..AgentView::of(agent, &snapshot, &next) }
+    };
+    Ok(roster.agents.iter().map(view).collect())
 }
 
 impl AgentView {

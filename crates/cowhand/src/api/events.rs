@@ -63,4 +63,8 @@ impl Growing for Log {
         let over = lines.is_empty() && self.api.daemon().is_err();
         Ok((!over).then(|| lines.into()))
     }
+
+    async fn grown(&mut self) {
+        self.api.store.changed(self.after).await;
+    }
 }

@@ -1,7 +1,6 @@
 //! Answers that go on: what is there already, then what comes, until there can be no more.
 
 use std::io;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header;
@@ -10,13 +9,14 @@ use futures_util::stream;
 
 use super::Problem;
 
-/// How soon somebody who follows sees what is new.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
-
 /// Something that grows.
 pub(super) trait Growing: Send + 'static {
     /// The next part; empty while there is none, none when there will be none.
     fn more(&mut self) -> impl Future<Output = Result<Option<Bytes>, Problem>> + Send;
+
+    /// Returns when there may be something that the last look did not see, also if it came during that look. It
+    /// may return for nothing, but not so often that waiting costs anything.
+    fn grown(&mut self) -> impl Future<Output = ()> + Send;
 }
 
 /// Lines of JSON.
@@ -25,7 +25,7 @@ pub(super) fn answer(growing: impl Growing) -> Response {
         let mut growing = growing?;
         loop {
             match growing.more().await {
-                Ok(Some(part)) if part.is_empty() => tokio::time::sleep(LOOK).await,
+                Ok(Some(part)) if part.is_empty() => growing.grown().await,
                 Ok(Some(part)) => return Some((Ok(part), Some(growing))),
                 Ok(None) => return None,
                 // Cutting the answer off is all that can be said this late.

@@ -9,9 +9,10 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, JobStatus};
+use cowhand_core::job::{Job, JobStatus, TriggerType};
 use jiff::Timestamp;
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use super::follow::{self, Growing};
 use super::given::{Given, Params, named};
@@ -26,6 +27,7 @@ pub(super) struct Listed {
     status: Option<JobStatus>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
+    trigger_type: Option<TriggerType>,
     after: Option<JobId>,
     #[serde(default = "usual")]
     limit: u32,
@@ -42,9 +44,10 @@ pub(super) async fn list(
     State(api): State<Api>,
     Params(listed): Params<Listed>,
 ) -> Result<Json<Page<Job>>, Problem> {
-    let Listed { agent, schedule, status, since, until, after, limit } = listed;
+    let Listed { agent, schedule, status, since, until, trigger_type, after, limit } = listed;
     let limit = limit.min(MOST);
-    let items = api.store.jobs(JobFilter { agent, schedule, status, since, until, after }, limit).await?;
+    let filter = JobFilter { agent, schedule, status, since, until, trigger_type, after };
+    let items = api.store.jobs(filter, limit).await?;
     let full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| full).map(|job| job.id().to_string());
     Ok(Json(Page { items, next_cursor }))
@@ -58,11 +61,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     match api.daemon()?.cancel(named(&id)?).await? {
         Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
-        Cancel::AlreadyStopped(job) => Err(Problem::conflict(format!(
-            "{} is {} already; there is nothing to cancel",
-            job.id(),
-            job.status()
-        ))),
+        Cancel::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
     }
 }
 
@@ -83,7 +82,10 @@ pub(super) async fn fork(
 }
 
 async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
-    api.store.job(id.clone()).await?.ok_or_else(|| Problem::no_job(id))
+    match api.store.job(id.clone()).await? {
+        Some(job) => Ok(job),
+        None => Err(api.no_job(id).await?),
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -104,15 +106,19 @@ pub(super) async fn output(
 ) -> Result<Response, Problem> {
     let job = find(&api, &named(&id)?).await?.id().clone();
     // Without a daemon nobody writes any more.
-    let follow = heard.follow == 1 && api.daemon().is_ok();
-    Ok(follow::answer(Output { api, job, follow, offset: 0, skip: heard.after }))
+    let growth = api.daemon().ok().filter(|_| heard.follow == 1).map(|daemon| daemon.growth().of(&job));
+    let seen = api.store.committed();
+    Ok(follow::answer(Output { api, job, growth, seen, offset: 0, skip: heard.after }))
 }
 
 /// The file of a job's output, as far as it was sent.
 struct Output {
     api: Api,
     job: JobId,
-    follow: bool,
+    /// None if the answer ends with what there is.
+    growth: Option<watch::Receiver<()>>,
+    /// The newest event when it was last looked at: the job's end is one.
+    seen: i64,
     offset: u64,
     /// So many lines more are not sent.
     skip: u64,
@@ -121,7 +127,14 @@ struct Output {
 impl Growing for Output {
     async fn more(&mut self) -> Result<Option<Bytes>, Problem> {
         // First whether it has ended, then what it wrote: so nothing that was written before is missed.
-        let status = if self.follow { Some(find(&self.api, &self.job).await?.status()) } else { None };
+        self.seen = self.api.store.committed();
+        let status = match &mut self.growth {
+            Some(growth) => {
+                growth.mark_unchanged();
+                Some(find(&self.api, &self.job).await?.status())
+            }
+            None => None,
+        };
         let mut part = self.read().map_err(|error| Problem::unavailable(error.to_string()))?;
         while self.skip > 0 && !part.is_empty() {
             self.pass_over(&mut part);
@@ -131,6 +144,14 @@ impl Growing for Output {
         }
         let over = part.is_empty() && !matches!(status, Some(JobStatus::Pending | JobStatus::Running));
         Ok((!over).then(|| part.into()))
+    }
+
+    async fn grown(&mut self) {
+        let Some(growth) = &mut self.growth else { return };
+        tokio::select! {
+            _ = growth.changed() => {}
+            () = self.api.store.changed(self.seen) => {}
+        }
     }
 }
 

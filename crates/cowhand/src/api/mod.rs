@@ -11,6 +11,7 @@ mod follow;
 mod given;
 mod jobs;
 mod problem;
+mod prune;
 mod schedules;
 mod socket;
 
@@ -31,6 +32,7 @@ pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
 pub use problem::{Code, Problem};
+pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub use schedules::{FiringView, ScheduleStatus, ScheduleView};
 pub use socket::{Socket, SocketError};
 
@@ -90,11 +92,12 @@ impl Api {
             .route("/api/v1/schedules/{agent}/{schedule}/disable", post(schedules::disable))
             .route("/api/v1/schedules/{agent}/{schedule}/fire", post(schedules::fire))
             .route("/api/v1/jobs", get(jobs::list))
-            .route("/api/v1/jobs/{job}", get(jobs::one))
+            .route("/api/v1/jobs/{job}", get(jobs::one).delete(prune::delete))
             .route("/api/v1/jobs/{job}/output", get(jobs::output))
             .route("/api/v1/jobs/{job}/cancel", post(jobs::cancel))
             .route("/api/v1/jobs/{job}/retry", post(jobs::retry))
             .route("/api/v1/jobs/{job}/fork", post(jobs::fork))
+            .route("/api/v1/prune", post(prune::prune))
             .route("/api/v1/events", get(events::list))
             .fallback(|| async { Problem::not_found("there is no such endpoint") })
             .method_not_allowed_fallback(|| async {

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::Job;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::FleetError;
@@ -23,6 +24,8 @@ pub enum Code {
     NotFound,
     /// Things are not such that it could be done.
     Conflict,
+    /// The job has ended, and never changes again.
+    AlreadyStopped,
     BadConfig,
     Stopping,
     NoDaemon,
@@ -59,6 +62,11 @@ impl Problem {
         Self::new(Code::Conflict, message)
     }
 
+    pub fn already_stopped(job: &Job) -> Self {
+        let message = format!("{} is {} already; there is nothing to cancel", job.id(), job.status());
+        Self::new(Code::AlreadyStopped, message)
+    }
+
     pub fn bad_config(report: impl Into<String>) -> Self {
         Self::new(Code::BadConfig, report)
     }
@@ -79,7 +87,7 @@ impl Problem {
         match self.code {
             Code::BadRequest => StatusCode::BAD_REQUEST,
             Code::NotFound => StatusCode::NOT_FOUND,
-            Code::Conflict => StatusCode::CONFLICT,
+            Code::Conflict | Code::AlreadyStopped => StatusCode::CONFLICT,
             Code::BadConfig => StatusCode::UNPROCESSABLE_ENTITY,
             Code::Stopping | Code::NoDaemon => StatusCode::SERVICE_UNAVAILABLE,
             Code::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
@@ -104,9 +112,10 @@ impl From<FleetError> for Problem {
         let code = match error {
             FleetError::Store(error) => return error.into(),
             FleetError::NoAgent(_) | FleetError::NoSchedule { .. } | FleetError::NoJob(_) => Code::NotFound,
-            FleetError::NotFinished { .. } | FleetError::KeyUsed { .. } | FleetError::ScheduleOff { .. } => {
-                Code::Conflict
-            }
+            FleetError::NotFinished { .. }
+            | FleetError::NotRun { .. }
+            | FleetError::KeyUsed { .. }
+            | FleetError::ScheduleOff { .. } => Code::Conflict,
             FleetError::KeyWithoutSchedule | FleetError::TakesNoDeliveries { .. } => Code::BadRequest,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,

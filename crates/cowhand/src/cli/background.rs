@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::place::{Place, cannot, wait};
-use super::{Exit, Failure, print};
+use super::spinner::Spinner;
+use super::{Exit, Failure, interrupt, print};
 use crate::api::{Client, Problem, Status};
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -17,16 +18,27 @@ pub(super) fn start(place: &Place, arguments: &[&str]) -> Result<(), Failure> {
     place.state.create().map_err(|error| cannot("cannot use the state folder", &error))?;
     let log = place.state.log();
     let said = fs::metadata(&log).map_or(0, |log| log.len());
-    let mut child = spawn(place, arguments)?;
+    let child = spawn(place, arguments)?;
+    let ready = async {
+        let spinner = Spinner::new("starting");
+        interrupt::unless(spinner.during(ready(place, child, said)), Some(GOES_ON)).await
+    };
+    wait(ready)?;
+    print::line("ready");
+    Ok(())
+}
+
+const GOES_ON: &str = "the daemon may come up all the same; `cowhand status` tells";
+
+async fn ready(place: &Place, mut child: Child, said: u64) -> Result<(), Failure> {
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
             return Err(Failure::new(Exit::of_code(status.code()), tail(place, said).trim()));
         }
-        if wait(async { Ok(pid(place).await?) })? == Some(child.id()) {
-            print::line("ready");
+        if pid(place).await? == Some(child.id()) {
             return Ok(());
         }
-        std::thread::sleep(LOOK);
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -65,13 +77,13 @@ fn tail(place: &Place, from: u64) -> String {
 }
 
 /// Until nobody holds the state folder; says whether that came in time.
-pub(super) fn gone(place: &Place, patience: Duration) -> Result<bool, Failure> {
+pub(super) async fn gone(place: &Place, patience: Duration) -> Result<bool, Failure> {
     let until = Instant::now() + patience;
     loop {
         match place.state.lock() {
             Ok(Some(_)) => return Ok(true),
             Ok(None) if Instant::now() >= until => return Ok(false),
-            Ok(None) => std::thread::sleep(LOOK),
+            Ok(None) => tokio::time::sleep(LOOK).await,
             Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
         }
     }

@@ -21,7 +21,9 @@ impl Cancel {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
             client.post::<JobRecord>(&format!("jobs/{}/cancel", self.id), &()).await?;
-            job::print(&job::ended(client, &self.id).await?, self.json);
+            let goes_on =
+                format!("{id} is being ended; `cowhand job {id}` tells how far it is", id = self.id);
+            job::print(&job::ended(client, &self.id, &goes_on).await?, self.json);
             Ok(())
         })
     }

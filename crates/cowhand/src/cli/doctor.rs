@@ -6,6 +6,7 @@ use clap::Args;
 use cowhand_core::config::shape::Runtime;
 use cowhand_core::config::{Loaded, report};
 use cowhand_core::roster::Agent;
+use cowhand_core::size::in_words;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ use super::place::{Place, wait};
 use super::{Exit, Failure, print};
 use crate::api::{Client, Status};
 use crate::config;
+use crate::prune::files;
 use crate::state::StateFolder;
 use crate::store::Store;
 
@@ -28,6 +30,8 @@ pub(super) struct Doctor {
 struct Finding {
     what: String,
     ok: bool,
+    /// It works, but should not stay like this.
+    warning: bool,
     detail: String,
     /// What it means for the exit code.
     #[serde(skip)]
@@ -38,7 +42,7 @@ impl Finding {
     fn of(what: impl Into<String>, found: Result<String, String>) -> Self {
         let ok = found.is_ok();
         let (Ok(detail) | Err(detail)) = found;
-        Self { what: what.into(), ok, detail, exit: Exit::CannotRunHere }
+        Self { what: what.into(), ok, warning: false, detail, exit: Exit::CannotRunHere }
     }
 }
 
@@ -53,6 +57,7 @@ impl Doctor {
                 "store",
                 wait(async { Ok(store(&place.state, loaded.roster.store.as_deref()).await) })?,
             ),
+            disk_use(&place.state),
             Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
@@ -74,8 +79,11 @@ impl Doctor {
 }
 
 fn show(finding: &Finding) {
-    let mark =
-        if finding.ok { print::styled("ok  ", print::GOOD) } else { print::styled("FAIL", print::BAD) };
+    let mark = match finding {
+        Finding { ok: false, .. } => print::styled("FAIL", print::BAD),
+        Finding { warning: true, .. } => print::styled("warn", print::ODD),
+        _ => print::styled("ok  ", print::GOOD),
+    };
     print::line(format!("{mark}  {}: {}", finding.what, finding.detail));
 }
 
@@ -96,6 +104,24 @@ fn folder(state: &StateFolder) -> Result<String, String> {
         Ok(_) => Ok(format!("{} can be written", path.display())),
         Err(error) => Err(format!("{} cannot be written: {error}", there.display())),
     }
+}
+
+/// Every job leaves files, and nothing goes by itself unless the config says so.
+fn disk_use(state: &StateFolder) -> Finding {
+    let measured = files::size(state.path())
+        .and_then(|bytes| Ok((bytes, files::entries(&state.jobs())?.count())))
+        .map_err(|error| format!("{} cannot be read: {error}", state.path().display()));
+    let large = measured.as_ref().is_ok_and(|(bytes, files)| is_large(*bytes, *files));
+    let detail = measured.map(|(bytes, files)| {
+        let used = format!("{} in the state folder, {files} files of jobs", in_words(bytes));
+        let help = "; set `retention` in the config, and see what can go with `cowhand prune --dry-run`";
+        if large { used + help } else { used }
+    });
+    Finding { warning: large, ..Finding::of("disk use", detail) }
+}
+
+const fn is_large(bytes: u64, files: usize) -> bool {
+    bytes > 1_000_000_000 || files > 10_000
 }
 
 async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, String> {
@@ -170,4 +196,18 @@ fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> 
 fn runs(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_is_more_than_a_gigabyte_or_ten_thousand_files() {
+        for (bytes, files, large) in
+            [(0, 0, false), (1_000_000_000, 10_000, false), (1_000_000_001, 1, true), (1, 10_001, true)]
+        {
+            assert_eq!(is_large(bytes, files), large, "{bytes} bytes in {files} files");
+        }
+    }
 }

@@ -6,7 +6,8 @@ use clap::Args;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
 
-use super::{Failure, ago, place, print};
+use super::follow::Until;
+use super::{Failure, ago, follow, interrupt, place, print};
 use crate::api::Page;
 
 #[derive(Debug, Args)]
@@ -30,19 +31,21 @@ impl Events {
         let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
         let address = format!("events?limit={}{after}", self.limit);
         place::ask(config, async |client| {
+            let events = client.get::<Page<Event>>(&address).await?.items;
+            for event in &events {
+                self.print(event);
+            }
             if !self.follow {
-                for event in client.get::<Page<Event>>(&address).await?.items {
-                    self.print(&event);
-                }
                 return Ok(());
             }
-            let mut lines = client.lines(&format!("{address}&follow=1")).await?;
-            while let Some(line) = lines.next().await? {
-                if let Ok(event) = serde_json::from_str(&line) {
-                    self.print(&event);
-                }
-            }
-            Ok(())
+            let last = events.last().map_or(self.after.unwrap_or_default(), |event| event.seq);
+            let address = |last: i64| format!("events?follow=1&after={last}");
+            let hear = |last, line: &str| {
+                let Ok(event) = serde_json::from_str::<Event>(line) else { return last };
+                self.print(&event);
+                event.seq
+            };
+            interrupt::unless(follow::lines(client, Until::Never, last, address, hear), None).await
         })
     }
 

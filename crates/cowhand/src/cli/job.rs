@@ -7,8 +7,9 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use jiff::Timestamp;
 
-use super::{Exit, Failure, ago, logs, place, print};
-use crate::api::Client;
+use super::place::WayIn;
+use super::spinner::Spinner;
+use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -32,16 +33,28 @@ impl Job {
     }
 }
 
-/// The job once it has ended. It goes on if whoever waits goes away.
-pub(super) async fn ended(client: &Client, id: &JobId) -> Result<JobRecord, Failure> {
-    logs::listen(client, id, true, |_| {}).await?;
-    Ok(client.get(&format!("jobs/{id}")).await?)
+/// The job once it has ended. `goes_on` is for whoever does not want to wait so long.
+pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
+    let spinner = Spinner::new(format!("waiting for {id}"));
+    let end = async {
+        logs::listen(client, id, true, |_| {}).await?;
+        follow::get(client, &format!("jobs/{id}")).await
+    };
+    interrupt::unless(spinner.during(end), Some(goes_on)).await
 }
 
 /// Tells of a job that was just made. Whoever waits for it gets an exit code of its own if it did not complete.
-pub(super) async fn tell(client: &Client, mut job: JobRecord, wait: bool, json: bool) -> Result<(), Failure> {
+pub(super) async fn tell(
+    client: &WayIn<'_>,
+    mut job: JobRecord,
+    wait: bool,
+    json: bool,
+) -> Result<(), Failure> {
     if wait {
-        job = ended(client, &job.id).await?;
+        let id = &job.id;
+        let goes_on =
+            format!("{id} runs on; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
+        job = ended(client, id, &goes_on).await?;
     }
     print(&job, json);
     match job.status {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::interval::Interval;
-use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::job::{JobRecord, JobStatus, TriggerType};
 use jiff::Timestamp;
 
 use super::print::{self, Table};
@@ -24,6 +24,9 @@ pub(super) struct Jobs {
     /// Only pending, running, completed, failed or cancelled ones
     #[arg(long)]
     status: Option<JobStatus>,
+    /// Only those that came about so: manual, schedule, webhook, chat, discord, slack, web or fork
+    #[arg(long, value_name = "TYPE")]
+    trigger_type: Option<TriggerType>,
     /// Only those made since then: an RFC 3339 time, or how long ago (2h)
     #[arg(long, value_name = "TIME")]
     since: Option<When>,
@@ -76,6 +79,7 @@ impl Jobs {
             ("agent", self.agent.as_ref().map(ToString::to_string)),
             ("schedule", self.schedule.as_ref().map(ToString::to_string)),
             ("status", self.status.map(|status| status.to_string())),
+            ("trigger_type", self.trigger_type.map(|kind| kind.to_string())),
             ("since", self.since.map(|When(at)| at.to_string())),
             ("until", self.until.map(|When(at)| at.to_string())),
         ];

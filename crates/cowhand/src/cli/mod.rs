@@ -11,16 +11,20 @@ mod demo;
 mod doctor;
 mod events;
 mod exit;
+mod follow;
 mod init;
+mod interrupt;
 mod job;
 mod jobs;
 mod logs;
 mod place;
 mod print;
+mod prune;
 mod reload;
 mod restart;
 mod retry;
 mod schedule;
+mod spinner;
 mod start;
 mod status;
 mod stop;
@@ -87,6 +91,8 @@ enum Verb {
     Why(why::Why),
     /// What happened, in order
     Events(events::Events),
+    /// Remove the jobs that `retention` does not keep
+    Prune(prune::Prune),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config::Config),
@@ -123,6 +129,7 @@ pub fn run() -> ExitCode {
         Verb::Schedule(schedule) => schedule.run(config),
         Verb::Why(why) => why.run(config),
         Verb::Events(events) => events.run(config),
+        Verb::Prune(prune) => prune.run(config),
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),
         Verb::Completions(completions) => completions.run(),

@@ -1,11 +1,12 @@
 //! Which fleet a verb is about, and the way to ask it something.
 
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, print};
 use crate::api::{Api, Client};
 use crate::config;
 use crate::state::StateFolder;
@@ -24,29 +25,33 @@ impl Place {
         let found =
             config::find(asked, &here).map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
         if let Some(note) = found.note {
-            anstream::eprintln!("note: {note}");
+            print::note(note);
         }
         Ok(Self { state: StateFolder::beside(&found.file), config: found.file })
     }
 
     pub(super) fn ask<T>(
         &self,
-        question: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+        question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         wait(async {
             let way_in = self.way_in().await?;
-            question(&way_in.client).await
+            question(&way_in).await
         })
     }
 
     /// The daemon if one runs, else the store alone.
-    async fn way_in(&self) -> Result<WayIn, Failure> {
-        if let Some(client) = Client::of_daemon(&self.state).await? {
-            return Ok(WayIn { client, _empty: None });
+    async fn way_in(&self) -> Result<WayIn<'_>, Failure> {
+        match Client::of_daemon(&self.state).await? {
+            Some(client) => Ok(WayIn { client, place: self, _empty: None }),
+            None => self.alone().await,
         }
+    }
+
+    async fn alone(&self) -> Result<WayIn<'_>, Failure> {
         let loaded = config::load(&self.config).loaded;
         if loaded.errors() > 0 {
-            anstream::eprintln!("note: the config has mistakes; `cowhand config check` shows them");
+            print::note("the config has mistakes; `cowhand config check` shows them");
         }
         let file = self.state.database();
         // A fleet that never ran is an empty one; looking at it must not leave anything behind.
@@ -56,13 +61,31 @@ impl Place {
         let store = Store::open(&place).await;
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = Client::alone(Api::alone(store, self.state.clone(), loaded.roster));
-        Ok(WayIn { client, _empty: empty })
+        Ok(WayIn { client, place: self, _empty: empty })
     }
 }
 
-struct WayIn {
+/// A client, and how to get another one when its daemon has gone.
+pub(super) struct WayIn<'p> {
     client: Client,
+    place: &'p Place,
     _empty: Option<TempDir>,
+}
+
+impl WayIn<'_> {
+    /// What can be read with no daemon.
+    pub(super) async fn alone(&self) -> Result<Self, Failure> {
+        // Opening a store is a large future, and this stands inside every verb that waits.
+        Box::pin(self.place.alone()).await
+    }
+}
+
+impl Deref for WayIn<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
 }
 
 fn nowhere() -> Result<TempDir, Failure> {
@@ -72,7 +95,7 @@ fn nowhere() -> Result<TempDir, Failure> {
 /// Finds the fleet and asks it.
 pub(super) fn ask<T>(
     config: Option<&Path>,
-    question: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+    question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     Place::find(config)?.ask(question)
 }

@@ -4,20 +4,14 @@
 use std::fmt::Display;
 use std::io::{self, Write as _};
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use serde::Serialize;
 
+use super::spinner;
+pub(super) use crate::view::line::one_line;
+pub(super) use crate::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
+
 pub(super) const HEAD: Style = Style::new().bold();
-pub(super) const FAINT: Style = Style::new().dimmed();
-pub(super) const GOOD: Style = colour(AnsiColor::Green);
-pub(super) const BAD: Style = colour(AnsiColor::Red);
-pub(super) const ODD: Style = colour(AnsiColor::Yellow);
-pub(super) const BUSY: Style = colour(AnsiColor::Cyan);
-
-const fn colour(colour: AnsiColor) -> Style {
-    Style::new().fg_color(Some(anstyle::Color::Ansi(colour)))
-}
-
 pub(super) fn line(text: impl Display) {
     let mut out = anstream::stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -27,13 +21,14 @@ pub(super) fn line(text: impl Display) {
     }
 }
 
-pub(super) fn json(value: &impl Serialize) {
-    line(serde_json::to_string_pretty(value).unwrap_or_default());
+/// Beside the answer, for the person who waits for it.
+pub(super) fn note(text: impl Display) {
+    let erase = if spinner::can_erase() { spinner::ERASE } else { "" };
+    anstream::eprintln!("{erase}note: {text}");
 }
 
-/// Text in a style.
-pub(super) fn styled(text: impl Display, style: Style) -> String {
-    format!("{style}{text}{style:#}")
+pub(super) fn json(value: &impl Serialize) {
+    line(serde_json::to_string_pretty(value).unwrap_or_default());
 }
 
 /// The style of a job's or schedule's status.
@@ -45,23 +40,6 @@ pub(super) fn style_of(status: &str) -> Style {
         "running" => BUSY,
         _ => Style::new(),
     }
-}
-
-/// Text from elsewhere on one line: the first one that says something, without control characters.
-pub(super) fn one_line(text: &str, longest: usize) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let mut short: String =
-        line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(longest).collect();
-    if line.chars().count() > longest {
-        short.pop();
-        short.push('…');
-    }
-    short
-}
-
-/// Text from elsewhere as it is, but for what would move the cursor or colour the screen.
-pub(super) fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Columns as wide as what is in them.
@@ -106,17 +84,5 @@ impl Table {
             }
             line(text);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_from_elsewhere_is_kept_in_its_place() {
-        assert_eq!(one_line("\n  first\u{1b}[31m \nsecond", 40), "first [31m");
-        assert_eq!(one_line("0123456789", 5), "0123…");
-        assert_eq!(harmless("a\u{1b}[2J\tb\r\n"), "a[2J\tb\n");
     }
 }

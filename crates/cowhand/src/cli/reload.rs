@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::spinner::Spinner;
 use super::{Failure, place, print};
 use crate::fleet::Reloaded;
 
@@ -16,7 +17,11 @@ pub(super) struct Reload {
 
 impl Reload {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let reloaded = place::ask(config, async |client| Ok(client.post::<Reloaded>("reload", &()).await?))?;
+        let reloaded = place::ask(config, async |client| {
+            let read =
+                Spinner::new("reading the config").during(client.post::<Reloaded>("reload", &())).await;
+            Ok(read?)
+        })?;
         if self.json {
             print::json(&reloaded);
         } else {

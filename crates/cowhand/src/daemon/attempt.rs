@@ -22,6 +22,7 @@ use crate::run::runtime::Finish;
 use crate::run::runtime::claude::Session;
 use crate::run::tail::{Files, Tail};
 use crate::store::{Settled, StoreError};
+use crate::view::output::OutputLog;
 
 /// What is wanted of an attempt; the later, the stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +62,7 @@ struct Rules {
     retry: Retry,
     timeout: Timeout,
     idle_timeout: Timeout,
+    output_to_file: bool,
 }
 
 impl Rules {
@@ -77,6 +79,7 @@ impl Rules {
                 agent.settings.idle_timeout,
                 Timeout::IDLE,
             ),
+            output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: agent.clone(),
         }
     }
@@ -176,13 +179,15 @@ impl Charge {
             jsonl: self.engine.home.state.output(self.job.id()),
             index: attempt.folder().join("index"),
         };
-        let mut tail = Tail::open(files, launch::reader(&rules.agent), self.now())?;
+        let tail = Tail::open(files, launch::reader(&rules.agent), self.now())?;
+        let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
+        let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
             let standing = attempt.standing()?;
-            tail = advance(tail, self.now()).await?;
-            self.tell_session(&tail, &mut session).await;
+            output = self.advance(output).await?;
+            self.tell_session(&output.tail, &mut session).await;
             let ending = match standing {
                 Standing::Ended(ending) => Some(ending),
                 Standing::Gone if attempt.began()? => Some(vanished(self.now())),
@@ -194,7 +199,8 @@ impl Charge {
             };
             if let Some(ending) = ending {
                 fault::place("ended");
-                let finish = tail.finish(&ending, self.now(), &mut |_| {})?;
+                let finish = output.tail.finish(&ending, self.now(), &mut |_| {})?;
+                output.log(&self.job);
                 fault::place("read");
                 let usage = finish.usage.clone();
                 return Ok(
@@ -218,6 +224,22 @@ impl Charge {
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
+    }
+
+    /// Reading may take a while, so it is not done where everything else waits.
+    async fn advance(&self, mut output: Output) -> anyhow::Result<Output> {
+        let (now, job, growth) = (self.now(), self.job.clone(), self.engine.growth.clone());
+        tokio::task::spawn_blocking(move || {
+            let mut grew = false;
+            output.tail.advance(now, &mut |_| grew = true)?;
+            if grew {
+                growth.tell(job.id());
+            }
+            output.log(&job);
+            Ok(output)
+        })
+        .await
+        .map_err(io::Error::other)?
     }
 
     /// Why the attempt should end now, if it should.
@@ -267,7 +289,8 @@ impl Charge {
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
                     return;
                 }
-                Ok(Settled::Fenced) => {
+                // Perhaps it has been pruned since.
+                Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
                     warn!(job = %self.job.id(), "somebody else has settled it");
                     return;
                 }
@@ -292,21 +315,25 @@ impl Charge {
     }
 }
 
+/// What is kept of what an attempt says: the JSONL, and for those who asked for it a view of it.
+struct Output {
+    tail: Tail,
+    log: Option<OutputLog>,
+}
+
+impl Output {
+    fn log(&mut self, job: &Job) {
+        if let Some(Err(error)) = self.log.as_mut().map(OutputLog::catch_up) {
+            warn!(job = %job.id(), "its output.log is behind: {error}");
+        }
+    }
+}
+
 /// Before something that failed is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Reading may take a while, so it is not done where everything else waits.
-async fn advance(mut tail: Tail, now: Timestamp) -> anyhow::Result<Tail> {
-    tokio::task::spawn_blocking(move || {
-        tail.advance(now, &mut |_| {})?;
-        Ok(tail)
-    })
-    .await
-    .map_err(io::Error::other)?
-}
 
 /// None if the job is not ours to settle.
 fn outcome(finish: Finish, ending: &Ending, stopped: Option<Reason>) -> Option<Outcome> {

@@ -1,21 +1,24 @@
 //! What the daemon's parts share: the store, the fleet as it is now, the clock, and the attempts under way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::Roster;
+use cowhand_core::trigger::FiringKey;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
 use super::attempt::Wish;
 use crate::clock::Clock;
+use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::trigger::Registry;
+use crate::work::Sources;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
@@ -29,14 +32,17 @@ pub(crate) struct Engine {
     /// This program, which is also the keeper.
     pub(crate) program: PathBuf,
     pub(crate) watch: Watch,
+    pub(crate) growth: Growth,
     /// Something happened that may change the plan.
     pub(crate) nudge: Notify,
     /// Types of triggers that are not built in.
     pub(crate) triggers: Registry,
-    /// For those who follow the log.
-    pub(crate) newest_event: watch::Sender<i64>,
+    /// Something is owed to a work source.
+    pub(crate) owed: Notify,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
+    /// Firings that an errand of ours is about.
+    preparing: Mutex<HashSet<(ScheduleId, FiringKey)>>,
     counts: Mutex<Counts>,
 }
 
@@ -59,10 +65,11 @@ pub(crate) struct Counts {
 }
 
 /// The fleet and what its `.env` names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) roster: Arc<Roster>,
     pub(crate) variables: HashMap<String, String>,
+    pub(crate) sources: Arc<Sources>,
 }
 
 /// An attempt that some task of ours looks after.
@@ -73,17 +80,26 @@ struct Running {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf, triggers: Registry) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        home: Home,
+        clock: Clock,
+        program: PathBuf,
+        triggers: Registry,
+        loaded: Loaded,
+    ) -> Self {
         Self {
             store,
             home,
             clock,
             program,
             watch: Watch::new(),
+            growth: Growth::default(),
             nudge: Notify::new(),
             triggers,
-            newest_event: watch::Sender::new(0),
-            roster: RwLock::default(),
+            owed: Notify::new(),
+            preparing: Mutex::default(),
+            roster: RwLock::new(Arc::new(loaded)),
             running: Mutex::default(),
             counts: Mutex::default(),
         }
@@ -111,6 +127,7 @@ impl Engine {
     pub(crate) fn end(&self, job: &JobId) {
         self.running().remove(job);
         self.nudge.notify_one();
+        self.owed.notify_one();
     }
 
     /// Tells the task of a job what is wanted of it, if there is one. A stronger wish stays.
@@ -129,6 +146,16 @@ impl Engine {
     /// Every job that is looked after, with its epoch.
     pub(crate) fn held(&self) -> Vec<(JobId, i64)> {
         self.running().iter().map(|(job, running)| (job.clone(), running.epoch)).collect()
+    }
+
+    /// False if an errand is about it already.
+    pub(crate) fn prepare(&self, schedule: ScheduleId, key: &FiringKey) -> bool {
+        self.preparing.lock().unwrap_or_else(PoisonError::into_inner).insert((schedule, key.clone()))
+    }
+
+    pub(crate) fn prepared(&self, schedule: ScheduleId, key: &FiringKey) {
+        self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&(schedule, key.clone()));
+        self.nudge.notify_one();
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -2,12 +2,17 @@
 
 mod attempt;
 mod engine;
+mod owed;
+mod prepare;
+mod prune;
 mod recover;
 pub mod tick;
 mod triggers;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cowhand_core::config::report;
 use cowhand_core::id::JobId;
@@ -37,9 +42,12 @@ use triggers::Triggers;
 pub(crate) struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
+    /// What may be dropped at any time and begun again: work sources that are asked and told.
+    errands: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
     triggers: Triggers,
+    pruning: prune::Pruning,
 }
 
 impl Daemon {
@@ -59,12 +67,15 @@ impl Daemon {
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
-        let engine = Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, registry));
-        engine.set_roster(loaded);
+        store.take_up_items(node.clone(), clock.now()).await?;
+        let engine =
+            Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
-        let triggers = Triggers::default();
-        let mut daemon = Self { engine, tasks: JoinSet::new(), heartbeat_at, views, triggers };
+        let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
+        errands.spawn(owed::settle_debts(Arc::clone(&engine)));
+        let mut daemon =
+            Self { engine, tasks, errands, heartbeat_at, views, pruning, triggers: Triggers::default() };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -92,6 +103,7 @@ impl Daemon {
                 _ => break,
             };
             self.heartbeat().await;
+            self.prune_if_due();
             self.write_views().await;
             if now == Course::Running {
                 self.triggers.follow(&self.engine).await;
@@ -103,6 +115,7 @@ impl Daemon {
                 () = self.engine.nudge.notified() => {}
                 _ = way.changed() => {}
                 Some(_) = self.tasks.join_next() => {}
+                Some(_) = self.errands.join_next() => {}
             }
         }
         self.end(way).await;
@@ -135,6 +148,11 @@ impl Daemon {
         self.engine.count_check(now, tick.fired);
         for job in tick.stop {
             self.engine.wish(&job, Wish::Cancel);
+        }
+        for (schedule, key) in tick.prepare {
+            if self.engine.prepare(schedule, &key) {
+                self.errands.spawn(prepare::prepare(Arc::clone(&self.engine), schedule, key));
+            }
         }
         for start in tick.start {
             if let Err(error) = self.start(start, now).await {
@@ -181,12 +199,12 @@ impl Daemon {
         }
     }
 
-    /// A job may have been settled a moment ago, with its task about to end; only a job that somebody else runs is
-    /// abandoned.
+    /// A job may have been settled a moment ago, with its task about to end; only a job that somebody else runs, or
+    /// has pruned, is abandoned.
     async fn lost(&self, job: &JobId) {
         use cowhand_core::job::JobStatus;
         let running = self.engine.store.job(job.clone()).await;
-        if running.is_ok_and(|job| job.is_some_and(|job| job.status() == JobStatus::Running)) {
+        if running.is_ok_and(|job| job.is_none_or(|job| job.status() == JobStatus::Running)) {
             warn!(%job, "its lease is lost; ending it here");
             self.engine.wish(job, Wish::Abandon);
         }
@@ -208,8 +226,24 @@ impl Daemon {
         }
     }
 
+    /// Sources hear what the end of the daemon made of their items, if they are quick; the rest is told at the next
+    /// start.
+    async fn pay_debts(&mut self) {
+        let owed = async {
+            self.engine.owed.notify_one();
+            while matches!(self.engine.store.anything_owed(self.engine.clock.now()).await, Ok(true)) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        if tokio::time::timeout(LAST_WORDS, owed).await.is_err() {
+            warn!("a work source could not be told everything; it will be at the next start");
+        }
+        self.errands.shutdown().await;
+    }
+
     async fn end(mut self, mut way: watch::Receiver<Course>) {
         self.triggers.stop().await;
+        self.pruning.stop();
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {
@@ -225,6 +259,7 @@ impl Daemon {
                 }
             }
         }
+        self.pay_debts().await;
         self.write_views().await;
         info!("stopped");
     }
@@ -233,9 +268,10 @@ impl Daemon {
 /// Between two looks while the daemon drains, and before a store that failed is asked again.
 const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
 const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// A fleet's files, or the whole report of what is wrong with them.
-pub(crate) fn load(file: &std::path::Path) -> Result<Loaded, FleetError> {
+/// A fleet's files with what its `.env` names, or the whole report of what is wrong with them.
+pub(crate) fn load(file: &std::path::Path) -> Result<(Roster, HashMap<String, String>), FleetError> {
     let config::FromDisk { loaded, variables, notes, .. } = config::load(file);
     for note in notes {
         warn!("{note}");
@@ -245,5 +281,5 @@ pub(crate) fn load(file: &std::path::Path) -> Result<Loaded, FleetError> {
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(FleetError::Config(report));
     }
-    Ok(Loaded { roster: Arc::new(loaded.roster), variables })
+    Ok((loaded.roster, variables))
 }

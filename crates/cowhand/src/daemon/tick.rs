@@ -3,12 +3,14 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::firing::Occasion;
-use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::firing::{self, Occasion};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::FiringOutcome;
+use cowhand_core::trigger::FiringKey;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
@@ -21,6 +23,8 @@ use crate::trigger::dispatch::Dispatch;
 pub struct Tick {
     pub start: Vec<Startable>,
     pub stop: Vec<JobId>,
+    /// Firings that wait to know what they run for.
+    pub prepare: Vec<(ScheduleId, FiringKey)>,
     pub wake_at: Option<Timestamp>,
     /// How many jobs were made.
     pub fired: u64,
@@ -80,6 +84,10 @@ async fn act(
             tick.start.push(Startable { job, agent, max_concurrent });
             Ok(false)
         }
+        Action::Prepare { schedule, key } => {
+            tick.prepare.push((schedule, key));
+            Ok(false)
+        }
         Action::Stop { job } => {
             tick.stop.push(job);
             Ok(false)
@@ -105,7 +113,7 @@ async fn act(
         Action::Fire { schedule, key, due, outcome } => {
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
-                FiringOutcome::Ran => None,
+                FiringOutcome::Ran | FiringOutcome::Preparing => None,
                 FiringOutcome::Skipped(reason) => Some(Decision::Skip(reason)),
                 FiringOutcome::Missed => Some(Decision::Miss),
                 FiringOutcome::Coalesced => Some(Decision::Coalesce),
@@ -114,7 +122,7 @@ async fn act(
                 Some(decision) => Firing { schedule, key, due, decision },
                 None => {
                     let occasion = Occasion::by_clock(known, &key, due);
-                    Dispatch { agent, schedule: known, due: Some(due) }.firing(key, &occasion, now)
+                    Dispatch { agent, schedule: known, due: Some(due) }.firing(key, occasion, now)
                 }
             };
             let fired = store.fire_once(firing, now).await?;
@@ -131,4 +139,21 @@ pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retr
     let Some(agent) = roster.agent(job.agent()) else { return Ok(Retry::default()) };
     let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
+}
+
+/// What a firing that should run is to make: its job, or first an inquiry.
+pub(crate) fn decide(
+    agent: &Agent,
+    schedule: &Schedule,
+    key: &FiringKey,
+    due: Option<Timestamp>,
+    occasion: Occasion,
+    now: Timestamp,
+) -> Decision {
+    if schedule.needs_preparing(agent) {
+        return Decision::Prepare(occasion);
+    }
+    let (schedule, zone) = (Some(schedule), &TimeZone::system());
+    let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
+    Decision::Run(firing.job(None, now))
 }

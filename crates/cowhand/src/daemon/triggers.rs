@@ -46,7 +46,7 @@ impl Arming {
 }
 
 impl Triggers {
-    /// Starts and stops runners so that they match the fleet, and tells them what is new in the log.
+    /// Starts and stops runners so that they match the fleet.
     pub(super) async fn follow(&mut self, engine: &Arc<Engine>) {
         let loaded = engine.loaded();
         let wanted: Vec<&Schedule> = loaded
@@ -98,7 +98,6 @@ impl Triggers {
                 self.start(engine, id, arming);
             }
         }
-        engine.newest_event.send_if_modified(|known| std::mem::replace(known, newest) != newest);
         self.seen = Some((Arc::clone(loaded), newest));
         Ok(())
     }

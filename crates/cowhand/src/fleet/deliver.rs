@@ -14,6 +14,8 @@ use crate::trigger::dispatch::Dispatch;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivered {
     New(Job),
+    /// It is asked first what there is to do.
+    Preparing,
     /// It was decided about before.
     Duplicate,
     /// The schedule does not want it; its ledger says so.
@@ -54,10 +56,15 @@ impl Fleet {
             let decision = Decision::Skip(SkipReason::Filtered);
             Firing { schedule: schedule.id, key, due: now, decision }
         } else {
-            Dispatch { agent, schedule, due: None }.firing(key, &delivery.occasion(now), now)
+            Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
         };
+        let is_prepared_first = matches!(firing.decision, Decision::Prepare(_));
         Ok(match self.store().fire_once(firing, now).await? {
             Fired::Duplicate => Delivered::Duplicate,
+            Fired::Recorded(None) if is_prepared_first => {
+                self.nudge();
+                Delivered::Preparing
+            }
             Fired::Recorded(None) => Delivered::Filtered,
             Fired::Recorded(Some(job)) => {
                 self.engine.count_trigger();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
+use cowhand_core::schedule::SkipReason;
 
 use crate::store::StoreError;
 
@@ -33,6 +34,8 @@ pub enum FleetError {
     ScheduleOff { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
+    #[error("{schedule} did not run: {reason}{}", explained(*.reason))]
+    NotRun { schedule: ScheduleName, reason: SkipReason },
     #[error("the daemon is stopping and takes no new work; start it again first")]
     Stopping,
     /// What still ran is being cancelled when this is returned; [`super::Fleet::ended`] waits for that.
@@ -42,6 +45,14 @@ pub enum FleetError {
     Died,
     #[error(transparent)]
     Store(StoreError),
+}
+
+fn explained(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::NoWork => ", its work source has nothing to do",
+        SkipReason::Filtered => ", its `when_command` or `filter` said no",
+        _ => "",
+    }
 }
 
 impl From<StoreError> for FleetError {

@@ -49,7 +49,11 @@ impl Subscription {
                 if ended {
                     return Ok(None);
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::select! {
+                    () = self.store.changed(self.after) => {}
+                    // Also if nobody is left to say that it has.
+                    _ = self.ended.changed() => {}
+                }
             }
         }
     }

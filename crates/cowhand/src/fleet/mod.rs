@@ -21,7 +21,8 @@ mod stop;
 mod switch;
 mod trigger;
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cowhand_core::id::{AgentName, JobId};
@@ -34,9 +35,11 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::daemon::{Daemon, Engine, Loaded, Wish, load};
+use crate::run::growth::Growth;
 use crate::state::StateFolder;
 use crate::store::{Cancel, Store};
-use crate::trigger::Registry;
+use crate::trigger::Registry as Triggers;
+use crate::work::{Registry, Setting, Sources};
 
 pub use deliver::Delivered;
 pub use error::FleetError;
@@ -53,8 +56,10 @@ pub struct Options {
     pub clock: Clock,
     /// The `cowhand` program, which is the keeper of every attempt.
     pub program: PathBuf,
+    /// Where work can come from: what is built in, and what this program adds.
+    pub work_sources: Registry,
     /// Types of triggers that are not built in.
-    pub triggers: Registry,
+    pub triggers: Triggers,
 }
 
 /// Who is in the fleet.
@@ -70,6 +75,7 @@ pub enum Agents {
 #[derive(Debug)]
 pub struct Fleet {
     engine: Arc<Engine>,
+    surroundings: Surroundings,
     config: Option<PathBuf>,
     course: watch::Sender<Course>,
     ended: watch::Receiver<bool>,
@@ -113,7 +119,8 @@ impl Options {
             agents: Agents::Config(config),
             clock: Clock::System,
             program: program.into(),
-            triggers: Registry::default(),
+            work_sources: Registry::default(),
+            triggers: Triggers::default(),
         }
     }
 }
@@ -121,16 +128,17 @@ impl Options {
 impl Fleet {
     /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
-        let Options { agents, state, clock, program, triggers } = options;
-        let (config, loaded) = match agents {
+        let Options { agents, state, clock, program, work_sources, triggers } = options;
+        let (config, base, (roster, variables)) = match agents {
             Agents::Config(file) => {
+                let base = file.parent().unwrap_or(Path::new("")).to_owned();
                 let loaded = load(&file)?;
-                (Some(file), loaded)
+                (Some(file), base, loaded)
             }
-            Agents::Given(roster) => {
-                (None, Loaded { roster: Arc::new(checked(roster)?), ..Loaded::default() })
-            }
+            Agents::Given(roster) => (None, PathBuf::new(), (checked(roster)?, HashMap::new())),
         };
+        let surroundings = Surroundings { base, clock: clock.clone(), registry: Arc::new(work_sources) };
+        let loaded = surroundings.loaded(roster, variables);
         let daemon = Daemon::open(loaded, state, clock, program, triggers).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
@@ -141,7 +149,7 @@ impl Fleet {
             daemon.run(way, &steering).await;
             over.send_replace(true);
         });
-        Ok(Self { engine, config, course, ended, started_at })
+        Ok(Self { engine, surroundings, config, course, ended, started_at })
     }
 
     pub fn store(&self) -> &Store {
@@ -154,6 +162,11 @@ impl Fleet {
 
     pub fn clock(&self) -> &Clock {
         &self.engine.clock
+    }
+
+    /// For whoever listens to a job.
+    pub(crate) fn growth(&self) -> &Growth {
+        &self.engine.growth
     }
 
     /// Who we are to others that share the store.
@@ -195,10 +208,9 @@ impl Fleet {
     /// Other agents from now on. What runs goes on under the rules it has; a schedule that is no longer there fires no
     /// more, and keeps its history in case it comes back.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
-        let store = self.roster().store.clone();
-        let roster = checked(Roster { store, ..Roster::of(agents) })?;
+        let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.take(Loaded { roster: Arc::new(roster), variables }).await
+        self.take(roster, variables).await
     }
 
     /// Reads the config again. A bad one is refused whole, and the old one stays.
@@ -208,20 +220,20 @@ impl Fleet {
                 "this fleet was given its agents; there is no file to read".to_owned(),
             ));
         };
-        let loaded = load(config)?;
-        if loaded.roster.store != self.roster().store {
+        let (roster, variables) = load(config)?;
+        if roster.store != self.roster().store {
             warn!("`store` has changed; it stays as it is until a restart");
         }
-        let schedules = loaded.roster.agents.iter().map(|agent| agent.schedules.len()).sum();
-        let reloaded = Reloaded { agents: loaded.roster.agents.len(), schedules };
-        self.take(loaded).await?;
+        let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
+        let reloaded = Reloaded { agents: roster.agents.len(), schedules };
+        self.take(roster, variables).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
         Ok(reloaded)
     }
 
-    async fn take(&self, loaded: Loaded) -> Result<(), FleetError> {
-        self.engine.store.load_schedules(Roster::clone(&loaded.roster), self.engine.clock.now()).await?;
-        self.engine.set_roster(loaded);
+    async fn take(&self, roster: Roster, variables: HashMap<String, String>) -> Result<(), FleetError> {
+        self.engine.store.load_schedules(roster.clone(), self.engine.clock.now()).await?;
+        self.engine.set_roster(self.surroundings.loaded(roster, variables));
         self.nudge();
         Ok(())
     }
@@ -240,6 +252,7 @@ impl Fleet {
         // Told directly as well: a fleet that drains makes no more plans.
         self.engine.wish(&job, Wish::Cancel);
         self.nudge();
+        self.engine.owed.notify_one();
         Ok(answer)
     }
 
@@ -281,6 +294,23 @@ impl Fleet {
     /// When everything has ended that was to end.
     pub async fn ended(&self) -> Result<(), FleetError> {
         self.ended.clone().wait_for(|ended| *ended).await.map(drop).map_err(|_| FleetError::Died)
+    }
+}
+
+/// What does not change while the fleet runs, and what its sources are made with.
+#[derive(Debug)]
+struct Surroundings {
+    base: PathBuf,
+    clock: Clock,
+    registry: Arc<Registry>,
+}
+
+impl Surroundings {
+    /// With new sources: variables and folders may have changed.
+    fn loaded(&self, roster: Roster, variables: HashMap<String, String>) -> Loaded {
+        let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
+        let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
+        Loaded { roster: Arc::new(roster), variables, sources }
     }
 }
 

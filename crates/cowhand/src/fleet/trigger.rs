@@ -4,14 +4,15 @@ use cowhand_core::firing::{self, Occasion};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::{FiringKey, Occurrence};
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Fleet, FleetError};
-use crate::store::{Decision, Fired, Firing};
+use crate::daemon::tick::decide;
+use crate::store::{Fired, Firing};
 
 /// What to run now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,8 +51,10 @@ impl Fleet {
             None => {
                 let key = Occurrence::Manual(&Uuid::now_v7().to_string()).key(0);
                 let now = self.clock().now();
-                let new = new_job(agent, None, &trigger, &key, now);
-                Triggered::New(self.store().add_job(new, now).await?)
+                let occasion = &Occasion::by_hand(&key, trigger.prompt.clone());
+                let (due, zone) = (None, &TimeZone::system());
+                let firing = firing::Firing { agent, schedule: None, key: &key, due, occasion, zone };
+                Triggered::New(self.store().add_job(firing.job(None, now), now).await?)
             }
         };
         if matches!(triggered, Triggered::New(_)) {
@@ -71,19 +74,39 @@ impl Fleet {
         // Whatever happens to the schedule in between: a key that was used stays used.
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
-        let new = new_job(agent, Some(schedule), trigger, &key, now);
-        let firing =
-            Firing { schedule: schedule.id, key: key.clone(), due: now, decision: Decision::Run(new) };
-        if let Fired::Recorded(Some(job)) = self.store().fire_once(firing, now).await? {
-            return Ok(Triggered::New(job));
-        }
-        let before = self.store().firing(schedule.id, key).await?.and_then(|row| row.job);
-        let before = match before {
-            Some(id) => self.store().job(id).await?,
-            None => None,
+        let occasion = Occasion::by_hand(&key, trigger.prompt.clone());
+        let decision = decide(agent, schedule, &key, None, occasion, now);
+        let firing = Firing { schedule: schedule.id, key: key.clone(), due: now, decision };
+        let before = match self.store().fire_once(firing, now).await? {
+            Fired::Recorded(Some(job)) => return Ok(Triggered::New(job)),
+            Fired::Recorded(None) => false,
+            Fired::Duplicate => true,
         };
+        self.nudge();
+        let job = self.job_of(schedule, key).await?;
         let gone = || FleetError::KeyUsed { agent: agent.name.clone(), schedule: schedule.name.clone() };
-        before.map(Triggered::Before).ok_or_else(gone)
+        let job = job.ok_or_else(gone)?;
+        Ok(if before { Triggered::Before(job) } else { Triggered::New(job) })
+    }
+
+    /// The first job of a firing, once it is known what it runs for.
+    async fn job_of(&self, schedule: &Schedule, key: FiringKey) -> Result<Option<Job>, FleetError> {
+        let mut events = self.subscribe().await?;
+        loop {
+            let row = self.store().firing(schedule.id, key.clone()).await?;
+            match row.map(|row| (row.outcome, row.job)) {
+                Some((FiringOutcome::Preparing, None)) => {}
+                Some((FiringOutcome::Skipped(reason), None)) => {
+                    let schedule = schedule.name.clone();
+                    return Err(FleetError::NotRun { schedule, reason });
+                }
+                Some((_, Some(job))) => return Ok(self.store().job(job).await?),
+                Some((_, None)) | None => return Ok(None),
+            }
+            if events.next().await?.is_none() {
+                return Err(FleetError::Stopping);
+            }
+        }
     }
 
     /// A job that has ended, once more.
@@ -119,7 +142,15 @@ impl Fleet {
             None => before.schedule().cloned(),
         };
         let prompt = changes.prompt.or_else(|| before.prompt().map(str::to_owned));
-        let new = NewJob { agent: agent.name.clone(), trigger_type, schedule, prompt, origin: Some(origin) };
+        let new = NewJob {
+            agent: agent.name.clone(),
+            trigger_type,
+            schedule,
+            prompt,
+            origin: Some(origin),
+            // The item is its own job's: nobody else claims or reports it.
+            work_item: None,
+        };
         let job = self.store().add_job(new, self.clock().now()).await?;
         self.engine.count_trigger();
         self.nudge();
@@ -139,16 +170,4 @@ impl Fleet {
 pub(super) fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
     let none = || FleetError::NoSchedule { agent: agent.name.clone(), schedule: name.to_string() };
     agent.schedules.iter().find(|schedule| schedule.name == *name).ok_or_else(none)
-}
-
-fn new_job(
-    agent: &Agent,
-    schedule: Option<&Schedule>,
-    trigger: &Trigger,
-    key: &FiringKey,
-    now: Timestamp,
-) -> NewJob {
-    let occasion = &Occasion::by_hand(key, trigger.prompt.clone());
-    let zone = &TimeZone::system();
-    firing::Firing { agent, schedule, key, due: None, occasion, zone }.job(None, now)
 }

@@ -150,6 +150,7 @@ mod tests {
             schedule: Some("nightly".parse().unwrap()),
             prompt: None,
             origin: None,
+            work_item: None,
         };
         Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, jiff::Timestamp::UNIX_EPOCH)
     }

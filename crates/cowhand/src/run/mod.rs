@@ -14,6 +14,8 @@ pub mod attempt;
 mod cgroup;
 mod descriptors;
 pub mod ending;
+pub(crate) mod gate;
+pub mod growth;
 pub mod keeper;
 pub mod launch;
 pub mod lines;

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, jobs, schedules};
+use super::{Store, StoreError, items, jobs, schedules};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -226,11 +226,10 @@ async fn settle(
     job.settle(outcome.clone(), &retry, now)?;
     jobs::save(tx, &job).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
-    let written = serde_json::to_string(&outcome)
-        .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+    let written = jobs::written(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
-        tell_schedule(tx, &job, &outcome, now).await?;
+        ended(tx, &job, &outcome, now).await?;
     }
     jobs::record(tx, &job, Fact::of_settled(&job, &outcome), now);
     Ok(Settled::Done(job))
@@ -263,8 +262,19 @@ async fn cancel_asked(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
     Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
+/// Whoever waits for the end of a job is told in the same transaction.
+pub(super) async fn ended(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    items::job_ended(tx, job, outcome, now).await?;
+    tell_schedule(tx, job, outcome, now).await
+}
+
 /// A schedule counts from the end of the jobs that its trigger fired; those by hand do not move it.
-pub(super) async fn tell_schedule(
+async fn tell_schedule(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,

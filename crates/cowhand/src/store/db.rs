@@ -3,6 +3,7 @@
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
@@ -48,8 +49,9 @@ impl<'c> Tx<'c> {
         self.recorded.push(recorded);
     }
 
-    /// Writes what was recorded; the last thing a verb's transaction does.
-    pub(super) async fn write_events(&mut self) -> Result<(), StoreError> {
+    /// Writes what was recorded, and says the number of its last event, 0 for none; the last thing a verb's
+    /// transaction does.
+    pub(super) async fn write_events(&mut self) -> Result<i64, StoreError> {
         let recorded = std::mem::take(&mut self.recorded);
         events::append(self, recorded).await
     }
@@ -216,6 +218,14 @@ impl Row {
     ) -> Result<Option<T>, StoreError> {
         let text: Option<String> = self.get(column)?;
         text.map(|text| text.parse().map_err(|_| self.unreadable(column, &text))).transpose()
+    }
+
+    pub(super) fn json_opt<T: DeserializeOwned>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let text: Option<String> = self.get(column)?;
+        text.map(|text| serde_json::from_str(&text).map_err(|_| self.unreadable(column, &text))).transpose()
     }
 
     pub(super) fn time(&self, column: &'static str) -> Result<Timestamp, StoreError> {

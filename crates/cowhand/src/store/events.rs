@@ -14,12 +14,13 @@ statements! {
     LAST_EVENT = same "select value from counters where name = 'event'";
 }
 
-pub(super) async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<(), StoreError> {
-    let Ok(count @ 1..) = i64::try_from(recorded.len()) else { return Ok(()) };
+/// The number of the last one, 0 if there is none.
+pub(super) async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<i64, StoreError> {
+    let Ok(count @ 1..) = i64::try_from(recorded.len()) else { return Ok(0) };
     let row = tx.one(NUMBER_EVENTS, args![count]).await?;
     let row = row.ok_or_else(|| StoreError::Unreadable { what: "no event counter".to_owned() })?;
-    let first = row.get::<i64>("value")? - count + 1;
-    for (seq, event) in (first..).zip(recorded) {
+    let last: i64 = row.get("value")?;
+    for (seq, event) in (last - count + 1..).zip(recorded) {
         let data = serde_json::to_string(&event.fact)
             .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
         let schedule = event.schedule.as_ref().map(ScheduleName::as_str);
@@ -27,7 +28,7 @@ pub(super) async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<(
         let row = args![seq, event.at, event.fact.type_name(), event.agent.as_str(), schedule, job, data];
         tx.execute(ADD_EVENT, row).await?;
     }
-    Ok(())
+    Ok(last)
 }
 
 impl Store {

@@ -1,6 +1,7 @@
 //! Firings: one row for each planned occurrence, and the ledger of what became of them.
 
 use cowhand_core::event::Fact;
+use cowhand_core::firing::Occasion;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{Job, NewJob};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
@@ -12,10 +13,14 @@ use super::dialect::statements;
 use super::{Store, StoreError, cursors, jobs, schedules};
 
 statements! {
-    ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, job_id) \
-        values ($1, $2, $3, $4, $5, $6, null) on conflict (schedule_id, key) do nothing";
+    ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion) \
+        values ($1, $2, $3, $4, $5, $6, $7) on conflict (schedule_id, key) do nothing";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
     GET_FIRING = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 and key = $2";
+    TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4 where schedule_id = $1 and key = $2 \
+        and outcome = 'preparing' and (preparer is null or preparer = $3 or prepare_until <= $5) returning due_at, occasion";
+    PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, occasion = null, preparer = null, \
+        prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";
     LEDGER = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 \
         order by due_at desc, key desc limit $2";
 }
@@ -33,6 +38,8 @@ pub struct Firing {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     Run(NewJob),
+    /// Its jobs follow from what a work source or a command says.
+    Prepare(Occasion),
     Skip(SkipReason),
     Miss,
     Coalesce,
@@ -42,6 +49,7 @@ impl Decision {
     const fn outcome(&self) -> FiringOutcome {
         match self {
             Self::Run(_) => FiringOutcome::Ran,
+            Self::Prepare(_) => FiringOutcome::Preparing,
             Self::Skip(reason) => FiringOutcome::Skipped(*reason),
             Self::Miss => FiringOutcome::Missed,
             Self::Coalesce => FiringOutcome::Coalesced,
@@ -66,6 +74,23 @@ pub struct LedgerRow {
     pub job: Option<JobId>,
 }
 
+/// What a preparation came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prepared {
+    /// One job, to be made now.
+    Job(NewJob),
+    /// Its jobs are made, one for each item.
+    Jobs,
+    Skip(SkipReason),
+}
+
+/// A firing whose jobs are to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preparation {
+    pub due: Timestamp,
+    pub occasion: Occasion,
+}
+
 impl Store {
     /// Records the firing, its job and the schedule's progress together, once; whoever comes second is told.
     pub async fn fire_once(&self, firing: Firing, now: Timestamp) -> Result<Fired, StoreError> {
@@ -86,6 +111,41 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// Takes a firing that is being prepared in hand, for so long. None if it is done, or somebody else has it.
+    pub async fn take_preparing(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+        node: String,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Option<Preparation>, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let row = tx.one(TAKE_PREPARING, args![schedule, key.as_str(), node, until, now]).await?;
+                row.map(|row| {
+                    let occasion = row.json_opt("occasion")?.unwrap_or_default();
+                    Ok(Preparation { due: row.time("due_at")?, occasion })
+                })
+                .transpose()
+            })
+        })
+        .await
+    }
+
+    /// What a prepared firing came to: its jobs are made, or it is skipped. An interval counts from a look that found
+    /// nothing as from the end of a job.
+    pub async fn prepared(
+        &self,
+        schedule: ScheduleId,
+        key: FiringKey,
+        prepared: Prepared,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let random = self.random;
+        self.write(move |tx| Box::pin(settle_prepared(tx, schedule, key, prepared, now, random))).await
     }
 
     /// What was decided about one occurrence.
@@ -111,6 +171,41 @@ impl Store {
     }
 }
 
+async fn settle_prepared(
+    tx: &mut Tx<'_>,
+    schedule: ScheduleId,
+    key: FiringKey,
+    prepared: Prepared,
+    now: Timestamp,
+    random: fn() -> u64,
+) -> Result<(), StoreError> {
+    let mut record = schedules::lock(tx, schedule).await?;
+    let outcome = match &prepared {
+        Prepared::Job(_) | Prepared::Jobs => FiringOutcome::Ran,
+        Prepared::Skip(reason) => FiringOutcome::Skipped(*reason),
+    };
+    let reason = outcome.skip_reason().map(SkipReason::as_str);
+    let row = args![schedule, key.as_str(), outcome.as_str(), reason, now];
+    let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
+    let mut job: Option<JobId> = row.parse_opt("job_id")?;
+    if let Prepared::Job(new) = prepared {
+        let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand() };
+        let made = jobs::add(tx, new, place, now, random).await?;
+        tx.execute(LINK_JOB, args![schedule, key.as_str(), made.id().as_str()]).await?;
+        job = Some(made.id().clone());
+        jobs::record_created(tx, &made, now);
+    }
+    if !key.is_by_hand() && outcome.skip_reason().is_some() {
+        record.finished(now, None);
+    }
+    record.last_error = None;
+    schedules::save(tx, &record).await?;
+    let fact = fact(outcome, key, row.time("due_at")?);
+    let (agent, schedule) = (record.agent, Some(record.name));
+    tx.record(Recorded { at: now, agent, schedule, job, fact });
+    Ok(())
+}
+
 async fn fire_once(
     tx: &mut Tx<'_>,
     firing: Firing,
@@ -121,7 +216,11 @@ async fn fire_once(
     let mut record = schedules::lock(tx, schedule).await?;
     let outcome = decision.outcome();
     let reason = outcome.skip_reason().map(SkipReason::as_str);
-    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason];
+    let occasion = match &decision {
+        Decision::Prepare(occasion) => Some(jobs::written(occasion)?),
+        Decision::Run(_) | Decision::Skip(_) | Decision::Miss | Decision::Coalesce => None,
+    };
+    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion];
     if tx.execute(ADD_FIRING, row).await? == 0 {
         return Ok(Fired::Duplicate);
     }
@@ -137,12 +236,7 @@ async fn fire_once(
     if let Some(seq) = key.event() {
         cursors::advance(tx, schedule, seq).await?;
     }
-    let fact = match outcome {
-        FiringOutcome::Ran => Fact::ScheduleFired { key: key.clone(), due },
-        FiringOutcome::Skipped(reason) => Fact::ScheduleSkipped { key: key.clone(), due, reason },
-        FiringOutcome::Missed => Fact::ScheduleMissed { key: key.clone(), due },
-        FiringOutcome::Coalesced => Fact::ScheduleCoalesced { key: key.clone(), due },
-    };
+    let fact = fact(outcome, key.clone(), due);
     let (agent, name) = (record.agent, Some(record.name));
     let Decision::Run(new) = decision else {
         tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
@@ -156,6 +250,16 @@ async fn fire_once(
     Ok(Fired::Recorded(Some(job)))
 }
 
+fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {
+    match outcome {
+        FiringOutcome::Preparing => Fact::SchedulePreparing { key, due },
+        FiringOutcome::Ran => Fact::ScheduleFired { key, due },
+        FiringOutcome::Skipped(reason) => Fact::ScheduleSkipped { key, due, reason },
+        FiringOutcome::Missed => Fact::ScheduleMissed { key, due },
+        FiringOutcome::Coalesced => Fact::ScheduleCoalesced { key, due },
+    }
+}
+
 fn read(row: &Row) -> Result<LedgerRow, StoreError> {
     let outcome: String = row.get("outcome")?;
     Ok(LedgerRow {
@@ -163,6 +267,7 @@ fn read(row: &Row) -> Result<LedgerRow, StoreError> {
         due: row.time("due_at")?,
         decided_at: row.time("decided_at")?,
         outcome: match outcome.as_str() {
+            "preparing" => FiringOutcome::Preparing,
             "ran" => FiringOutcome::Ran,
             "skipped" => FiringOutcome::Skipped(row.parse("reason")?),
             "missed" => FiringOutcome::Missed,

@@ -4,10 +4,11 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{
     ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Outcome,
-    Termination,
+    Termination, TriggerType,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
@@ -15,9 +16,9 @@ use super::{Store, StoreError};
 
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
-        started_at, prompt, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
+        started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
         attempt_started_at, not_before, error_kind, error_message, termination, usage) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
@@ -29,7 +30,13 @@ statements! {
         where status in ('completed', 'failed', 'cancelled') group by agent)";
     LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
         and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
-        and (number < (select number from jobs where id = $6) or $6 is null) order by number desc limit $7";
+        and (trigger_type = $6 or $6 is null) \
+        and (number < (select number from jobs where id = $7) or $7 is null) order by number desc limit $8";
+    NEWEST_JOBS =
+        sqlite "select jobs.* from json_each($1) as named join jobs on jobs.number = \
+            (select max(number) from jobs where agent = named.value)"
+        postgres "select jobs.* from json_array_elements_text(($1::text)::json) as named (value) join jobs \
+            on jobs.number = (select max(number) from jobs where agent = named.value)";
 }
 
 /// Which jobs to list; unset means any.
@@ -40,6 +47,8 @@ pub struct JobFilter {
     pub status: Option<JobStatus>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
+    /// How they came about.
+    pub trigger_type: Option<TriggerType>,
     /// Only those that come after this one in the list.
     pub after: Option<JobId>,
 }
@@ -75,20 +84,39 @@ impl Store {
         .await
     }
 
-    /// The newest first.
+    /// The newest first. A list cannot go on after a job that is not there, because it was pruned or never was.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
-        let JobFilter { agent, schedule, status, since, until, after } = filter;
+        let JobFilter { agent, schedule, status, since, until, trigger_type, after } = filter;
         let args = args![
             agent.as_ref().map(AgentName::as_str),
             schedule.as_ref().map(ScheduleName::as_str),
             status.map(JobStatus::as_str),
             since,
             until,
+            trigger_type.map(TriggerType::as_str),
             after.as_ref().map(JobId::as_str),
             limit,
         ];
         self.read(move |tx| {
-            Box::pin(async move { tx.all(LIST_JOBS, args).await?.iter().map(read).collect() })
+            Box::pin(async move {
+                if let Some(after) = after
+                    && tx.one(GET_JOB, args![after.as_str()]).await?.is_none()
+                {
+                    return Err(StoreError::NoJob(after));
+                }
+                tx.all(LIST_JOBS, args).await?.iter().map(read).collect()
+            })
+        })
+        .await
+    }
+
+    /// Of each of these agents, its newest job, in no order. One question however many there are, and each agent
+    /// costs one step into an index, however much it has done.
+    pub async fn newest_jobs(&self, agents: &[&AgentName]) -> Result<Vec<Job>, StoreError> {
+        let names = serde_json::to_string(agents)
+            .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+        self.read(move |tx| {
+            Box::pin(async move { tx.all(NEWEST_JOBS, args![names]).await?.iter().map(read).collect() })
         })
         .await
     }
@@ -117,7 +145,7 @@ impl Store {
                 let how = Termination::NotStarted;
                 job.cancel(how, now)?;
                 save(tx, &job).await?;
-                super::claims::tell_schedule(tx, &job, &Outcome::Cancelled { how }, now).await?;
+                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, now).await?;
                 record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
                 Ok(Cancel::Done(job))
             })
@@ -145,25 +173,37 @@ pub(super) async fn add(
     let today = TimeZone::UTC.to_datetime(now).date();
     for _ in 0..DRAWS {
         let job = Job::new(JobId::new(today, random()), new.clone(), now);
-        let record = JobRecord::from(job.clone());
-        let mut columns = args![
-            record.id.as_str(),
-            record.agent.as_str(),
-            record.schedule.as_ref().map(ScheduleName::as_str),
-            place.schedule.map(|id| id.to_string()),
-            i64::from(place.by_trigger),
-            record.trigger_type.as_str(),
-            record.forked_from.as_ref().map(JobId::as_str),
-            record.retry_of.as_ref().map(JobId::as_str),
-            record.started_at,
-            record.prompt.clone(),
-        ];
-        columns.extend(changing_columns(record)?);
-        if tx.execute(ADD_JOB, columns).await? == 1 {
+        if insert(tx, &job, place).await? {
             return Ok(job);
         }
     }
     Err(StoreError::NoFreeId(DRAWS))
+}
+
+/// False if its id is taken.
+pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: Place) -> Result<bool, StoreError> {
+    let record = JobRecord::from(job.clone());
+    let work_item = record.work_item.as_ref().map(written).transpose()?;
+    let mut columns = args![
+        record.id.as_str(),
+        record.agent.as_str(),
+        record.schedule.as_ref().map(ScheduleName::as_str),
+        place.schedule.map(|id| id.to_string()),
+        i64::from(place.by_trigger),
+        record.trigger_type.as_str(),
+        record.forked_from.as_ref().map(JobId::as_str),
+        record.retry_of.as_ref().map(JobId::as_str),
+        record.started_at,
+        record.prompt.clone(),
+        work_item,
+    ];
+    columns.extend(changing_columns(record)?);
+    Ok(tx.execute(ADD_JOB, columns).await? == 1)
+}
+
+/// As JSON.
+pub(super) fn written(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Unreadable { what: error.to_string() })
 }
 
 pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
@@ -193,8 +233,7 @@ pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
 
 /// In the order of the statements; the columns before them never change.
 fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
-    let usage = record.usage.as_ref().map(serde_json::to_string).transpose();
-    let usage = usage.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+    let usage = record.usage.as_ref().map(written).transpose()?;
     let (kind, message) = record.error.map(|error| (error.kind.as_str(), error.message)).unzip();
     Ok(args![
         record.status.as_str(),
@@ -217,10 +256,6 @@ fn read(row: &Row) -> Result<Job, StoreError> {
     let kind: Option<ErrorKind> = row.parse_opt("error_kind")?;
     let message: Option<String> = row.get("error_message")?;
     let id: JobId = row.parse("id")?;
-    let usage: Option<String> = row.get("usage")?;
-    let usage = usage
-        .map(|text| serde_json::from_str(&text).map_err(|_| row.unreadable("usage", &text)))
-        .transpose()?;
     let record = JobRecord {
         output_file: None,
         duration_seconds: None,
@@ -235,7 +270,8 @@ fn read(row: &Row) -> Result<Job, StoreError> {
         finished_at: row.time_opt("finished_at")?,
         prompt: row.get("prompt")?,
         summary: row.get("summary")?,
-        usage,
+        work_item: row.json_opt("work_item")?,
+        usage: row.json_opt("usage")?,
         retry_of: row.parse_opt("retry_of")?,
         attempt: row.count("attempt")?,
         run_started_at: row.time_opt("run_started_at")?,

@@ -7,11 +7,12 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, lease, schedule, event counter; of several
-//!   leases or schedules the one with the smallest id first. So no two verbs can wait for each
+//! - **Locks are taken in one order**: agent, job, lease, work item, schedule, event counter; of several
+//!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
+mod changes;
 mod claims;
 mod cursors;
 mod db;
@@ -19,8 +20,10 @@ mod dialect;
 mod error;
 mod events;
 mod firings;
+mod items;
 mod jobs;
 mod open;
+mod retention;
 mod schedules;
 mod sightings;
 mod snapshot;
@@ -30,18 +33,22 @@ use std::pin::Pin;
 
 use sqlx::{PgPool, SqlitePool};
 
+use changes::Committed;
 use db::Tx;
 use writer::Writer;
 
 pub use claims::{Claim, Held, Settled};
 pub use error::StoreError;
-pub use firings::{Decision, Fired, Firing, LedgerRow};
+pub use firings::{Decision, Fired, Firing, LedgerRow, Preparation, Prepared};
+pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
+pub use retention::{Ended, Pruned};
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Database,
+    committed: Committed,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
 }
@@ -68,8 +75,9 @@ impl Store {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
                 let mut tx = Tx::postgres(&mut transaction);
                 let answer = verb(&mut tx).await?;
-                tx.write_events().await?;
+                let last_event = tx.write_events().await?;
                 transaction.commit().await.map_err(StoreError::connection)?;
+                self.committed.reached(last_event);
                 Ok(answer)
             }
         }
@@ -100,7 +108,9 @@ impl Store {
             cursors::ALL,
             events::ALL,
             firings::ALL,
+            items::ALL,
             jobs::ALL,
+            retention::ALL,
             schedules::ALL,
             sightings::ALL,
             snapshot::ALL,

@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection};
 
+use super::changes::Committed;
 use super::writer::Writer;
 use super::{Database, Store, StoreError};
 
@@ -52,8 +53,10 @@ impl Store {
             .connect_with(options.read_only(true))
             .await
             .map_err(|error| cannot(&error))?;
-        let database = Database::Sqlite { readers, writer: Writer::start(writer) };
-        Ok(Self { database, random: || fastrand::u64(..) })
+        let committed = Committed::new();
+        let writer = Writer::start(writer, committed.clone());
+        let database = Database::Sqlite { readers, writer };
+        Ok(Self { database, committed, random: || fastrand::u64(..) })
     }
 
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
@@ -78,7 +81,8 @@ impl Store {
             .max_connections(POSTGRES_CONNECTIONS)
             .acquire_timeout(BUSY)
             .connect_lazy_with(options);
-        Ok(Self { database: Database::Postgres(pool), random: || fastrand::u64(..) })
+        let database = Database::Postgres(pool);
+        Ok(Self { database, committed: Committed::new(), random: || fastrand::u64(..) })
     }
 
     /// The same store with another source of chance.

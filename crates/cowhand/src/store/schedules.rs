@@ -108,6 +108,23 @@ impl Store {
         .await
     }
 
+    /// Something keeps it from firing that may pass. Each new reason is told once.
+    pub async fn trouble(&self, id: ScheduleId, message: String, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, move |schedule, _| {
+            let known = schedule.last_error.as_ref() == Some(&message);
+            schedule.last_error = Some(message.clone());
+            (!known).then_some(Fact::ScheduleDelayed { message })
+        })
+        .await
+    }
+
+    /// Somebody turned it off, or it gave up.
+    pub async fn is_off(&self, id: ScheduleId) -> Result<bool, StoreError> {
+        let all = self.schedules().await?;
+        let found = all.iter().find(|schedule| schedule.id == id);
+        Ok(found.is_some_and(|schedule| schedule.state != ScheduleState::Active))
+    }
+
     async fn change<F>(&self, id: ScheduleId, now: Timestamp, change: F) -> Result<bool, StoreError>
     where
         F: FnOnce(&mut ScheduleRecord, Timestamp) -> Option<Fact> + Send + 'static,

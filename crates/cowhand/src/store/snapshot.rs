@@ -1,6 +1,7 @@
 //! What the planner looks at: every schedule and every job that has not ended, at one moment.
 
-use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
+use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
+use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 
 use super::db::{Row, args};
@@ -11,6 +12,7 @@ statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
         jobs.cancel_asked_at, jobs.epoch, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
         where jobs.status in ('pending', 'running') order by jobs.number";
+    PREPARING = same "select schedule_id, key from firings where outcome = 'preparing' order by due_at, key";
 }
 
 impl Store {
@@ -20,11 +22,17 @@ impl Store {
                 let schedules =
                     schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
                 let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
-                Ok(Snapshot { schedules, jobs })
+                let preparing = tx.all(PREPARING, args![]).await?;
+                let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
+                Ok(Snapshot { schedules, jobs, preparing })
             })
         })
         .await
     }
+}
+
+fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
+    Ok(Preparing { schedule: row.parse("schedule_id")?, key: FiringKey::stored(row.get("key")?) })
 }
 
 fn read(row: &Row) -> Result<LiveJob, StoreError> {

@@ -10,6 +10,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::sync::{mpsc, oneshot};
 
+use super::changes::Committed;
 use super::db::Tx;
 use super::{Answer, StoreError};
 
@@ -29,9 +30,9 @@ enum Request {
 }
 
 impl Writer {
-    pub(super) fn start(connection: SqliteConnection) -> Self {
+    pub(super) fn start(connection: SqliteConnection, committed: Committed) -> Self {
         let (queue, requests) = mpsc::channel(QUEUE);
-        tokio::spawn(work(connection, requests));
+        tokio::spawn(work(connection, requests, committed));
         Self { queue }
     }
 
@@ -56,7 +57,7 @@ impl Writer {
     }
 }
 
-async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Request>) {
+async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Request>, committed: Committed) {
     let mut closing = None;
     while closing.is_none() {
         let mut group = Vec::new();
@@ -70,7 +71,7 @@ async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Req
                 Request::Close(reply) => closing = Some(reply),
             }
         }
-        commit_together(&mut connection, group).await;
+        commit_together(&mut connection, group, &committed).await;
     }
     requests.close();
     // A close that fails has nothing left to lose: every answer that was given is on disk.
@@ -81,39 +82,53 @@ async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Req
     }
 }
 
-async fn commit_together(connection: &mut SqliteConnection, mut group: Vec<Box<dyn Verb>>) {
-    let failed = run_together(connection, &mut group).await.err().map(|error| error.to_string());
-    if failed.is_some() {
-        // The connection may hold half a transaction; if even this fails the next begin says so.
-        drop(connection.execute("rollback").await);
-    }
+async fn commit_together(
+    connection: &mut SqliteConnection,
+    mut group: Vec<Box<dyn Verb>>,
+    committed: &Committed,
+) {
+    let failed = match run_together(connection, &mut group).await {
+        Ok(last_event) => {
+            committed.reached(last_event);
+            None
+        }
+        Err(error) => {
+            // The connection may hold half a transaction; if even this fails the next begin says so.
+            drop(connection.execute("rollback").await);
+            Some(error.to_string())
+        }
+    };
     for verb in group {
         verb.answer(failed.as_deref());
     }
 }
 
+/// The number of the last event that was committed, 0 if there was none.
 async fn run_together(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
-) -> Result<(), sqlx::Error> {
+) -> Result<i64, sqlx::Error> {
     // Immediate: a deferred transaction that reads before it writes fails under contention, whatever the timeout.
     connection.execute("begin immediate").await?;
+    let mut last_event = 0;
     for verb in group {
         connection.execute("savepoint verb").await?;
-        let back = if verb.run(connection).await { "" } else { "rollback to verb; " };
+        let kept = verb.run(connection).await;
+        let back = if kept.is_some() { "" } else { "rollback to verb; " };
         connection.execute(AssertSqlSafe(format!("{back}release verb"))).await?;
+        last_event = last_event.max(kept.unwrap_or_default());
     }
     connection.execute("commit").await?;
-    Ok(())
+    Ok(last_event)
 }
 
 /// A verb in the queue, whatever its answer's type.
 trait Verb: Send {
-    /// Says whether what it did is to be kept.
+    /// None if what it did is not to be kept, else the number of its last event, 0 without one.
     fn run<'r>(
         &'r mut self,
         connection: &'r mut SqliteConnection,
-    ) -> futures_util::future::BoxFuture<'r, bool>;
+    ) -> futures_util::future::BoxFuture<'r, Option<i64>>;
     fn answer(self: Box<Self>, commit_failed: Option<&str>);
 }
 
@@ -131,19 +146,20 @@ where
     fn run<'r>(
         &'r mut self,
         connection: &'r mut SqliteConnection,
-    ) -> futures_util::future::BoxFuture<'r, bool> {
+    ) -> futures_util::future::BoxFuture<'r, Option<i64>> {
         let verb = self.verb.take();
         let done = &mut self.done;
         Box::pin(async move {
-            let Some(verb) = verb else { return false };
+            let verb = verb?;
+            let mut last_event = 0;
             let whole = async {
                 let mut tx = Tx::sqlite(connection);
                 let answer = verb(&mut tx).await?;
-                tx.write_events().await?;
+                last_event = tx.write_events().await?;
                 Ok(answer)
             };
             let answer = AssertUnwindSafe(whole).catch_unwind().await.unwrap_or(Err(StoreError::Panicked));
-            done.insert(answer).is_ok()
+            done.insert(answer).is_ok().then_some(last_event)
         })
     }
 

@@ -1,13 +1,13 @@
 //! The one place where an occurrence of a trigger becomes a firing, whoever noticed it.
 
-use cowhand_core::firing::{self, Occasion};
+use cowhand_core::firing::Occasion;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::event::is_too_long;
+use crate::daemon::tick::decide;
 use crate::store::{Decision, Firing};
 
 /// Whose occurrence it is.
@@ -20,17 +20,14 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    /// A job, unless the schedule does not want it.
-    pub(crate) fn firing(self, key: FiringKey, occasion: &Occasion, now: Timestamp) -> Firing {
+    /// What the schedule wants runs, or is prepared; the rest is written down.
+    pub(crate) fn firing(self, key: FiringKey, occasion: Occasion, now: Timestamp) -> Firing {
         let Self { agent, schedule, due } = self;
-        let unwanted =
-            !schedule.filter.passes(occasion) || (key.event().is_some() && is_too_long(&occasion.task));
-        let decision = if unwanted {
+        let is_in_a_circle = key.event().is_some() && is_too_long(&occasion.task);
+        let decision = if is_in_a_circle || !schedule.filter.passes(&occasion) {
             Decision::Skip(SkipReason::Filtered)
         } else {
-            let zone = &TimeZone::system();
-            let firing = firing::Firing { agent, schedule: Some(schedule), key: &key, due, occasion, zone };
-            Decision::Run(firing.job(None, now))
+            decide(agent, schedule, &key, due, occasion, now)
         };
         Firing { schedule: schedule.id, key, due: due.unwrap_or(now), decision }
     }

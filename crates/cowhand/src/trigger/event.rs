@@ -32,7 +32,6 @@ const MOST_IN_A_CHAIN: u32 = 10;
 #[derive(Debug)]
 pub struct EventStrategy {
     setting: Setting,
-    newest: watch::Receiver<i64>,
     /// How far it has read; none before its first look.
     read: Option<i64>,
     /// What the store is known to remember.
@@ -41,18 +40,16 @@ pub struct EventStrategy {
 
 impl EventStrategy {
     pub fn new(setting: Setting) -> Self {
-        let newest = setting.newest_event();
-        Self { setting, newest, read: None, stored: 0 }
+        Self { setting, read: None, stored: 0 }
     }
 
     async fn next(&mut self) -> Result<Vec<Task>, StoreError> {
         loop {
-            self.newest.mark_unchanged();
+            let committed = self.setting.store().committed();
             let after = self.place().await?;
             let events = self.setting.store().events_after(after, PAGE).await?;
             let Some(last) = events.last().map(|event| event.seq) else {
-                // Which of the two it is makes no difference: the next look tells.
-                let _ = tokio::time::timeout(LOOK_ANYWAY, self.newest.changed()).await;
+                self.wait(committed).await;
                 continue;
             };
             let tasks = self.tasks(events).await?;
@@ -66,6 +63,18 @@ impl EventStrategy {
                 self.stored = last;
             }
         }
+    }
+
+    /// Until somebody here has committed more than this, or for so long.
+    async fn wait(&self, committed: i64) {
+        let store = self.setting.store();
+        let news = async {
+            while store.committed() <= committed {
+                store.changed(committed).await;
+            }
+        };
+        // Which of the two it is makes no difference: the next look tells.
+        let _ = tokio::time::timeout(LOOK_ANYWAY, news).await;
     }
 
     async fn place(&mut self) -> Result<i64, StoreError> {

@@ -175,7 +175,7 @@ impl Runner {
         for part in open.chunks(TOGETHER) {
             let now = self.engine.clock.now();
             let firing = |(place, key): &(usize, FiringKey)| {
-                dispatch.firing(key.clone(), &Occasion::of_task(tasks[*place].clone()), now)
+                dispatch.firing(key.clone(), Occasion::of_task(tasks[*place].clone()), now)
             };
             let fired = self.engine.store.fire_all(part.iter().map(firing).collect(), now).await?;
             fault::place("dispatched");

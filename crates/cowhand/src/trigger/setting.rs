@@ -9,7 +9,6 @@ use cowhand_core::roster::Roster;
 use cowhand_core::trigger::TriggerConfig;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tokio::sync::watch;
 
 use super::strategy::FatalTriggerError;
 use crate::clock::Clock;
@@ -85,9 +84,5 @@ impl Setting {
 
     pub(super) fn output(&self, job: &JobId) -> PathBuf {
         self.engine.home.state.output(job)
-    }
-
-    pub(super) fn newest_event(&self) -> watch::Receiver<i64> {
-        self.engine.newest_event.subscribe()
     }
 }

@@ -43,7 +43,7 @@ impl Timer {
         loop {
             let now = self.clock.now();
             let schedules = [(self.record.id, self.record.clone())].into();
-            let plan = plan(now, &self.roster, &Snapshot { schedules, jobs: Vec::new() });
+            let plan = plan(now, &self.roster, &Snapshot { schedules, ..Snapshot::default() });
             let tasks = self.fire(plan.actions, now);
             if !tasks.is_empty() {
                 return tasks;

@@ -1,23 +1,31 @@
-//! Files for people: `jobs/<id>.yaml` and `state.yaml`, for `cat`, `grep` and `tail -f`.
+//! Files for people: `jobs/<id>.yaml`, `jobs/<id>/output.log` and `state.yaml`, for `cat`, `grep` and `tail -f`.
 //!
 //! They are views. The store is the truth: what the event log says has changed is written again, and nothing in
-//! them is ever read back.
+//! them is ever read back. A job that the log says was pruned loses all its files here, also those that a prune
+//! which was killed left, or one on another machine.
 
+pub(crate) mod line;
+pub(crate) mod output;
 mod state;
+pub(crate) mod style;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::JobRecord;
+use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::prune::files;
 use crate::state::StateFolder;
 use crate::store::{JobFilter, Store};
+use output::OutputLog;
 
 #[derive(Debug)]
 pub(crate) struct Views {
@@ -48,7 +56,11 @@ impl Views {
         now: Timestamp,
     ) -> anyhow::Result<()> {
         for job in store.jobs(JobFilter::default(), MENDED).await? {
-            if !self.job_file(job.id()).exists() {
+            let mut log = OutputLog::new(&self.state, job.id());
+            if wants_log(roster, &job) && !log.exists() {
+                log.catch_up()?;
+            }
+            if !self.state.view(job.id()).exists() {
                 self.write_job(&job.into())?;
             }
         }
@@ -69,12 +81,21 @@ impl Views {
         loop {
             let events = store.events_after(self.cursor, PAGE).await?;
             let Some(last) = events.last().map(|event| event.seq) else { break };
-            let mut jobs: Vec<JobId> = events.into_iter().filter_map(|event| event.job).collect();
-            jobs.sort();
-            jobs.dedup();
-            for id in jobs {
-                if let Some(job) = store.job(id).await? {
-                    self.write_job(&job.into())?;
+            // How many attempts of those that were pruned may have left something.
+            let mut jobs: BTreeMap<JobId, Option<u32>> = BTreeMap::new();
+            for event in events {
+                let Some(job) = event.job else { continue };
+                let pruned = jobs.entry(job).or_default();
+                if let Fact::JobPruned { attempts, .. } = event.fact {
+                    *pruned = Some(attempts);
+                }
+            }
+            for (id, pruned) in jobs {
+                match (store.job(id.clone()).await?, pruned) {
+                    (Some(job), _) => self.write_job(&job.into())?,
+                    (None, Some(attempts)) => files::remove(&self.state, &id, attempts)?,
+                    // The event that says so is yet to come.
+                    (None, None) => {}
                 }
             }
             self.cursor = last;
@@ -85,12 +106,16 @@ impl Views {
     }
 
     fn write_job(&self, record: &JobRecord) -> anyhow::Result<()> {
-        write_yaml(&self.job_file(&record.id), "", record)
+        write_yaml(&self.state.view(&record.id), "", record)
     }
+}
 
-    fn job_file(&self, job: &JobId) -> std::path::PathBuf {
-        self.state.jobs().join(format!("{job}.yaml"))
-    }
+/// Whether the job's schedule asks for `output.log`.
+fn wants_log(roster: &Roster, job: &Job) -> bool {
+    let schedules = roster.agent(job.agent()).into_iter().flat_map(|agent| &agent.schedules);
+    schedules
+        .filter(|schedule| Some(&schedule.name) == job.schedule())
+        .any(|schedule| schedule.output_to_file)
 }
 
 const CURSOR: &str = "views";
@@ -107,4 +132,61 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Word for word, but for the indentation that its document lost.
+    const DOCUMENTED: &str = r#"id: job-2024-01-19-abc123
+agent: bragdoc-marketer
+schedule: daily-analytics
+trigger_type: schedule
+status: completed
+exit_reason: success
+session_id: claude-session-xyz789
+forked_from: null
+started_at: "2024-01-19T09:00:00Z"
+finished_at: "2024-01-19T09:05:23Z"
+duration_seconds: 323
+prompt: |
+  Analyze site traffic for the past 24 hours.
+  Create a brief report and post to #marketing channel.
+summary: "Generated daily analytics report. Traffic up 12% from yesterday."
+output_file: job-2024-01-19-abc123.jsonl
+"#;
+
+    #[test]
+    fn the_documented_record_reads_and_writes_in_its_form() {
+        let read: JobRecord = serde_json::from_value(serde_json::json!({
+            "id": "job-2024-01-19-abc123",
+            "agent": "bragdoc-marketer",
+            "schedule": "daily-analytics",
+            "trigger_type": "schedule",
+            "status": "completed",
+            "exit_reason": "success",
+            "session_id": "claude-session-xyz789",
+            "forked_from": null,
+            "started_at": "2024-01-19T09:00:00Z",
+            "finished_at": "2024-01-19T09:05:23Z",
+            "duration_seconds": 323,
+            "prompt": "Analyze site traffic for the past 24 hours.\nCreate a brief report and post to #marketing channel.\n",
+            "summary": "Generated daily analytics report. Traffic up 12% from yesterday.",
+            "output_file": "job-2024-01-19-abc123.jsonl",
+        }))
+        .unwrap();
+        // A job that ran at once, as there every one does.
+        let ran = JobRecord { attempt: 1, run_started_at: Some(read.started_at), ..read };
+        let job = Job::try_from(ran.clone()).unwrap();
+        assert_eq!(JobRecord::from(job), ran, "nothing of it is lost in a job, and the duration comes out");
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path());
+        state.create().unwrap();
+        let views = Views::new(state, Timestamp::UNIX_EPOCH);
+        views.write_job(&ran).unwrap();
+        let written = fs::read_to_string(views.state.view(&ran.id)).unwrap();
+        // Quotes may stand or not; ours come after the documented fields.
+        assert!(written.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{written}");
+    }
 }

@@ -1,6 +1,10 @@
 //! What can go wrong with a source.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use cowhand_core::work::WorkItemId;
 
 /// Callers decide by it: what can be tried again, what a person has to mend.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +16,14 @@ pub enum WorkSourceError {
     /// The config names something that cannot be used.
     #[error("{0}")]
     Config(String),
+    #[error("there is no work item {0}")]
+    NotFound(WorkItemId),
+    /// What was to be told would be about somebody else's work.
+    #[error("the claim of {item} is not ours any more: it {stands}")]
+    NotHeld { item: WorkItemId, stands: String },
+    /// A folder or file that could not be read or written.
+    #[error("{}: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
     /// Of a source outside this crate.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
@@ -20,7 +32,12 @@ pub enum WorkSourceError {
 impl WorkSourceError {
     /// Whether the same call may go well later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Other(_))
+        matches!(self, Self::Io { .. } | Self::Other(_))
+    }
+
+    /// The item is gone or somebody else's: there is nothing left to tell.
+    pub fn is_moot(&self) -> bool {
+        matches!(self, Self::NotFound(_) | Self::NotHeld { .. })
     }
 
     /// What the outside system asked us to wait.

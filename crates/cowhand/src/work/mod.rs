@@ -1,9 +1,16 @@
 //! Work sources: *what* agents work on. A schedule decides when to look; a source has the items.
 //!
-//! Adding one is implementing [`WorkSource`] and registering a factory for it ([`registry`]).
+//! Adding one is implementing [`WorkSource`], registering a factory for it ([`Registry`]), and passing the same
+//! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
 
+pub mod contract;
 pub mod error;
+pub mod files;
+pub mod registry;
 pub mod source;
+pub mod sources;
 
 pub use error::WorkSourceError;
+pub use registry::{Registry, Setting};
 pub use source::{Claimant, WorkSource};
+pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

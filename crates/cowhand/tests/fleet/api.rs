@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use super::Scene;
 
 /// What was asked, the status line and the body.
-fn ask(scene: &Scene, method: &str, path: &str, given: &str) -> String {
+pub(super) fn ask(scene: &Scene, method: &str, path: &str, given: &str) -> String {
     let mut socket = UnixStream::connect(scene.root.join(".cowhand/sock")).unwrap();
     let length = given.len();
     let head = format!("host: x\r\nconnection: close\r\ncontent-length: {length}");
@@ -37,6 +37,16 @@ fn what_goes_wrong_has_one_shape() {
     ];
     let answers = asked.map(|(method, path, body)| ask(&scene, method, path, body));
     insta::assert_snapshot!(answers.join("\n"));
+}
+
+#[test]
+fn what_has_ended_answers_already_stopped() {
+    let scene = Scene::started();
+    let job = scene.json(&["trigger", "worker", "--wait"]);
+    let id = job["id"].as_str().unwrap();
+    let answer = ask(&scene, "POST", &format!("jobs/{id}/cancel"), "");
+    assert!(answer.contains("409 Conflict") && answer.contains(r#""code":"already_stopped""#), "{answer}");
+    assert_eq!(scene.job(id), job, "and does not change");
 }
 
 #[test]

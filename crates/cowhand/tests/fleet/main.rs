@@ -8,7 +8,11 @@ mod jobs;
 mod life;
 #[path = "../store/postgres.rs"]
 mod postgres;
+mod prune;
 mod schedules;
+mod terminal;
+mod views;
+mod waits;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -112,10 +116,7 @@ impl Scene {
     }
 
     fn spawn(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdout = child.stdout.take().map(BufReader::new);
-        Running { child, stdout }
+        Running::of(self.command(arguments).stderr(Stdio::piped()))
     }
 
     /// A job of `waiter` that is up and waits for `go`: its id and its process.
@@ -166,6 +167,8 @@ impl Scene {
                 (r"\b\d+s\b", "[TOOK]"),
                 (r#"(pid"?:?) \d+"#, "$1 [PID]"),
                 (r#"("duration_seconds": ?)\d+"#, "$1[TOOK]"),
+                (r"\b\d+(\.\d)? (B|KB|MB|GB)\b", "[SIZE]"),
+                (r#"("bytes": ?)\d+"#, "$1[SIZE]"),
                 (r"all \d+ kinds", "all [N] kinds"),
                 (r"(?m)^( *)\d+  \[AGO\]", "[SEQ]  [AGO]"),
                 (r"(\S) {2,}", "$1  "),
@@ -211,6 +214,12 @@ struct Running {
 }
 
 impl Running {
+    fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().map(BufReader::new);
+        Self { child, stdout }
+    }
+
     /// The next line it says.
     fn line(&mut self) -> String {
         let mut line = String::new();
@@ -223,13 +232,26 @@ impl Running {
         self.stdout = None;
     }
 
+    /// As a person does it, but not before it listens to that.
+    fn interrupt(&self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        until("the verb to listen to interrupts", || {
+            let status = fs::read_to_string(&status).ok()?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim();
+            (u64::from_str_radix(caught, 16).ok()? & 0b10 != 0).then_some(())
+        });
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
     /// What it says from now on until its end, and how it ends.
     fn end(mut self) -> Said {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         if let Some(mut rest) = self.stdout.take() {
             rest.read_to_string(&mut stdout).unwrap();
         }
-        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        if let Some(mut rest) = self.child.stderr.take() {
+            rest.read_to_string(&mut stderr).unwrap();
+        }
         Said { code: self.child.wait().unwrap().code(), stdout, stderr }
     }
 }

@@ -1,5 +1,7 @@
 //! Every verb, one story each.
 
+use std::time::{Duration, Instant};
+
 use cowhand::store::{Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled, Store, StoreError};
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
@@ -33,6 +35,8 @@ on_both! {
     forks_and_retries_know_their_origin,
     jobs_by_hand_do_not_move_the_schedule,
     jobs_are_listed_newest_first_and_filtered,
+    the_newest_job_of_each_agent,
+    whoever_follows_is_woken,
     a_taken_id_is_drawn_again,
     every_text_survives,
     nul_is_replaced,
@@ -323,7 +327,9 @@ async fn forks_and_retries_know_their_origin(place: Place) {
         assert_eq!(store.job(job.id().clone()).await.unwrap().as_ref(), Some(job));
     }
     let events = store.events_after(1, 100).await.unwrap();
+    assert_eq!(events[0].fact, Fact::JobCreated);
     assert_eq!(events[1].fact, Fact::JobForked { forked_from: parent.id().clone() });
+    assert_eq!([&events[0].job, &events[1].job], [&Some(fork.id().clone()); 2]);
 }
 
 async fn jobs_by_hand_do_not_move_the_schedule(place: Place) {
@@ -366,9 +372,56 @@ async fn jobs_are_listed_newest_first_and_filtered(place: Place) {
         (JobFilter { status: Some(JobStatus::Pending), ..JobFilter::default() }, 6),
         (JobFilter { since: Some(at(1)), ..JobFilter::default() }, 4),
         (JobFilter { until: Some(at(1)), ..JobFilter::default() }, 4),
+        (JobFilter { trigger_type: Some(TriggerType::Manual), ..JobFilter::default() }, 5),
+        (JobFilter { trigger_type: Some(TriggerType::Schedule), ..JobFilter::default() }, 1),
+        (JobFilter { trigger_type: Some(TriggerType::Fork), ..JobFilter::default() }, 0),
     ] {
         assert_eq!(store.jobs(filter.clone(), 100).await.unwrap().len(), count, "{filter:?}");
     }
+}
+
+async fn the_newest_job_of_each_agent(place: Place) {
+    let store = place.open().await;
+    let of = |agent: &str| NewJob { agent: agent.parse().unwrap(), ..hand_job() };
+    let mut newest = Vec::new();
+    for agent in ["a", "b", "a", "other", "b"] {
+        newest.push(store.add_job(of(agent), at(0)).await.unwrap());
+    }
+    let names = ["a", "b", "idle"].map(|name| name.parse().unwrap());
+    let mut found = store.newest_jobs(&names.each_ref()).await.unwrap();
+    found.sort_by_key(|job| job.agent().to_string());
+    assert_eq!(found, [newest[2].clone(), newest[4].clone()]);
+    assert_eq!(store.newest_jobs(&[]).await.unwrap(), []);
+}
+
+/// Each round would take a second if a wake were lost, for then only the look that comes anyway finds the event.
+async fn whoever_follows_is_woken(place: Place) {
+    const ROUNDS: i64 = 40;
+    let store = place.open().await;
+    let begun = Instant::now();
+    let (writing, following) = (store.clone(), store.clone());
+    let (seen, mut told) = tokio::sync::watch::channel(0);
+    let follower = tokio::spawn(async move {
+        let mut after = 0;
+        while after < ROUNDS {
+            following.changed(after).await;
+            after += i64::try_from(following.events_after(after, 100).await.unwrap().len()).unwrap();
+            seen.send_replace(after);
+        }
+    });
+    for round in 1..=ROUNDS {
+        writing.add_job(hand_job(), at(round)).await.unwrap();
+        told.wait_for(|seen| *seen >= round).await.unwrap();
+    }
+    follower.await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(ROUNDS as u64 / 2), "{:?}", begun.elapsed());
+    assert_eq!(store.committed(), ROUNDS);
+    let idle = tokio::time::timeout(Duration::from_millis(300), store.changed(ROUNDS)).await;
+    assert!(idle.is_err(), "with nothing new it waits");
+    let other = place.open().await;
+    other.add_job(hand_job(), at(0)).await.unwrap();
+    store.changed(ROUNDS).await;
+    assert_eq!(store.events_after(ROUNDS, 9).await.unwrap().len(), 1, "another process may write, too");
 }
 
 async fn a_taken_id_is_drawn_again(place: Place) {

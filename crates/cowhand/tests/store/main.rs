@@ -8,6 +8,7 @@ mod damage;
 mod migrations;
 mod postgres;
 mod races;
+mod retention;
 
 use cowhand::store::Store;
 use cowhand_core::id::{JobId, ScheduleId};
@@ -102,6 +103,7 @@ pub(crate) fn new_job() -> NewJob {
         schedule: Some("s0".parse().unwrap()),
         prompt: Some("Tidy up.\nThen rest.".into()),
         origin: None,
+        work_item: None,
     }
 }
 

@@ -171,6 +171,7 @@ on_both! {
     a_place_that_frees_is_used,
     a_night_with_a_gap_and_a_night_with_an_overlap,
     sleep_is_made_up_once,
+    often_daily_and_weekly_side_by_side,
     each_misfire_policy_after_a_restart,
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
@@ -233,6 +234,25 @@ async fn sleep_is_made_up_once(database: &str) {
         story.ledger().await,
         ["10:00 ran", "11:00 coalesced", "12:00 coalesced", "13:00 coalesced", "14:00 ran"]
     );
+}
+
+async fn often_daily_and_weekly_side_by_side(database: &str) {
+    let schedules = [
+        ("often", r#"{"type":"interval","interval":"6h"}"#),
+        ("daily", r#"{"type":"cron","cron":"0 9 * * *"}"#),
+        ("weekly", r#"{"type":"cron","cron":"0 10 * * 1"}"#),
+    ];
+    // A Saturday.
+    let mut story = Story::begin(database, "2026-01-03T00:00:00Z", &schedules).await.places(3).job_takes(60);
+    story.until("2026-01-06T00:00:00Z").await;
+    let started = story.started();
+    let of = |name: &str| -> Vec<&str> {
+        started.iter().filter_map(|start| start.strip_suffix(name)).map(str::trim_end).collect()
+    };
+    assert_eq!(of("daily"), ["03 09:00", "04 09:00", "05 09:00"]);
+    assert_eq!(of("weekly"), ["05 10:00"]);
+    assert_eq!(of("often")[..4], ["03 00:00", "03 07:00", "03 14:00", "03 21:00"], "from end to start");
+    assert_eq!(of("often").len(), 11);
 }
 
 async fn each_misfire_policy_after_a_restart(database: &str) {

@@ -83,6 +83,7 @@ impl Home {
             clock: Clock::System,
             program: env!("CARGO_BIN_EXE_cowhand").into(),
             triggers,
+            work_sources: cowhand::work::Registry::default(),
         })
         .await
         .unwrap()

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Chat, Docker, Hooks, McpServer, Schedule, WorkSource};
 use crate::policy::{Retry, Timeout};
+use crate::retention::Retention;
 
 /// A configured way to run a coding agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -24,7 +25,6 @@ pub struct Agent {
     pub system_prompt: Option<String>,
     /// The prompt of a run whose schedule has none.
     pub default_prompt: Option<String>,
-    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
     pub work_source: Option<WorkSource>,
     /// By name.
     pub schedules: IndexMap<String, Schedule>,
@@ -62,6 +62,8 @@ pub struct Agent {
     pub timeout: Option<Timeout>,
     /// The longest that an attempt may be silent; unset means 15m, 0 means for ever.
     pub idle_timeout: Option<Timeout>,
+    /// What is kept of its finished jobs; unset means everything.
+    pub retention: Option<Retention>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -9,6 +9,7 @@ use super::{
     Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, WorkSource, WorkingDirectory,
 };
 use crate::policy::{Retry, Timeout, Timing};
+use crate::retention::Retention;
 
 /// A fleet: its agents, what they have in common, and other fleets below it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +33,9 @@ pub struct FleetFile {
     /// file's counts.
     #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true))]
     pub store: Option<String>,
+    /// What is kept of finished jobs where `defaults` or an agent says nothing, and of agents that have left the
+    /// fleet; unset means everything.
+    pub retention: Option<Retention>,
     #[schemars(extend("x-pending" = "the webhook server does not exist yet"))]
     pub webhooks: Option<Webhooks>,
     #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]
@@ -60,7 +64,6 @@ pub struct Defaults {
     pub working_directory: Option<WorkingDirectory>,
     #[schemars(extend("x-pending" = "containers are not used yet"))]
     pub docker: Option<Docker>,
-    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
     pub work_source: Option<WorkSource>,
     pub instances: Option<Instances>,
     pub session: Option<Session>,
@@ -78,6 +81,7 @@ pub struct Defaults {
     pub retry: Option<Retry>,
     pub timeout: Option<Timeout>,
     pub idle_timeout: Option<Timeout>,
+    pub retention: Option<Retention>,
     #[serde(flatten)]
     pub timing: Timing,
 }

@@ -22,10 +22,13 @@ pub struct Schedule {
     #[serde(default)]
     pub filter: Option<Filter>,
     #[serde(default)]
-    #[schemars(extend("x-pending" = "work sources are not asked yet"))]
     pub work_source: Option<WorkSource>,
+    /// A program and its arguments, asked before each firing: exit code 0 lets it run, any other skips it.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub when_command: Option<Vec<String>>,
+    /// Keeps the output of its jobs as plain text, too, in `jobs/ID/output.log` of the state folder.
     #[serde(default, rename = "outputToFile")]
-    #[schemars(extend("x-herdctl" = "the output of every job is kept"))]
     pub output_to_file: Option<bool>,
     #[serde(default)]
     #[schemars(extend("x-pending" = "sessions are not resumed yet"))]

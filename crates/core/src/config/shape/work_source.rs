@@ -1,7 +1,10 @@
 //! Where work comes from.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// An outside queue of work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,10 +49,39 @@ pub enum WorkSource {
         name: String,
         /// Whatever it needs to know.
         #[serde(default)]
-        with: serde_json::Map<String, serde_json::Value>,
+        with: Map<String, Value>,
         #[serde(default, flatten)]
         rules: ItemRules,
     },
+}
+
+impl WorkSource {
+    /// Under which its factory is registered, and with which its items' ids begin.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Github { .. } => "github",
+            Self::Files { .. } => "files",
+            Self::Custom { name, .. } => name,
+        }
+    }
+
+    /// The same for everybody who takes items from the same place, so that they do not take the same one.
+    pub fn queue(&self, base: &Path) -> String {
+        match self {
+            Self::Github { repo, api_url, .. } => {
+                let repo = repo.as_deref().unwrap_or_default().to_lowercase();
+                format!("github {} {repo}", api_url.as_deref().unwrap_or("github.com").trim_end_matches('/'))
+            }
+            Self::Files { path, .. } => format!("files {}", base.join(path).display()),
+            Self::Custom { name, with, .. } => format!("{name} {}", Value::Object(with.clone())),
+        }
+    }
+
+    pub fn rules(&self) -> &ItemRules {
+        match self {
+            Self::Github { rules, .. } | Self::Files { rules, .. } | Self::Custom { rules, .. } => rules,
+        }
+    }
 }
 
 /// What happens to an item whose job did not go well, whatever the source.

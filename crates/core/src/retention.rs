@@ -1,0 +1,230 @@
+//! How long finished jobs are kept.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, JobId};
+use crate::interval::Interval;
+use crate::size::Size;
+use crate::word::written_as;
+
+/// What is kept of an agent's finished jobs. What is unset sets no limit; with nothing set, everything is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retention {
+    /// So many jobs, the ones that ended last.
+    #[schemars(range(min = 1))]
+    pub max_jobs_per_agent: Option<u32>,
+    /// Jobs that ended no longer ago than this.
+    pub max_age: Option<Interval>,
+    /// As many of the newest jobs as fit: their output, raw files and records together.
+    pub max_bytes: Option<Size>,
+}
+
+/// The limit that a job is beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    MaxJobsPerAgent,
+    MaxAge,
+    MaxBytes,
+}
+
+written_as! {
+    Limit { MaxJobsPerAgent = "max_jobs_per_agent", MaxAge = "max_age", MaxBytes = "max_bytes" }
+}
+
+/// A job that has ended, and what it takes up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    pub id: JobId,
+    pub agent: AgentName,
+    pub at: Timestamp,
+    pub bytes: u64,
+}
+
+/// A job that is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excess {
+    pub job: Finished,
+    pub limit: Limit,
+}
+
+impl Retention {
+    /// Whether everything is kept.
+    pub const fn is_unlimited(&self) -> bool {
+        self.max_jobs_per_agent.is_none() && self.max_age.is_none() && self.max_bytes.is_none()
+    }
+
+    /// What is set here, and for the rest what `below` says.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            max_jobs_per_agent: self.max_jobs_per_agent.or(below.max_jobs_per_agent),
+            max_age: self.max_age.or(below.max_age),
+            max_bytes: self.max_bytes.or(below.max_bytes),
+        }
+    }
+
+    /// The limit that a finished job is beyond, if `newer` jobs of its agent ended after it and all of them
+    /// with this one take `bytes`.
+    fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<Limit> {
+        if self.max_jobs_per_agent.is_some_and(|most| newer >= most as usize) {
+            Some(Limit::MaxJobsPerAgent)
+        } else if self.max_age.is_some_and(|most| age > most.duration()) {
+            Some(Limit::MaxAge)
+        } else if self.max_bytes.is_some_and(|most| bytes > most.bytes()) {
+            Some(Limit::MaxBytes)
+        } else {
+            None
+        }
+    }
+}
+
+/// Which of these jobs are to go, the oldest first. Of jobs that ended at the same moment, the later in the list is
+/// the newer. An agent's newest job stays whatever the limits say: it tells how the agent stands.
+pub fn excess(
+    mut jobs: Vec<Finished>,
+    policy: impl Fn(&AgentName) -> Retention,
+    now: Timestamp,
+) -> Vec<Excess> {
+    /// What was seen of an agent so far, from its newest job on.
+    #[derive(Default)]
+    struct Seen {
+        jobs: usize,
+        bytes: u64,
+    }
+    jobs.sort_by_key(|job| job.at);
+    let mut seen: HashMap<AgentName, (Retention, Seen)> = HashMap::new();
+    let mut excess = Vec::new();
+    for job in jobs.into_iter().rev() {
+        let (retention, seen) =
+            seen.entry(job.agent.clone()).or_insert_with(|| (policy(&job.agent), Seen::default()));
+        seen.bytes = seen.bytes.saturating_add(job.bytes);
+        let limit = retention.excess(seen.jobs, now.duration_since(job.at), seen.bytes);
+        let newest = seen.jobs == 0;
+        seen.jobs += 1;
+        if let Some(limit) = limit.filter(|_| !newest) {
+            excess.push(Excess { job, limit });
+        }
+    }
+    excess.reverse();
+    excess
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hour: i64) -> Timestamp {
+        Timestamp::from_second(1_767_600_000 + hour * 3_600).unwrap()
+    }
+
+    fn retention(json: &str) -> Retention {
+        serde_json::from_str(json).unwrap()
+    }
+
+    /// `a1@5` is job 1 of agent `a`, which ended at 5 o'clock and takes 100 bytes; `a1@5+900` takes 900.
+    fn jobs(text: &str) -> Vec<Finished> {
+        let job = |text: &str| {
+            let (name, rest) = text.split_once('@').unwrap();
+            let (hour, bytes) = rest.split_once('+').unwrap_or((rest, "100"));
+            Finished {
+                id: format!("job-2026-01-05-00000{}", &name[1..]).parse().unwrap(),
+                agent: name[..1].parse().unwrap(),
+                at: at(hour.parse().unwrap()),
+                bytes: bytes.parse().unwrap(),
+            }
+        };
+        text.split_whitespace().map(job).collect()
+    }
+
+    #[test]
+    fn what_goes_and_why() {
+        for (case, policy, listed, expected) in [
+            ("everything is kept", "{}", "a1@1 a2@2 a3@3", ""),
+            (
+                "so many",
+                r#"{"max_jobs_per_agent":2}"#,
+                "a1@1 a2@2 a3@3 a4@4",
+                "a1:max_jobs_per_agent a2:max_jobs_per_agent",
+            ),
+            ("not yet so many", r#"{"max_jobs_per_agent":9}"#, "a1@1 a2@2", ""),
+            (
+                "of each agent",
+                r#"{"max_jobs_per_agent":1}"#,
+                "a1@1 b2@2 a3@3 b4@4",
+                "a1:max_jobs_per_agent b2:max_jobs_per_agent",
+            ),
+            (
+                "by their end, not their start",
+                r#"{"max_jobs_per_agent":1}"#,
+                "a1@9 a2@2",
+                "a2:max_jobs_per_agent",
+            ),
+            (
+                "at one moment the later is newer",
+                r#"{"max_jobs_per_agent":1}"#,
+                "a1@2 a2@2",
+                "a1:max_jobs_per_agent",
+            ),
+            ("too old", r#"{"max_age":"5h"}"#, "a1@4 a2@5 a3@9", "a1:max_age"),
+            ("just old enough", r#"{"max_age":"6h"}"#, "a1@4 a2@9", ""),
+            ("the newest stays, however old", r#"{"max_age":"1h"}"#, "a1@1 a2@2 b3@1", "a1:max_age"),
+            ("too large together", r#"{"max_bytes":"250"}"#, "a1@1 a2@2 a3@3", "a1:max_bytes"),
+            ("just fits", r#"{"max_bytes":"300"}"#, "a1@1 a2@2 a3@3", ""),
+            ("the newest stays, however large", r#"{"max_bytes":"250"}"#, "a1@1 a2@2+999", "a1:max_bytes"),
+            (
+                "no small old one slips through",
+                r#"{"max_bytes":"250"}"#,
+                "a1@1+1 a2@2+900 a3@3",
+                "a1:max_bytes a2:max_bytes",
+            ),
+            (
+                "bytes never overflow",
+                r#"{"max_bytes":"1000000TB"}"#,
+                "a1@1+18446744073709551615 a2@2+18446744073709551615",
+                "a1:max_bytes",
+            ),
+            (
+                "the first limit is named",
+                r#"{"max_jobs_per_agent":2,"max_age":"1h"}"#,
+                "a1@1 a2@2 a3@9",
+                "a1:max_jobs_per_agent a2:max_age",
+            ),
+            ("an end in the future is young", r#"{"max_age":"1s"}"#, "a1@99 a2@100", ""),
+        ] {
+            let gone = excess(jobs(listed), |_| retention(policy), at(10));
+            let said: Vec<String> = gone
+                .iter()
+                .map(|gone| {
+                    let id = gone.job.id.as_str();
+                    format!("{}{}:{}", gone.job.agent, &id[id.len() - 1..], gone.limit)
+                })
+                .collect();
+            assert_eq!(said.join(" "), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn each_agent_has_its_own_policy() {
+        let policy = |agent: &AgentName| match agent.as_str() {
+            "a" => retention(r#"{"max_jobs_per_agent":1}"#),
+            _ => Retention::default(),
+        };
+        let gone = excess(jobs("a1@1 b2@1 a3@2 b4@2"), policy, at(10));
+        assert_eq!(gone.len(), 1);
+        assert_eq!(gone[0].job.agent.as_str(), "a");
+    }
+
+    #[test]
+    fn what_is_set_counts_and_the_rest_comes_from_below() {
+        let above = retention(r#"{"max_age":"1d"}"#);
+        let below = retention(r#"{"max_age":"30d","max_bytes":"2GB"}"#);
+        assert_eq!(above.over(below), retention(r#"{"max_age":"1d","max_bytes":"2GB"}"#));
+        assert!(Retention::default().is_unlimited() && !below.is_unlimited());
+    }
+}

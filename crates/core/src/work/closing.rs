@@ -1,0 +1,188 @@
+//! What a work source is told when the job of an item has ended.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use super::{ReleaseOptions, WorkOutcome, WorkResult};
+use crate::config::shape::{ItemRules, OnFailure};
+use crate::id::JobId;
+use crate::job::{ErrorKind, FailReason, Outcome, Termination};
+
+/// What is still owed to the source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Closing {
+    Complete(WorkResult),
+    Release(ReleaseOptions),
+}
+
+/// After so many failures in a row an item is left for a person.
+const MOST_ATTEMPTS: u32 = 3;
+
+impl ItemRules {
+    pub fn most_attempts(&self) -> u32 {
+        self.max_item_attempts.unwrap_or(MOST_ATTEMPTS)
+    }
+}
+
+impl Closing {
+    /// A failure that the agent itself reports is reported, and the item waits for a person. Whatever else went wrong
+    /// is not the item's fault: it goes back to the others. `failures` counts this one, too.
+    pub fn after(job: &JobId, outcome: &Outcome, rules: &ItemRules, failures: u32) -> Self {
+        match outcome {
+            Outcome::Completed { summary } => {
+                let text = summary.as_deref().unwrap_or_default();
+                Self::Complete(WorkResult {
+                    outcome: WorkOutcome::Success,
+                    summary: said(summary.as_deref(), "The job completed."),
+                    details: Some(format!("Job: {job}")),
+                    artifacts: artifacts(text),
+                    error: None,
+                })
+            }
+            Outcome::Cancelled { how } => {
+                let reason = match how {
+                    Termination::NotStarted => format!("{job} was cancelled before it began"),
+                    Termination::Graceful | Termination::Forced => format!("{job} was cancelled"),
+                };
+                Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true })
+            }
+            Outcome::Failed { reason, error, summary } => {
+                let reported = is_agents_own(*reason, error.kind);
+                let released = !reported || rules.on_failure == Some(OnFailure::Release);
+                if released && failures < rules.most_attempts() {
+                    let reason = Some(format!("{job} failed: {}", error.message));
+                    return Self::Release(ReleaseOptions { reason, add_comment: true });
+                }
+                let details = if failures > 1 {
+                    format!("Job: {job}\n\nIt failed {failures} times in a row and is left for a person.")
+                } else {
+                    format!("Job: {job}")
+                };
+                Self::Complete(WorkResult {
+                    outcome: WorkOutcome::Failure,
+                    summary: said(summary.as_deref(), "The job failed."),
+                    details: Some(details),
+                    artifacts: artifacts(summary.as_deref().unwrap_or_default()),
+                    error: Some(error.message.clone()),
+                })
+            }
+        }
+    }
+}
+
+/// What the agent said of its work, as opposed to what happened to it.
+const fn is_agents_own(reason: FailReason, kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::Reported | ErrorKind::Exit => !matches!(reason, FailReason::Timeout),
+        ErrorKind::StartFailed
+        | ErrorKind::Signal
+        | ErrorKind::Timeout
+        | ErrorKind::Idle
+        | ErrorKind::RateLimited
+        | ErrorKind::Budget
+        | ErrorKind::Lost => false,
+    }
+}
+
+fn said(summary: Option<&str>, otherwise: &str) -> String {
+    summary.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(otherwise).to_owned()
+}
+
+/// Enough for any report; a text full of links is not one.
+const MOST_ARTIFACTS: usize = 20;
+const LONGEST_ARTIFACT: usize = 300;
+
+static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    // Pull and merge requests and commits by their address, and commits by their full name.
+    let address = r"https?://[^\s<>()\[\]`'\x22]+/(?:pull|pulls|merge_requests|commit)/[0-9A-Za-z]+";
+    Regex::new(&format!(r"(?:{address})|\b[0-9a-f]{{40}}\b")).ok()
+});
+
+/// Pull requests and commits that a text names, each once, in their order.
+pub fn artifacts(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
+        let fits = found.len() < MOST_ARTIFACTS && hit.as_str().len() <= LONGEST_ARTIFACT;
+        if fits && !found.iter().any(|known| known == hit.as_str()) {
+            found.push(hit.as_str().to_owned());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobError;
+
+    fn failed(reason: FailReason, kind: ErrorKind) -> Outcome {
+        let error = JobError { kind, message: "it broke".to_owned() };
+        Outcome::Failed { reason, error, summary: Some("I could not do it.".to_owned()) }
+    }
+
+    fn word(closing: &Closing) -> &'static str {
+        match closing {
+            Closing::Complete(WorkResult { outcome: WorkOutcome::Success, .. }) => "success",
+            Closing::Complete(_) => "failure",
+            Closing::Release(_) => "release",
+        }
+    }
+
+    #[test]
+    fn what_the_source_is_told() {
+        use ErrorKind::{Budget, Exit, Idle, Lost, RateLimited, Reported, Signal, StartFailed, Timeout};
+        let job: JobId = "job-2026-01-05-abc123".parse().unwrap();
+        let (report, release) = (ItemRules::default(), OnFailure::Release);
+        let release = ItemRules { on_failure: Some(release), max_item_attempts: Some(2) };
+        let error = FailReason::Error;
+        let table = [
+            (Outcome::Completed { summary: None }, &report, 0, "success"),
+            (Outcome::Cancelled { how: Termination::Graceful }, &report, 0, "release"),
+            (Outcome::Cancelled { how: Termination::NotStarted }, &report, 9, "release"),
+            (failed(error, Reported), &report, 1, "failure"),
+            (failed(error, Exit), &report, 1, "failure"),
+            (failed(FailReason::MaxTurns, Reported), &report, 1, "failure"),
+            (failed(FailReason::Timeout, Timeout), &report, 1, "release"),
+            (failed(FailReason::Timeout, Idle), &report, 2, "release"),
+            (failed(error, Lost), &report, 1, "release"),
+            (failed(error, Lost), &report, 3, "failure"),
+            (failed(error, StartFailed), &report, 1, "release"),
+            (failed(error, Signal), &report, 1, "release"),
+            (failed(error, RateLimited), &report, 1, "release"),
+            (failed(error, Budget), &report, 1, "release"),
+            (failed(error, Reported), &release, 1, "release"),
+            (failed(error, Reported), &release, 2, "failure"),
+        ];
+        for (outcome, rules, failures, expected) in table {
+            let closing = Closing::after(&job, &outcome, rules, failures);
+            assert_eq!(word(&closing), expected, "{outcome:?} {rules:?} {failures}");
+            let written = serde_json::to_string(&closing).unwrap();
+            assert!(written.contains(job.as_str()), "{written}");
+            assert_eq!(serde_json::from_str::<Closing>(&written).unwrap(), closing);
+        }
+    }
+
+    #[test]
+    fn pull_requests_and_commits_are_found() {
+        let sha = "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3";
+        let text = format!(
+            "Opened https://github.com/o/r/pull/7, and (https://gitlab.example.com/g/p/-/merge_requests/12). \
+             Commit {sha} is https://github.com/o/r/commit/{sha}. Again https://github.com/o/r/pull/7. \
+             Not https://github.com/o/r/issues/3, not deadbeef."
+        );
+        let expected = [
+            "https://github.com/o/r/pull/7".to_owned(),
+            "https://gitlab.example.com/g/p/-/merge_requests/12".to_owned(),
+            sha.to_owned(),
+            format!("https://github.com/o/r/commit/{sha}"),
+        ];
+        assert_eq!(artifacts(&text), expected);
+        let flood: String =
+            (0..1000).fold(String::new(), |text, n| text + &format!("https://x.example/pull/{n} "));
+        assert_eq!(artifacts(&flood).len(), MOST_ARTIFACTS);
+        assert!(artifacts(&format!("https://x.example/{}/pull/1", "y".repeat(9999))).is_empty());
+    }
+}

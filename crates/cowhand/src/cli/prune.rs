@@ -1,0 +1,95 @@
+//! `cowhand prune`: removes the jobs that `retention` does not keep.
+
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::id::AgentName;
+use cowhand_core::interval::Interval;
+use cowhand_core::retention::Retention;
+use cowhand_core::size::{Size, in_words};
+use jiff::Timestamp;
+
+use super::place::Place;
+use super::print::{self, Table};
+use super::{Exit, Failure, ago};
+use crate::api::{PruneAsked, PruneView};
+use crate::config;
+
+#[derive(Debug, Args)]
+pub(super) struct Prune {
+    /// Only jobs of this agent
+    agent: Option<AgentName>,
+    /// Only say what would go
+    #[arg(long)]
+    dry_run: bool,
+    /// Keep so many jobs of each agent, this once, whatever the config says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_jobs: Option<u32>,
+    /// Keep jobs that ended no longer ago than this (30d), this once
+    #[arg(long, value_name = "TIME")]
+    max_age: Option<Interval>,
+    /// Keep as many of each agent's newest jobs as fit into this (500MB), this once
+    #[arg(long, value_name = "SIZE")]
+    max_bytes: Option<Size>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const KEPT: &str = "everything is kept, because no limit is set: give --max-jobs, --max-age or --max-bytes, or \
+                    set `retention` in the config, for example\n\n  retention: {max_age: 30d}";
+
+impl Prune {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let retention =
+            Retention { max_jobs_per_agent: self.max_jobs, max_age: self.max_age, max_bytes: self.max_bytes };
+        let asked = PruneAsked { dry_run: self.dry_run, agent: self.agent, retention };
+        let place = Place::find(config)?;
+        let pruned: PruneView = place.ask(async |client| {
+            if client.is_alone() {
+                refuse_half_a_config(&place)?;
+            }
+            Ok(client.post("prune", &asked).await?)
+        })?;
+        if self.json {
+            print::json(&pruned);
+        } else {
+            show(&pruned, Timestamp::now());
+        }
+        Ok(())
+    }
+}
+
+/// An agent that cannot be read would be taken for one that has left, and its own limits would not be kept to.
+fn refuse_half_a_config(place: &Place) -> Result<(), Failure> {
+    if config::load(&place.config).loaded.errors() == 0 {
+        return Ok(());
+    }
+    let message =
+        "nobody knows what is to be kept while the config has mistakes; `cowhand config check` shows them";
+    Err(Failure::new(Exit::Config, message))
+}
+
+fn show(pruned: &PruneView, now: Timestamp) {
+    if pruned.unlimited {
+        return print::line(KEPT);
+    }
+    if pruned.jobs.is_empty() {
+        return print::line("nothing to remove");
+    }
+    let mut table = Table::new(&["JOB", "AGENT", "ENDED", "SIZE", "WHY"]);
+    for job in &pruned.jobs {
+        table.row([
+            job.id.to_string(),
+            job.agent.to_string(),
+            ago::from_now(now, job.finished_at),
+            in_words(job.bytes),
+            job.why.to_string(),
+        ]);
+    }
+    table.print();
+    let count = pruned.jobs.len();
+    let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
+    let what = if pruned.dry_run { "would be removed" } else { "removed" };
+    print::line(format!("\n{jobs} {what}, {}", in_words(pruned.bytes)));
+}

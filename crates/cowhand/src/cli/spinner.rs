@@ -1,0 +1,119 @@
+//! A sign of life while a verb waits, for a person at a terminal. In a pipe or a file there is nothing of it.
+
+use std::cell::RefCell;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::ago;
+
+/// What is over sooner than this needs no sign.
+const PAUSE: Duration = Duration::from_millis(200);
+const TURN: Duration = Duration::from_millis(100);
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+#[derive(Debug)]
+pub(super) struct Spinner {
+    text: RefCell<String>,
+    shown: bool,
+}
+
+impl Spinner {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: RefCell::new(text.into()), shown: can_erase() }
+    }
+
+    /// Whether anybody sees what it says.
+    pub(super) fn is_shown(&self) -> bool {
+        self.shown
+    }
+
+    pub(super) fn say(&self, text: impl Into<String>) {
+        self.text.replace(text.into());
+    }
+
+    /// Turns until the work is done, and is gone then, however it ends.
+    pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        if !self.shown {
+            return work.await;
+        }
+        let begun = Instant::now();
+        let mut turns = interval_at(begun + PAUSE, TURN);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut frames = FRAMES.iter().cycle();
+        let _erased = Erased;
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                answer = &mut work => return answer,
+                _ = turns.tick() => {
+                    let frame = frames.next().copied().unwrap_or_default();
+                    let line = format!("{frame} {} {}", self.text.borrow(), ago::seconds(begun.elapsed().as_secs()));
+                    draw(&fitting(&line, width()));
+                }
+            }
+        }
+    }
+}
+
+/// Takes the line away when it is dropped.
+struct Erased;
+
+impl Drop for Erased {
+    fn drop(&mut self) {
+        draw("");
+    }
+}
+
+/// Whether standard error is a terminal on which a line can be written again.
+pub(super) fn can_erase() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// In place of what stood on the line. A terminal that is gone is nothing to tell anybody about.
+fn draw(line: &str) {
+    let mut err = io::stderr().lock();
+    drop(write!(err, "{ERASE}{line}").and_then(|()| err.flush()));
+}
+
+/// To the start of the line, and nothing on it.
+pub(super) const ERASE: &str = "\r\x1b[K";
+
+/// A line that reached the edge would wrap, and only its last part could be erased.
+fn fitting(line: &str, width: usize) -> String {
+    if line.chars().count() < width {
+        return line.to_owned();
+    }
+    let mut short: String = line.chars().take(width.saturating_sub(2)).collect();
+    if width > 2 {
+        short.push('…');
+    }
+    short
+}
+
+fn width() -> usize {
+    const USUAL: usize = 80;
+    let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
+    told.ok().filter(|columns| *columns > 0).unwrap_or(USUAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_never_reaches_the_edge() {
+        let table = [
+            ("⠋ stopping 3s", 80, "⠋ stopping 3s"),
+            ("0123456789", 11, "0123456789"),
+            ("0123456789", 10, "01234567…"),
+            ("0123456789", 3, "0…"),
+            ("0123456789", 2, ""),
+            ("0123456789", 0, ""),
+        ];
+        for (line, width, shown) in table {
+            assert_eq!(fitting(line, width), shown, "{width}");
+        }
+    }
+}

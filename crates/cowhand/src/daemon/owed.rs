@@ -1,0 +1,129 @@
+//! What is owed to work sources: how jobs ended, items that go back, claims that still hold.
+//!
+//! It all stands in the store, so this is one loop that may die and begin again at any time. Telling a source twice is
+//! safe; that is what sources promise.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::work::Closing;
+use jiff::{SignedDuration, Timestamp};
+use tracing::{info, warn};
+
+use super::engine::Engine;
+use super::prepare::HELD;
+use crate::fault;
+use crate::store::{HeldItem, ItemState, StoreError};
+use crate::work::{Claimant, WorkSourceError};
+
+/// One who takes a debt in hand has so long to pay it before another may try.
+const LEASE: SignedDuration = SignedDuration::from_mins(2);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
+/// Between two looks while anything is in hand.
+const LOOK: SignedDuration = SignedDuration::from_mins(1);
+const AFTER_TROUBLE: Duration = Duration::from_secs(5);
+
+pub(super) async fn settle_debts(engine: Arc<Engine>) {
+    let desk = Desk { engine };
+    loop {
+        match desk.work_off().await {
+            Ok(Some(next)) => desk.wait(next).await,
+            Ok(None) => desk.engine.owed.notified().await,
+            Err(error) => {
+                warn!("cannot see what is owed to work sources: {error}");
+                tokio::time::sleep(AFTER_TROUBLE).await;
+            }
+        }
+    }
+}
+
+struct Desk {
+    engine: Arc<Engine>,
+}
+
+impl Desk {
+    /// Everything that is due; says when to look again, if anything is left in hand.
+    async fn work_off(&self) -> Result<Option<Timestamp>, StoreError> {
+        let store = &self.engine.store;
+        store.give_up_stale_claims(self.now()).await?;
+        let node = || self.engine.home.node.clone();
+        while let Some(owed) = store.take_owed(node(), self.in_future(LEASE), self.now()).await? {
+            self.pay(owed).await?;
+        }
+        for held in store.items_to_renew(self.in_future(HELD / 2)).await? {
+            self.renew(held).await?;
+        }
+        let next = store.next_item_time().await?;
+        Ok(next.map(|next| next.clamp(self.now(), self.in_future(LOOK))))
+    }
+
+    async fn wait(&self, until: Timestamp) {
+        tokio::select! {
+            () = self.engine.clock.wait_until(Some(until)) => {}
+            () = self.engine.owed.notified() => {}
+        }
+    }
+
+    async fn pay(&self, owed: HeldItem) -> Result<(), StoreError> {
+        let ItemState::Closing { tries, .. } = owed.state else { return Ok(()) };
+        let item = owed.item.id.clone();
+        match self.tell(&owed).await {
+            Ok(()) => {
+                fault::place("told");
+                info!(%item, holder = owed.holder, "its source knows how it ended");
+                self.engine.store.paid(owed, self.now()).await
+            }
+            Err(error) if error.is_moot() => {
+                info!(%item, "there is nothing to tell its source: {error}");
+                self.engine.store.paid(owed, self.now()).await
+            }
+            Err(error) => {
+                let pause = SignedDuration::from_secs(2 << tries.min(9)).min(LONGEST_PAUSE);
+                let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
+                let again = self.in_future(asked.unwrap_or(pause));
+                warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
+                self.engine.store.postpone(owed, error.to_string(), again, self.now()).await
+            }
+        }
+    }
+
+    async fn tell(&self, owed: &HeldItem) -> Result<(), WorkSourceError> {
+        let ItemState::Closing { closing, .. } = &owed.state else { return Ok(()) };
+        let source = self.engine.loaded().sources.source(&owed.agent, &owed.source)?;
+        let by = self.claimant(owed, owed.until).await?;
+        match closing {
+            Closing::Complete(result) => source.complete_work(&owed.item.id, result, &by).await,
+            Closing::Release(options) => source.release_work(&owed.item.id, options, &by).await.map(drop),
+        }
+    }
+
+    async fn renew(&self, held: HeldItem) -> Result<(), StoreError> {
+        let until = self.in_future(HELD);
+        let told = async {
+            let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
+            source.renew_claim(&held.item.id, &self.claimant(&held, until).await?).await
+        };
+        match told.await {
+            Ok(()) => self.engine.store.renewed(held.holder, until).await,
+            Err(error) => {
+                warn!(item = %held.item.id, "its claim could not be renewed: {error}");
+                // Asked again at the next look, and no sooner.
+                Ok(())
+            }
+        }
+    }
+
+    async fn claimant(&self, held: &HeldItem, until: Timestamp) -> Result<Claimant, WorkSourceError> {
+        let fleet =
+            self.engine.store.fleet_id().await.map_err(|error| WorkSourceError::Other(error.into()))?;
+        Ok(Claimant { fleet, holder: held.holder.clone(), until })
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.clock.now()
+    }
+
+    fn in_future(&self, time: SignedDuration) -> Timestamp {
+        self.now().checked_add(time).unwrap_or(Timestamp::MAX)
+    }
+}

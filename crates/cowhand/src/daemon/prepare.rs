@@ -1,0 +1,193 @@
+//! Finding out what a firing runs for: whether a command allows it, and which items there are to work on.
+//!
+//! The firing is recorded before and settled after, so a crash in between is followed by another try. An item's row
+//! comes before its claim outside, and its job after that, with the id that stands there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use cowhand_core::firing;
+use cowhand_core::id::ScheduleId;
+use cowhand_core::job::NewJob;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::schedule::SkipReason;
+use cowhand_core::trigger::FiringKey;
+use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use tracing::{info, warn};
+
+use super::engine::Engine;
+use crate::fault;
+use crate::run::gate;
+use crate::store::{OfFiring, Preparation, Prepared, Taken, Taking};
+use crate::work::{Claimant, For, WorkSource, WorkSourceError, tries_the_next};
+
+/// Nobody else prepares a firing for so long after we took it in hand.
+const LEASE: SignedDuration = SignedDuration::from_mins(5);
+/// A claim that is not finished by then is taken back.
+const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
+/// A claim outside holds for so long without another word; it is renewed when half of it is over.
+pub(super) const HELD: SignedDuration = SignedDuration::from_mins(30);
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// Until it is settled, or somebody else has it.
+pub(super) async fn prepare(engine: Arc<Engine>, schedule: ScheduleId, key: FiringKey) {
+    let mut pause = FIRST_PAUSE;
+    while let Err(error) = (Errand { engine: &engine, schedule, key: &key }).run().await {
+        let asked = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
+        let message = format!("{error:#}");
+        warn!(firing = %key, "cannot prepare it at the moment: {message}");
+        if let Err(error) = engine.store.trouble(schedule, message, engine.clock.now()).await {
+            warn!("and cannot write that down: {error}");
+        }
+        tokio::time::sleep(asked.unwrap_or(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    engine.prepared(schedule, &key);
+}
+
+struct Errand<'a> {
+    engine: &'a Engine,
+    schedule: ScheduleId,
+    key: &'a FiringKey,
+}
+
+/// What the errand is for.
+struct Order<'a> {
+    agent: &'a Agent,
+    schedule: &'a Schedule,
+    preparation: Preparation,
+}
+
+impl Errand<'_> {
+    async fn run(&self) -> anyhow::Result<()> {
+        let (engine, now) = (self.engine, self.now());
+        let loaded = engine.loaded();
+        // A schedule that is gone from the config keeps its firing, in case it comes back.
+        let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Ok(()) };
+        let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE)?);
+        let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await?;
+        let Some(preparation) = taken else { return Ok(()) };
+        let order = Order { agent, schedule, preparation };
+        let prepared = match self.refusal(&order).await? {
+            Some(reason) => Prepared::Skip(reason),
+            None => match For::schedule(agent, schedule).config() {
+                Some(_) => self.items(&order).await?,
+                None => Prepared::Job(self.job(&order, None)),
+            },
+        };
+        fault::place("prepared");
+        engine.store.prepared(self.schedule, self.key.clone(), prepared, self.now()).await?;
+        Ok(())
+    }
+
+    /// Why it does not run at all, if it does not.
+    async fn refusal(&self, order: &Order<'_>) -> anyhow::Result<Option<SkipReason>> {
+        if !self.key.is_by_hand() && self.engine.store.is_off(self.schedule).await? {
+            return Ok(Some(SkipReason::Disabled));
+        }
+        let Some(command) = &order.schedule.when_command else { return Ok(None) };
+        let allowed = gate::allows(command, &order.agent.directory).await;
+        let allowed = allowed.with_context(|| format!("`when_command` of {}", order.schedule.name))?;
+        Ok((!allowed).then_some(SkipReason::Filtered))
+    }
+
+    fn job(&self, order: &Order<'_>, item: Option<&WorkItem>) -> NewJob {
+        let Order { agent, schedule, preparation } = order;
+        let due = self.key.is_by_clock().then_some(preparation.due);
+        let (schedule, zone) = (Some(*schedule), &TimeZone::system());
+        firing::Firing { agent, schedule, key: self.key, due, occasion: &preparation.occasion, zone }
+            .job(item, self.now())
+    }
+
+    /// One job for each item, as many as the agent has places for.
+    async fn items(&self, order: &Order<'_>) -> anyhow::Result<Prepared> {
+        let whose = For::schedule(order.agent, order.schedule);
+        let sources = Arc::clone(&self.engine.loaded().sources);
+        let Some(source) = sources.source_of(whose)? else { return Ok(Prepared::Skip(SkipReason::NoWork)) };
+        let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
+        let mut places = self.places(order.agent).await?;
+        // What a try before us has made counts, too.
+        let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
+        let mut made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
+        for item in candidates {
+            if places == 0 {
+                break;
+            }
+            if self.take(order, source.as_ref(), item).await? {
+                (places, made) = (places - 1, made + 1);
+            }
+        }
+        Ok(if made == 0 { Prepared::Skip(SkipReason::NoWork) } else { Prepared::Jobs })
+    }
+
+    /// At least one: what has no place yet waits for one.
+    async fn places(&self, agent: &Agent) -> anyhow::Result<usize> {
+        let snapshot = self.engine.store.snapshot().await?;
+        let live = snapshot.jobs.iter().filter(|job| job.agent == agent.name).count();
+        Ok((agent.max_concurrent as usize).saturating_sub(live).max(1))
+    }
+
+    /// Whether the item is ours now, with its job.
+    async fn take(&self, order: &Order<'_>, source: &dyn WorkSource, item: WorkItem) -> anyhow::Result<bool> {
+        let (engine, now) = (self.engine, self.now());
+        let Some(config) = For::schedule(order.agent, order.schedule).config() else { return Ok(false) };
+        let taking = Taking {
+            queue: config.queue(&engine.loaded().sources.setting().base),
+            item: item.clone(),
+            source: config.clone(),
+            node: engine.home.node.clone(),
+            agent: order.agent.name.clone(),
+            schedule: Some(order.schedule.name.clone()),
+            until: now.checked_add(CLAIMING)?,
+        };
+        let holder = match engine.store.take_item(taking, now).await? {
+            Taken::Ours(holder) => holder,
+            Taken::Held => return Ok(false),
+            Taken::TooOften { failures } => {
+                info!(item = %item.id, failures, "left for a person: it failed too often");
+                return Ok(false);
+            }
+        };
+        fault::place("item_taken");
+        let until = now.checked_add(HELD)?;
+        let by = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.to_string(), until };
+        match source.claim_work(&item.id, &by).await {
+            Ok(ClaimResult::Claimed(item)) => {
+                fault::place("item_claimed");
+                let new = self.job(order, Some(&item));
+                let of = OfFiring { schedule: self.schedule, key: self.key.clone() };
+                let job = engine.store.hold_item(holder, new, of, until, self.now()).await?;
+                engine.nudge.notify_one();
+                engine.owed.notify_one();
+                Ok(job.is_some())
+            }
+            Ok(ClaimResult::Refused { reason, message }) => {
+                engine.store.leave_item(holder).await?;
+                if tries_the_next(reason) {
+                    info!(item = %item.id, ?reason, "not ours");
+                    return Ok(false);
+                }
+                anyhow::bail!(
+                    "{} cannot be claimed: {}",
+                    item.id,
+                    message.unwrap_or_else(|| format!("{reason:?}"))
+                )
+            }
+            Err(error) => {
+                let reason = format!("the claim did not succeed: {error}");
+                engine.store.give_up_item(holder, reason, self.now()).await?;
+                engine.owed.notify_one();
+                Err(error.into())
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.clock.now()
+    }
+}

@@ -1,0 +1,58 @@
+//! The daemon removes what is old by itself, if its fleet says how long things are kept.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::task::AbortHandle;
+use tracing::{info, warn};
+
+use super::Daemon;
+use super::engine::Engine;
+use crate::prune::{self, Scope};
+
+const EVERY: SignedDuration = SignedDuration::from_hours(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Pruning {
+    last: Option<Timestamp>,
+    task: Option<AbortHandle>,
+}
+
+impl Pruning {
+    /// Also when the clock was set back.
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.last.is_none_or(|last| now < last || now.duration_since(last) >= EVERY)
+    }
+
+    /// What is half done, the next one finishes.
+    pub(super) fn stop(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Daemon {
+    /// Beside everything else, so that a large folder keeps no job waiting. A fleet that keeps everything is not
+    /// even looked at.
+    pub(super) fn prune_if_due(&mut self) {
+        let now = self.engine.clock.now();
+        if self.pruning.is_due(now) && !self.engine.loaded().roster.keeps_everything() {
+            let task = self.tasks.spawn(prune_now(Arc::clone(&self.engine), now));
+            self.pruning = Pruning { last: Some(now), task: Some(task) };
+        }
+    }
+}
+
+async fn prune_now(engine: Arc<Engine>, now: Timestamp) {
+    let (store, state, loaded) = (&engine.store, &engine.home.state, engine.loaded());
+    let pruned = async {
+        let excess = Scope::default().excess(store, state, &loaded.roster, now).await?;
+        prune::prune(store, state, excess, now).await
+    };
+    match pruned.await {
+        Ok(jobs) if jobs.is_empty() => {}
+        Ok(jobs) => info!(jobs = jobs.len(), "pruned, as `retention` says"),
+        Err(error) => warn!("cannot prune: {error:#}"),
+    }
+}

@@ -1,0 +1,55 @@
+//! Waking those who listen to a job when its output has grown.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cowhand_core::id::JobId;
+use tokio::sync::watch;
+
+/// Clones tell each other.
+#[derive(Debug, Clone, Default)]
+pub struct Growth {
+    heard: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
+}
+
+impl Growth {
+    /// Tells from now on, so look once after this.
+    pub fn of(&self, job: &JobId) -> watch::Receiver<()> {
+        let mut heard = self.heard();
+        heard.retain(|_, listeners| listeners.receiver_count() > 0);
+        heard.entry(job.clone()).or_default().subscribe()
+    }
+
+    /// Called after the write, so that whoever wakes up finds what there is.
+    pub fn tell(&self, job: &JobId) {
+        if let Some(listeners) = self.heard().get(job) {
+            listeners.send_replace(());
+        }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<()>>> {
+        // A thread that panicked left nothing half done in the map.
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_are_told_who_listen_to_that_job() {
+        let growth = Growth::default();
+        let [one, other]: [JobId; 2] =
+            ["a", "b"].map(|end| format!("job-2026-01-01-aaaaa{end}").parse().unwrap());
+        let (mut of_one, of_other) = (growth.of(&one), growth.of(&other));
+        growth.tell(&one);
+        assert!(of_one.has_changed().unwrap() && !of_other.has_changed().unwrap());
+        of_one.mark_unchanged();
+        growth.tell(&one);
+        assert!(of_one.has_changed().unwrap(), "also what came before somebody waits");
+        drop((of_one, of_other));
+        drop(growth.of(&one));
+        assert_eq!(growth.heard().len(), 1, "who has gone is forgotten");
+    }
+}

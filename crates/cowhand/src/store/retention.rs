@@ -1,0 +1,126 @@
+//! Retention: which jobs have ended, and their removal.
+//!
+//! A job's row goes with its attempts. Its firing stays, so that a key that was used stays used; its events stay,
+//! and one more tells every node that the job's files are to go.
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::{Job, JobState};
+use cowhand_core::retention::Limit;
+use jiff::Timestamp;
+
+use super::db::{Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError, jobs};
+
+statements! {
+    ENDED_JOBS = same "select id, agent, finished_at from jobs where status in ('completed', 'failed', 'cancelled') \
+        and (agent = $1 or $1 is null) and not exists (select 1 from jobs as live \
+        where live.status in ('pending', 'running') and (live.forked_from = jobs.id or live.retry_of = jobs.id)) \
+        order by number";
+    LIVE_CHILD = same "select id from jobs where status in ('pending', 'running') and (forked_from = $1 or retry_of = $1) \
+        order by number limit 1";
+    DROP_LEASE = same "delete from leases where job_id = $1";
+    DROP_ATTEMPTS = same "delete from attempts where job_id = $1";
+    DROP_JOB = same "delete from jobs where id = $1";
+    PRUNED_AT = same "select at from events where job_id = $1 and type = 'job:pruned' order by seq desc limit 1";
+}
+
+/// A job that nobody needs any more for what is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub id: JobId,
+    pub agent: AgentName,
+    pub at: Timestamp,
+}
+
+/// What asking for a job's removal came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pruned {
+    Done(Job),
+    /// It has not ended, or the job named here has not and began from it.
+    InUse {
+        by: JobId,
+    },
+    /// Somebody was faster.
+    Gone,
+}
+
+impl Store {
+    /// Every job that may be pruned, in the order in which they were made. One that a live job came from may not:
+    /// a fork still asks for its parent's session.
+    pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<Ended>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let rows = tx.all(ENDED_JOBS, args![agent.as_ref().map(AgentName::as_str)]).await?;
+                let ended = rows.iter().map(|row| {
+                    Ok(Ended {
+                        id: row.parse("id")?,
+                        agent: row.parse("agent")?,
+                        at: row.time("finished_at")?,
+                    })
+                });
+                ended.collect()
+            })
+        })
+        .await
+    }
+
+    /// Removes jobs that have ended, each with the limit it is beyond, and answers with those that went. One that
+    /// is in use, or gone already, is left alone.
+    pub async fn prune(&self, mut jobs: Vec<(JobId, Limit)>, now: Timestamp) -> Result<Vec<Job>, StoreError> {
+        // Two who prune lock in the same order.
+        jobs.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut gone = Vec::with_capacity(jobs.len());
+                for (id, limit) in jobs {
+                    if let Pruned::Done(job) = prune(tx, &id, Some(limit), now).await? {
+                        gone.push(job);
+                    }
+                }
+                Ok(gone)
+            })
+        })
+        .await
+    }
+
+    /// Removes one job because somebody asked for it.
+    pub async fn remove_job(&self, id: JobId, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.write(move |tx| Box::pin(async move { prune(tx, &id, None, now).await })).await
+    }
+
+    /// When a job that is not there was pruned; none if there never was one. Only the events know.
+    pub async fn pruned_at(&self, id: JobId) -> Result<Option<Timestamp>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                tx.one(PRUNED_AT, args![id.as_str()]).await?.map(|row| row.time("at")).transpose()
+            })
+        })
+        .await
+    }
+}
+
+async fn prune(
+    tx: &mut Tx<'_>,
+    id: &JobId,
+    limit: Option<Limit>,
+    now: Timestamp,
+) -> Result<Pruned, StoreError> {
+    let job = match jobs::lock(tx, id).await {
+        Err(StoreError::NoJob(_)) => return Ok(Pruned::Gone),
+        job => job?,
+    };
+    match job.state() {
+        JobState::Pending { .. } | JobState::Running { .. } => return Ok(Pruned::InUse { by: id.clone() }),
+        JobState::Ended { .. } => {}
+    }
+    if let Some(child) = tx.one(LIVE_CHILD, args![id.as_str()]).await? {
+        return Ok(Pruned::InUse { by: child.parse("id")? });
+    }
+    for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_JOB] {
+        tx.execute(statement, args![id.as_str()]).await?;
+    }
+    jobs::record(tx, &job, Fact::JobPruned { attempts: job.attempts(), limit }, now);
+    Ok(Pruned::Done(job))
+}

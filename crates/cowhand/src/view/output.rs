@@ -1,0 +1,145 @@
+//! `jobs/<id>/output.log`: what a job said, as `cowhand logs` shows it, for schedules with `outputToFile`.
+//!
+//! A view of the job's JSONL: it grows as that does, and is written anew from it when it is not as we left it.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
+
+use cowhand_core::id::JobId;
+use tempfile::NamedTempFile;
+
+use super::line::readable;
+use crate::state::StateFolder;
+
+#[derive(Debug)]
+pub(crate) struct OutputLog {
+    folder: PathBuf,
+    jsonl: PathBuf,
+    /// None before it was first written.
+    written: Option<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    log: File,
+    bytes: u64,
+    /// How much of the JSONL stands in it.
+    jsonl: u64,
+}
+
+impl OutputLog {
+    const NAME: &str = "output.log";
+
+    pub(crate) fn new(state: &StateFolder, job: &JobId) -> Self {
+        Self { folder: state.folder(job), jsonl: state.output(job), written: None }
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.folder.join(Self::NAME).exists()
+    }
+
+    /// Writes what the JSONL has and the log has not.
+    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+        let jsonl = match File::open(&self.jsonl) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        let length = jsonl.metadata()?.len();
+        match self.written.take() {
+            Some(mut written) if self.is_ours(&written)? && written.jsonl <= length => {
+                if written.jsonl < length {
+                    written.append(jsonl)?;
+                }
+                self.written = Some(written);
+            }
+            _ => self.written = Some(self.begin(jsonl)?),
+        }
+        Ok(())
+    }
+
+    /// Whether the file is the one that we wrote, and as long.
+    fn is_ours(&self, written: &Written) -> io::Result<bool> {
+        let (ours, found) = (written.log.metadata()?, fs::metadata(self.folder.join(Self::NAME)));
+        Ok(found.is_ok_and(|found| found.ino() == ours.ino() && found.len() == written.bytes))
+    }
+
+    /// A reader sees the old file or the new one, which then grows.
+    fn begin(&self, jsonl: File) -> io::Result<Written> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let (log, path) = NamedTempFile::new_in(&self.folder)?.into_parts();
+        let mut written = Written { log, bytes: 0, jsonl: 0 };
+        written.append(jsonl)?;
+        path.persist(self.folder.join(Self::NAME))?;
+        Ok(written)
+    }
+}
+
+impl Written {
+    /// Whole lines only; the rest of one comes with the next call.
+    fn append(&mut self, mut jsonl: File) -> io::Result<()> {
+        jsonl.seek(SeekFrom::Start(self.jsonl))?;
+        let mut jsonl = BufReader::new(jsonl);
+        let mut log = BufWriter::new(&self.log);
+        let mut line = Vec::new();
+        while jsonl.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+            if let Some(text) = readable(String::from_utf8_lossy(&line).trim_end()) {
+                let text = format!("{}\n", anstream::adapter::strip_str(&text));
+                log.write_all(text.as_bytes())?;
+                self.bytes += text.len() as u64;
+            }
+            self.jsonl += line.len() as u64;
+            line.clear();
+        }
+        log.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    fn line(text: &str) -> String {
+        format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n")
+    }
+
+    #[test]
+    fn it_is_as_the_jsonl_is_whatever_happens_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path());
+        state.create().unwrap();
+        let job: JobId = "job-2026-01-01-abc123".parse().unwrap();
+        let (jsonl, path) = (state.output(&job), state.jobs().join("job-2026-01-01-abc123/output.log"));
+        let mut log = OutputLog::new(&state, &job);
+        let mut then = |what: &str, expected: Option<&str>| {
+            log.catch_up().unwrap();
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), expected, "{what}");
+        };
+        let append = |text: &str| {
+            let mut file = OpenOptions::new().create(true).append(true).open(&jsonl).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        then("nothing was said", None);
+        append(&line("one"));
+        then("a line", Some("one\n"));
+        append(&line("two")[..10]);
+        then("half a line", Some("one\n"));
+        append(&line("two")[10..]);
+        then("its rest", Some("one\ntwo\n"));
+        fs::remove_file(&path).unwrap();
+        then("deleted", Some("one\ntwo\n"));
+        fs::write(&path, "what nobody said").unwrap();
+        append(&line("three"));
+        then("overwritten", Some("one\ntwo\nthree\n"));
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        then("deleted with its folder", Some("one\ntwo\nthree\n"));
+        File::options().write(true).open(&jsonl).unwrap().set_len(line("one").len() as u64).unwrap();
+        then("after a crash the JSONL is cut back", Some("one\n"));
+        fs::write(&path, "from an earlier daemon\n").unwrap();
+        OutputLog::new(&state, &job).catch_up().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n", "never believed");
+    }
+}

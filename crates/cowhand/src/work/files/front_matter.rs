@@ -1,0 +1,220 @@
+//! A Markdown file with YAML between `---` and `---` at its top, changed without touching what people wrote around it.
+//!
+//! A change is made in the bytes of one value or one line, never by writing the YAML anew, so comments, order, quotes
+//! and keys that nobody here knows stay as they are. Then the result is read again: unless exactly the wanted keys have
+//! changed, nothing is written. So a form that is too clever for the edit is refused, not damaged.
+
+use std::ops::Range;
+
+use cowhand_core::config::node::{Entry, Node, Sources, Value};
+use cowhand_core::config::parse::parse;
+use cowhand_core::config::problem::{Problems, Severity};
+use indexmap::IndexMap;
+
+#[derive(Debug, Clone)]
+pub(super) struct Document {
+    text: String,
+    front: Option<Front>,
+}
+
+#[derive(Debug, Clone)]
+struct Front {
+    /// The YAML, without the lines of dashes.
+    yaml: Range<usize>,
+    /// The byte after the second line of dashes.
+    end: usize,
+    node: Node,
+}
+
+const BOM: char = '\u{feff}';
+
+impl Document {
+    /// The message of an error begins after "the file …".
+    pub(super) fn parse(text: String) -> Result<Self, String> {
+        let front = match fenced(&text)? {
+            None => None,
+            Some((yaml, end)) => Some(Front { node: tree(&text[yaml.clone()])?, yaml, end }),
+        };
+        Ok(Self { text, front })
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn body(&self) -> &str {
+        self.front.as_ref().map_or_else(|| self.text.trim_start_matches(BOM), |front| &self.text[front.end..])
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+        self.front.as_ref()?.node.get(key)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&String, &Entry)> {
+        self.front.as_ref().and_then(|front| front.node.entries()).into_iter().flatten()
+    }
+
+    /// Sets keys to a text, or takes them away; a file without front matter gets one.
+    pub(super) fn set(&mut self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
+        let mut after = self.clone();
+        for (key, value) in changes {
+            let text = match value {
+                Some(value) => after.with(key, &as_yaml(value)),
+                None => after.without(key),
+            };
+            after = Self::parse(text).map_err(|_| too_clever(key))?;
+        }
+        self.differs_only_in(&after, changes)?;
+        *self = after;
+        Ok(())
+    }
+
+    /// A section at the end of the body, after an empty line.
+    pub(super) fn append(&mut self, section: &str) {
+        let newline = self.newline();
+        if !self.text.ends_with('\n') {
+            self.text.push_str(newline);
+        }
+        for line in std::iter::once("").chain(section.lines()) {
+            self.text.push_str(line);
+            self.text.push_str(newline);
+        }
+    }
+
+    fn with(&self, key: &str, value: &str) -> String {
+        let newline = self.newline();
+        let mut text = self.text.clone();
+        let Some(front) = &self.front else {
+            let top = if text.starts_with(BOM) { BOM.len_utf8() } else { 0 };
+            text.insert_str(top, &format!("---{newline}{key}: {value}{newline}---{newline}"));
+            return text;
+        };
+        let entries = front.node.entries();
+        if let Some(entry) = entries.and_then(|entries| entries.get(key)) {
+            let at = front.place(entry.node.at.start)..front.place(entry.node.at.end);
+            if at.is_empty() {
+                // `status:` with nothing behind it.
+                let colon = text[front.place(entry.key_at.end)..].find(':').unwrap_or_default();
+                text.insert_str(front.place(entry.key_at.end) + colon + 1, &format!(" {value}"));
+            } else {
+                text.replace_range(at, value);
+            }
+            return text;
+        }
+        let first = entries.and_then(|entries| entries.values().next());
+        let indent = " ".repeat(first.map_or(0, |entry| entry.key_at.column.saturating_sub(1) as usize));
+        text.insert_str(front.yaml.end, &format!("{indent}{key}: {value}{newline}"));
+        text
+    }
+
+    fn without(&self, key: &str) -> String {
+        let mut text = self.text.clone();
+        let entry = self.front.as_ref().and_then(|front| Some((front, front.node.entries()?.get(key)?)));
+        if let Some((front, entry)) = entry {
+            let at = front.place(entry.key_at.start);
+            let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+            let end = text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1);
+            text.replace_range(begin..end, "");
+        }
+        text
+    }
+
+    fn differs_only_in(&self, after: &Self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
+        for (key, value) in changes {
+            if after.get(key).and_then(Node::text) != *value {
+                return Err(too_clever(key));
+            }
+        }
+        let others = |document: &Self| {
+            let own = |key: &String| changes.iter().any(|(changed, _)| changed == key);
+            let others = document.entries().filter(|(key, _)| !own(key));
+            others.map(|(key, entry)| (key.clone(), entry.node.clone())).collect::<IndexMap<_, _>>()
+        };
+        let (old, new) = (others(self), others(after));
+        let same = old.len() == new.len()
+            && old.iter().all(|(key, node)| new.get(key).is_some_and(|new| means_the_same(node, new)));
+        if same && self.body() == after.body() {
+            Ok(())
+        } else {
+            let keys: Vec<&str> = changes.iter().map(|(key, _)| *key).collect();
+            Err(too_clever(&keys.join("`, `")))
+        }
+    }
+
+    fn newline(&self) -> &'static str {
+        let first = self.text.find('\n');
+        if first.is_some_and(|at| self.text[..at].ends_with('\r')) { "\r\n" } else { "\n" }
+    }
+}
+
+impl Front {
+    /// From a byte of the tree's text to one of the file: the tree was read with an empty line in front.
+    fn place(&self, byte: u32) -> usize {
+        (self.yaml.start + byte as usize).saturating_sub(1).clamp(self.yaml.start, self.yaml.end)
+    }
+}
+
+fn too_clever(keys: &str) -> String {
+    format!("has front matter in which `{keys}` cannot be changed safely; write one key on each line")
+}
+
+/// Where the YAML is, and where the body begins; none if the file does not begin with a line of dashes.
+fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
+    let top = text.len() - text.trim_start_matches(BOM).len();
+    let mut lines = text[top..].split_inclusive('\n');
+    let Some(first) = lines.next().filter(|line| line.trim_end() == "---") else { return Ok(None) };
+    let start = top + first.len();
+    let mut at = start;
+    for line in lines {
+        let after = at + line.len();
+        if matches!(line.trim_end(), "---" | "...") {
+            return Ok(Some((start..at, after)));
+        }
+        at = after;
+    }
+    Err("begins with `---`, but no second `---` ends its front matter".to_owned())
+}
+
+fn tree(yaml: &str) -> Result<Node, String> {
+    // The empty line stands for the first line of dashes, so that messages name the line of the file.
+    let text = format!("\n{yaml}");
+    let (mut sources, mut problems) = (Sources::default(), Problems::default());
+    let file = sources.add("".into(), String::new());
+    let node = parse(file, &text, &mut problems);
+    if let Some(problem) = problems.finish().into_iter().find(|found| found.severity == Severity::Error) {
+        return Err(format!(
+            "has front matter that cannot be read: line {}: {}",
+            problem.at.line, problem.message
+        ));
+    }
+    node.filter(|node| node.entries().is_some())
+        .ok_or_else(|| "has front matter that is not a list of `key: value` lines".to_owned())
+}
+
+/// Their places may differ.
+fn means_the_same(one: &Node, other: &Node) -> bool {
+    match (&one.value, &other.value) {
+        (Value::Scalar(one), Value::Scalar(other)) => one == other,
+        (Value::List(one), Value::List(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| means_the_same(one, other))
+        }
+        (Value::Map(one), Value::Map(other)) => {
+            one.entries.len() == other.entries.len()
+                && one.entries.iter().all(|(key, entry)| {
+                    other.entries.get(key).is_some_and(|other| means_the_same(&entry.node, &other.node))
+                })
+        }
+        _ => false,
+    }
+}
+
+/// Plain where nobody could read it as something else, else in double quotes with JSON's escapes, which YAML shares.
+fn as_yaml(value: &str) -> String {
+    let plain = value.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && value.ends_with(|c: char| c.is_ascii_alphanumeric())
+        && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./:@+".contains(&b));
+    if plain { value.to_owned() } else { serde_json::Value::from(value).to_string() }
+}
+
+#[cfg(test)]
+mod tests;

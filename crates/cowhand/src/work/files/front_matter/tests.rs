@@ -1,0 +1,156 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const CLAIM: [(&str, Option<&str>); 3] = [
+    ("status", Some("claimed")),
+    ("claimed_by", Some("home/job-1")),
+    ("claimed_until", Some("2026-01-01T00:00:00Z")),
+];
+
+fn set(text: &str, changes: &[(&str, Option<&str>)]) -> Result<String, String> {
+    let mut document = Document::parse(text.to_owned())?;
+    document.set(changes)?;
+    Ok(document.text().to_owned())
+}
+
+#[test]
+fn what_people_wrote_around_it_stays() {
+    for (before, after) in [
+        ("---\ntitle: A\nstatus: ready\n---\nbody\n", "---\ntitle: A\nstatus: done\n---\nbody\n"),
+        // A comment, odd spacing and quotes.
+        (
+            "---\n# mine\nstatus :  'ready'   # soon\n\ntitle: \"A\"\n---\n",
+            "---\n# mine\nstatus :  done   # soon\n\ntitle: \"A\"\n---\n",
+        ),
+        ("---\nstatus: \"ready\"\n---\n", "---\nstatus: done\n---\n"),
+        ("---\nstatus:\ntitle: A\n---\n", "---\nstatus: done\ntitle: A\n---\n"),
+        ("---\nstatus: ~\n---\n", "---\nstatus: done\n---\n"),
+        // Keys that nobody here knows, of any shape.
+        (
+            "---\nnotes: |\n  ---\n  two\n\nowner: {name: x, tags: [1, 2]}\nstatus: a\nlist:\n- 1\n---\n# x\n---\n",
+            "---\nnotes: |\n  ---\n  two\n\nowner: {name: x, tags: [1, 2]}\nstatus: done\nlist:\n- 1\n---\n# x\n---\n",
+        ),
+        // It is not there yet.
+        ("---\ntitle: A\n---\nbody", "---\ntitle: A\nstatus: done\n---\nbody"),
+        ("---\n  title: A\n---\n", "---\n  title: A\n  status: done\n---\n"),
+        ("---\n---\nbody", "---\nstatus: done\n---\nbody"),
+        ("---\nlast: |+\n  x\n\n---\n", "---\nlast: |+\n  x\n\nstatus: done\n---\n"),
+        // There is no front matter yet.
+        ("# Title\n\nbody", "---\nstatus: done\n---\n# Title\n\nbody"),
+        ("", "---\nstatus: done\n---\n"),
+        ("----\nno fence\n", "---\nstatus: done\n---\n----\nno fence\n"),
+        // Other ends of lines, a byte order mark, another closing line.
+        ("---\r\ntitle: A\r\n---\r\nbody\r\n", "---\r\ntitle: A\r\nstatus: done\r\n---\r\nbody\r\n"),
+        ("---\r\nstatus: a\r\n---\r\n", "---\r\nstatus: done\r\n---\r\n"),
+        ("# x\r\ny", "---\r\nstatus: done\r\n---\r\n# x\r\ny"),
+        ("\u{feff}---\nstatus: a\n---\n", "\u{feff}---\nstatus: done\n---\n"),
+        ("\u{feff}text", "\u{feff}---\nstatus: done\n---\ntext"),
+        ("---  \nstatus: a\n...\nbody", "---  \nstatus: done\n...\nbody"),
+        // Text of many bytes before it.
+        (
+            "---\ntitle: \"süß 🐄\"\nstatus: a # 🐄\n---\n🐄",
+            "---\ntitle: \"süß 🐄\"\nstatus: done # 🐄\n---\n🐄",
+        ),
+    ] {
+        assert_eq!(set(before, &[("status", Some("done"))]).as_deref(), Ok(after), "{before:?}");
+    }
+}
+
+#[test]
+fn a_claim_goes_in_and_out_again() {
+    for before in [
+        "---\ntitle: A\nstatus: available\n---\nbody\n",
+        "---\r\nstatus: available # by hand\r\ntitle: A\r\n---\r\nbody",
+        "\u{feff}---\nstatus: available\n---\n",
+    ] {
+        let mut document = Document::parse(before.to_owned()).unwrap();
+        document.set(&CLAIM).unwrap();
+        assert_eq!(document.get("claimed_by").and_then(Node::text), Some("home/job-1"));
+        document
+            .set(&[("status", Some("available")), ("claimed_by", None), ("claimed_until", None)])
+            .unwrap();
+        assert_eq!(document.text(), before);
+    }
+}
+
+#[test]
+fn a_form_that_is_too_clever_is_refused_and_not_damaged() {
+    for text in [
+        "---\n{title: A, status: ready}\n---\n",
+        "---\nstatus: &s ready\nother: *s\n---\n",
+        "---\nother: &s ready\nstatus: *s\n---\n",
+        "---\nbase: &b {status: ready}\n<<: *b\n---\n",
+        "---\nstatus: >\n  ready\n---\n",
+    ] {
+        let mut document = Document::parse(text.to_owned()).unwrap();
+        let set = document.set(&CLAIM);
+        match set {
+            Err(message) => assert!(message.contains("one key on each line"), "{message}"),
+            Ok(()) => panic!("{text:?} became {:?}", document.text()),
+        }
+        assert_eq!(document.text(), text);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_says_where() {
+    let bomb = (0..30).fold("---\nk0: &k0 [x, x]\n".to_owned(), |text, n| {
+        format!("{text}k{}: &k{} [*k{n}, *k{n}]\n", n + 1, n + 1)
+    });
+    for (text, message) in [
+        ("---\ntitle: A\n", "no second `---`"),
+        ("---", "no second `---`"),
+        ("---\nstatus: a\nstatus: b\n---\n", "line 3: `status` is given twice; the first is on line 2"),
+        ("---\n- a\n---\n", "`key: value` lines"),
+        ("---\njust text\n---\n", "`key: value` lines"),
+        ("---\na: [1\n---\n", "line "),
+        ("---\na: *nobody\n---\n", "line "),
+        (&format!("{bomb}---\n"), "more than 200000 values"),
+        (&format!("---\na: {}\n---\n", "[".repeat(5_000)), "nested more than 64 levels deep"),
+    ] {
+        let error = Document::parse(text.to_owned()).unwrap_err();
+        assert!(error.contains(message), "{text:.40}: {error}");
+    }
+}
+
+#[test]
+fn sections_go_to_the_end() {
+    for (before, after) in [
+        ("---\na: b\n---\nbody", "---\na: b\n---\nbody\n\n## x\ny\n"),
+        ("body\n", "body\n\n## x\ny\n"),
+        ("---\r\na: b\r\n---\r\nbody\r\n", "---\r\na: b\r\n---\r\nbody\r\n\r\n## x\r\ny\r\n"),
+    ] {
+        let mut document = Document::parse(before.to_owned()).unwrap();
+        document.append("## x\ny");
+        assert_eq!(document.text(), after);
+    }
+}
+
+proptest! {
+    /// Whatever is in the file: either exactly the wanted keys change, or nothing.
+    #[test]
+    fn an_edit_changes_its_keys_or_nothing(
+        yaml in "(([a-c]|status|claimed_by)( ?: ?)([a-z \"'\\[\\]{}|>*&#-]{0,8})(\r?\n| *\n)){0,5}",
+        body in "\\PC{0,20}",
+        holder in "\\PC{0,12}",
+    ) {
+        let text = format!("---\n{yaml}---\n{body}");
+        if let Ok(before) = Document::parse(text.clone()) {
+            let mut after = before.clone();
+            let changes = [("status", Some("claimed")), ("claimed_by", Some(holder.as_str()))];
+            if after.set(&changes).is_ok() {
+                prop_assert_eq!(after.body(), before.body());
+                prop_assert_eq!(after.get("status").and_then(Node::text), Some("claimed"));
+                prop_assert_eq!(after.get("claimed_by").and_then(Node::text), Some(holder.as_str()));
+                let others = |document: &Document| {
+                    let keys = document.entries().map(|(key, _)| key.clone());
+                    keys.filter(|key| !["status", "claimed_by"].contains(&key.as_str())).collect::<Vec<_>>()
+                };
+                prop_assert_eq!(others(&after), others(&before));
+            } else {
+                prop_assert_eq!(after.text(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! One page of a folder: the oldest items after a cursor, without keeping the others.
+
+use cowhand_core::work::{FetchResult, WorkItem};
+
+use super::WorkSourceError;
+
+/// Items hold their whole text, so a page without a limit ends here too. The next one goes on.
+const MOST_BYTES: usize = 64 << 20;
+
+#[derive(Debug)]
+pub(super) struct Page {
+    after: Option<Place>,
+    limit: usize,
+    items: Vec<WorkItem>,
+    bytes: usize,
+    /// Something that fits the filter comes after it.
+    more: bool,
+    total: u64,
+}
+
+/// By age, then as [`WorkItem::compare_place`] orders ids.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    created: i64,
+    length: usize,
+    id: String,
+}
+
+impl Page {
+    pub(super) fn after(cursor: Option<&str>, limit: Option<usize>) -> Result<Self, WorkSourceError> {
+        let wrong = |cursor| WorkSourceError::Config(format!("{cursor:?} is no cursor of this source"));
+        let after = cursor.map(|cursor| Place::read(cursor).ok_or_else(|| wrong(cursor))).transpose()?;
+        let limit = limit.unwrap_or(usize::MAX);
+        Ok(Self { after, limit, items: Vec::new(), bytes: 0, more: false, total: 0 })
+    }
+
+    pub(super) fn add(&mut self, item: WorkItem) {
+        self.total += 1;
+        if self.after.as_ref().is_some_and(|after| Place::of(&item) <= *after) {
+            return;
+        }
+        self.bytes += size(&item);
+        self.items.push(item);
+        // Twice as much as is kept, so that sorting stays rare.
+        if self.bytes > 2 * MOST_BYTES || self.items.len() / 2 > self.limit {
+            self.shorten();
+        }
+    }
+
+    pub(super) fn finish(mut self) -> FetchResult {
+        self.shorten();
+        let last = self.items.last().filter(|_| self.more);
+        let next_cursor = last.map(|last| Place::of(last).written());
+        FetchResult { items: self.items, next_cursor, total_count: Some(self.total) }
+    }
+
+    /// To the oldest that fit.
+    fn shorten(&mut self) {
+        self.items.sort_by_cached_key(Place::of);
+        self.bytes = 0;
+        let full = self.items.iter().position(|item| {
+            self.bytes += size(item);
+            self.bytes > MOST_BYTES
+        });
+        // At least one goes with every page, or there would be no end of pages.
+        let fit = full.map_or(self.items.len(), |full| full.max(1)).min(self.limit);
+        self.more |= fit < self.items.len();
+        self.items.truncate(fit);
+        self.bytes = self.items.iter().map(size).sum();
+    }
+}
+
+impl Place {
+    fn of(item: &WorkItem) -> Self {
+        let id = item.id.external_id().to_owned();
+        Self { created: item.created_at.as_microsecond(), length: id.len(), id }
+    }
+
+    fn written(&self) -> String {
+        format!("{}.{}", self.created, self.id)
+    }
+
+    fn read(cursor: &str) -> Option<Self> {
+        let (created, id) = cursor.split_once('.')?;
+        Some(Self { created: created.parse().ok()?, length: id.len(), id: id.to_owned() })
+    }
+}
+
+fn size(item: &WorkItem) -> usize {
+    item.description.len() + item.title.len()
+}

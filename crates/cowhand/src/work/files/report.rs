@@ -1,0 +1,51 @@
+//! What is written below an item when its work has ended, for the person who opens the file next.
+
+use cowhand_core::cut::cut;
+use cowhand_core::work::{WorkOutcome, WorkResult};
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// The most bytes of a report. An agent may say anything; the file is for people.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Cannot stand in an HTML comment, or would end the name.
+const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
+
+/// Stands in the file, unseen when it is rendered: whose result this is, so that it is not told twice.
+pub(super) fn marker(holder: &str) -> String {
+    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, UNSAFE))
+}
+
+pub(super) const fn word(outcome: WorkOutcome) -> &'static str {
+    match outcome {
+        WorkOutcome::Success => "success",
+        WorkOutcome::Failure => "failure",
+        WorkOutcome::Partial => "partial",
+    }
+}
+
+pub(super) fn result(result: &WorkResult, holder: &str, now: Timestamp) -> String {
+    let mut parts = vec![result.summary.clone()];
+    parts.extend(result.details.clone());
+    if !result.artifacts.is_empty() {
+        parts.push(format!("- {}", result.artifacts.join("\n- ")));
+    }
+    parts.extend(result.error.as_ref().map(|error| format!("Error: {error}")));
+    let title = format!("## Result: {} ({})", word(result.outcome), seconds(now));
+    format!("{}\n{title}\n\n{}", marker(holder), said(&parts))
+}
+
+pub(super) fn release(reason: Option<&str>, holder: &str, now: Timestamp) -> String {
+    let reason = reason.unwrap_or("No reason was given.").to_owned();
+    format!("## Released by {} ({})\n\n{}", said(&[holder.to_owned()]), seconds(now), said(&[reason]))
+}
+
+/// The parts that say something, cut to size. A marker in them would speak for somebody else.
+fn said(parts: &[String]) -> String {
+    let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
+    cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MOST_BYTES)
+}
+
+fn seconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

@@ -1,0 +1,203 @@
+//! What is old goes, when somebody asks for it or by itself, and nothing else does.
+
+use std::fs::{self, File};
+
+use serde_json::Value;
+
+use super::api::ask;
+use super::{FLEET, Scene, until};
+
+/// The names of files and folders that belong to the job.
+fn files(scene: &Scene, job: &str) -> Vec<String> {
+    let state = scene.root.join(".cowhand");
+    let both = ["jobs", "attempts"].map(|folder| fs::read_dir(state.join(folder)).unwrap());
+    let names = both.into_iter().flatten().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut ours: Vec<_> = names.filter(|name| name.starts_with(job)).collect();
+    ours.sort();
+    ours
+}
+
+/// A job that has ended, however it did.
+fn ran(scene: &Scene, agent: &str) -> String {
+    let said = scene.run(&["trigger", agent, "--wait", "--json"]);
+    let job: Value = serde_json::from_str(&said.stdout).unwrap();
+    job["id"].as_str().unwrap().to_owned()
+}
+
+fn listed(pruned: &Value) -> Vec<&str> {
+    pruned["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_dry_run_says_what_would_go_and_a_real_one_removes_it() {
+    let scene = Scene::started();
+    let jobs: Vec<String> = (0..4).map(|_| ran(&scene, "worker")).collect();
+    let other = ran(&scene, "broken");
+    let kept = scene.shown(&["prune"]);
+    let dry = scene.shown(&["prune", "--dry-run", "--max-jobs", "2"]);
+    let dry_json = scene.shown(&["prune", "--dry-run", "--max-jobs", "2", "--json"]);
+    assert_eq!(files(&scene, &jobs[0]).len(), 3, "a dry run touches nothing");
+    let view = scene.root.join(format!(".cowhand/jobs/{}.yaml", jobs[0]));
+    until("its view", || fs::read_to_string(&view).ok().filter(|text| text.contains("completed")));
+    let real = scene.shown(&["prune", "--max-jobs", "2"]);
+    let again = scene.shown(&["prune", "--max-jobs", "2"]);
+    let gone = [
+        scene.shown(&["job", &jobs[0]]),
+        scene.shown(&["logs", &jobs[0]]),
+        scene.shown(&["job", "job-2026-01-01-nosuch"]),
+        scene.shown(&["prune", "nobody"]),
+        scene.shown(&["prune", "--max-bytes", "10 apples"]),
+    ];
+    scene.snapshot("what_is_pruned", &[vec![kept, dry, dry_json, real, again], gone.to_vec()].concat());
+    for job in &jobs[..2] {
+        assert_eq!(files(&scene, job), Vec::<String>::new());
+    }
+    for job in [&jobs[2], &jobs[3], &other] {
+        assert_eq!(files(&scene, job).len(), 3, "output, view and one attempt");
+        assert_eq!(&scene.job(job)["id"], job);
+    }
+    let state = || fs::read_to_string(scene.root.join(".cowhand/state.yaml")).unwrap();
+    until("the view of the fleet", || state().contains(&jobs[3]).then_some(()));
+    scene.run(&["restart"]);
+    assert_eq!(files(&scene, &jobs[0]), Vec::<String>::new(), "nothing comes back");
+}
+
+#[test]
+fn the_key_of_a_pruned_job_stays_taken() {
+    let scene = Scene::started();
+    let trigger = &["trigger", "worker", "tidy", "--idempotency-key", "delivery-1"];
+    let first = scene.json(&[trigger as &[&str], &["--wait"]].concat());
+    ran(&scene, "worker");
+    assert_eq!(listed(&scene.json(&["prune", "worker", "--max-jobs", "1"])), [first["id"].as_str().unwrap()]);
+    let again = scene.run(trigger);
+    assert_eq!(again.code, Some(5), "{}", again.stdout);
+    assert!(
+        again.stderr.contains("the key was used before for worker/tidy, and its job is gone"),
+        "{}",
+        again.stderr
+    );
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1, "no second run");
+    let firings = &scene.json(&["why", "worker/tidy"])["firings"];
+    assert_eq!(firings[0]["job"], first["id"], "the ledger remembers");
+}
+
+#[test]
+fn what_is_under_way_is_never_pruned() {
+    let scene = Scene::started();
+    let (running, _) = scene.waiting_job();
+    let waiting = scene.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
+    let pruned = scene.json(&["prune", "--max-jobs", "1", "--max-age", "1s", "--max-bytes", "1"]);
+    assert_eq!(listed(&pruned), Vec::<&str>::new());
+    for job in [&running, &waiting] {
+        let answer = ask(&scene, "DELETE", &format!("jobs/{job}"), "");
+        assert!(answer.contains("409 Conflict") && answer.contains("cancel it first"), "{answer}");
+    }
+    scene.go();
+    until("both to end", || (scene.job(&waiting)["status"] == "completed").then_some(()));
+    assert_eq!(scene.job(&running)["status"], "completed");
+}
+
+#[test]
+fn one_job_can_be_deleted() {
+    let scene = Scene::started();
+    let job = ran(&scene, "worker");
+    let delete = || ask(&scene, "DELETE", &format!("jobs/{job}"), "");
+    let answer = delete();
+    assert!(answer.contains("200 OK") && answer.contains(&job), "{answer}");
+    // A view that was just being written goes when the log is read on.
+    until("its files to go", || files(&scene, &job).is_empty().then_some(()));
+    let again = delete();
+    assert!(again.contains("404 Not Found") && again.contains("it was pruned at"), "{again}");
+    let never = ask(&scene, "DELETE", "jobs/job-2026-01-01-nosuch", "");
+    assert!(never.contains("404 Not Found") && never.contains("there is no job"), "{never}");
+    let events = scene.run(&["events", "--json"]).stdout;
+    assert!(events.lines().last().unwrap().contains("job:pruned"), "{events}");
+}
+
+#[test]
+fn pruning_needs_no_daemon_but_a_config_that_can_be_read() {
+    let scene = Scene::new();
+    assert_eq!(listed(&scene.json(&["prune", "--max-jobs", "1"])), Vec::<&str>::new());
+    assert!(!scene.root.join(".cowhand").exists(), "looking leaves nothing behind");
+    scene.start();
+    let jobs = [(); 2].map(|()| ran(&scene, "worker"));
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    scene.write("cowhand.yaml", "retention: {max_jobs_per_agent: 1}\nagents: [{nam: worker}]");
+    for dry in [&["prune"][..], &["prune", "--dry-run"]] {
+        let said = scene.run(dry);
+        assert_eq!(said.code, Some(3), "{}", said.stdout);
+        assert!(said.stderr.contains("nobody knows what is to be kept"), "{}", said.stderr);
+    }
+    scene.write("cowhand.yaml", &format!("retention: {{max_jobs_per_agent: 1}}\n{FLEET}"));
+    assert_eq!(listed(&scene.json(&["prune", "--dry-run"])), [jobs[0].as_str()]);
+    let lock = File::open(scene.root.join(".cowhand/daemon.lock")).unwrap();
+    lock.lock().unwrap();
+    let said = scene.run(&["prune"]);
+    assert_eq!(said.code, Some(5), "a daemon is about to start: {}", said.stderr);
+    drop(lock);
+    assert_eq!(listed(&scene.json(&["prune"])), [jobs[0].as_str()]);
+    assert_eq!(files(&scene, &jobs[0]), Vec::<String>::new());
+    assert_eq!(files(&scene, &jobs[1]).len(), 3);
+}
+
+#[test]
+fn the_daemon_prunes_by_itself() {
+    let scene = Scene::started();
+    let jobs = [(); 3].map(|()| ran(&scene, "worker"));
+    let others = [(); 2].map(|()| ran(&scene, "broken"));
+    scene.run(&["restart"]);
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5, "everything is kept by default");
+    let keeps_two = FLEET.replacen("    runtime", "    retention: {max_jobs_per_agent: 2}\n    runtime", 1);
+    scene.write("cowhand.yaml", &keeps_two);
+    until("the oldest to go", || files(&scene, &jobs[0]).is_empty().then_some(()));
+    assert_eq!(files(&scene, &jobs[1]).len(), 3);
+    // Those that have left the fleet follow the root file.
+    let alone = "retention: {max_jobs_per_agent: 1}\nagents: [{name: a, runtime: command, command: [cat]}]";
+    scene.write("cowhand.yaml", alone);
+    scene.run(&["restart"]);
+    until("the others to go", || {
+        [&jobs[1], &others[0]].iter().all(|job| files(&scene, job).is_empty()).then_some(())
+    });
+    let left = scene.json(&["jobs"]);
+    let left: Vec<&str> = left.as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap()).collect();
+    assert_eq!(left, [others[1].as_str(), jobs[2].as_str()], "an agent's newest job stays");
+}
+
+/// Rows are gone and files are not: whoever comes next finishes it, and no view comes back.
+#[test]
+fn a_prune_that_is_killed_is_finished() {
+    for place in ["pruned", "removing"] {
+        let scene = Scene::started();
+        let jobs = [(); 3].map(|()| ran(&scene, "worker"));
+        assert_eq!(scene.run(&["stop"]).code, Some(0));
+        let killed =
+            scene.command(&["prune", "--max-jobs", "1"]).env("COWHAND_FAULT", place).output().unwrap();
+        assert_eq!(killed.status.code(), None, "it dies at {place}");
+        assert!(!files(&scene, &jobs[0]).is_empty(), "{place}: half done");
+        assert_eq!(scene.run(&["job", &jobs[0]]).code, Some(5), "{place}: but gone");
+        scene.start();
+        for job in &jobs[..2] {
+            assert_eq!(files(&scene, job), Vec::<String>::new(), "{place}");
+        }
+        assert_eq!(files(&scene, &jobs[2]).len(), 3, "{place}");
+    }
+}
+
+#[test]
+fn the_doctor_warns_of_a_large_folder() {
+    let scene = Scene::with("agents: [{name: a, runtime: command, command: [/bin/sh]}]");
+    scene.start();
+    let disk_use = || {
+        let said = scene.run(&["doctor"]);
+        assert_eq!(said.code, Some(0), "it works all the same");
+        said.stdout.lines().find(|line| line.contains("disk use")).unwrap().to_owned()
+    };
+    let small = disk_use();
+    assert!(small.starts_with("ok"), "{small}");
+    // Sparse, so that it takes no room.
+    let file = scene.root.join(".cowhand/jobs/job-2026-01-01-aaaaaa.jsonl");
+    File::create(&file).unwrap().set_len(2_000_000_000).unwrap();
+    let large = disk_use();
+    assert!(large.starts_with("warn  disk use: 2.0 GB in the state folder"), "{large}");
+    assert!(large.contains("`retention`") && large.contains("`cowhand prune --dry-run`"), "{large}");
+}

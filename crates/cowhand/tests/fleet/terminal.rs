@@ -1,0 +1,52 @@
+//! A terminal for a verb to show itself on.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+use std::thread::JoinHandle;
+
+use rustix::fs::OFlags;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::Running;
+
+/// A verb with its standard error on a terminal.
+pub(super) struct Shown {
+    pub(super) verb: Running,
+    screen: JoinHandle<String>,
+}
+
+impl Shown {
+    pub(super) fn run(mut command: Command, columns: u16) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&ours, size).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap());
+        command.stderr(options.open(OsStr::from_bytes(name.as_bytes())).unwrap());
+        let verb = Running::of(&mut command);
+        let screen = std::thread::spawn(move || {
+            let (mut all, mut part) = (Vec::new(), [0; 4096]);
+            let mut ours = File::from(ours);
+            // It ends with an error when nobody has the other side open any more.
+            while let Ok(count @ 1..) = ours.read(&mut part) {
+                all.extend_from_slice(&part[..count]);
+            }
+            String::from_utf8(all).unwrap()
+        });
+        Self { verb, screen }
+    }
+
+    /// The exit code, standard output, and everything that came to the screen.
+    pub(super) fn end(self) -> (Option<i32>, String, String) {
+        let said = self.verb.end();
+        (said.code, said.stdout, self.screen.join().unwrap())
+    }
+}

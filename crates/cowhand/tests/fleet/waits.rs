@@ -1,0 +1,233 @@
+//! Verbs that wait or follow: what a person sees meanwhile, an interrupt, and a daemon that goes away.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::terminal::Shown;
+use super::{Scene, until};
+
+/// Back to the start of the line, and nothing left on it.
+const ERASE: &str = "\r\u{1b}[K";
+
+/// As it comes to a terminal of that kind and width while one job runs on: `stop`, once it has been at it for long
+/// enough that it must have shown itself.
+fn stop_on(scene: &Scene, term: &str, columns: u16) -> String {
+    let mut command = scene.command(&["stop"]);
+    command.env("TERM", term);
+    let shown = Shown::run(command, columns);
+    until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
+    // There is no sign of a spinner but its picture; it asks what runs twice a second.
+    std::thread::sleep(Duration::from_millis(1_200));
+    scene.go();
+    let (code, stdout, screen) = shown.end();
+    assert_eq!((code, stdout.as_str()), (Some(0), "stopped\n"), "{screen}");
+    screen
+}
+
+fn again(scene: &Scene) {
+    for name in ["go", "pid"] {
+        let _ = fs::remove_file(scene.root.join(name));
+    }
+    scene.start();
+    scene.waiting_job();
+}
+
+#[test]
+fn a_spinner_turns_on_a_terminal_and_leaves_no_trace() {
+    let scene = Scene::new();
+    again(&scene);
+    let screen = stop_on(&scene, "xterm", 100);
+    assert!(screen.contains("⠙ stopping; 1 job still runs"), "{screen:?}");
+    assert!(screen.ends_with(ERASE) && !screen.contains('\n'), "{screen:?}");
+    assert!(!screen.replace(ERASE, "").contains('\u{1b}'), "no colour: {screen:?}");
+    again(&scene);
+    let screen = stop_on(&scene, "xterm", 12);
+    let longest = screen.split(ERASE).map(|line| line.chars().count()).max();
+    assert_eq!(longest, Some(11), "a narrow one: {screen:?}");
+    again(&scene);
+    assert_eq!(stop_on(&scene, "dumb", 100), "", "a line that cannot be erased is not written");
+}
+
+#[test]
+fn whoever_waits_for_a_job_sees_that_it_runs() {
+    let scene = Scene::started();
+    let mut command = scene.command(&["trigger", "waiter", "--wait"]);
+    command.env("TERM", "xterm");
+    let shown = Shown::run(command, 100);
+    until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
+    std::thread::sleep(Duration::from_millis(500));
+    scene.go();
+    let (code, stdout, screen) = shown.end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(stdout.contains("completed after"), "{stdout}");
+    assert!(screen.contains(" waiting for job-") && screen.ends_with(ERASE), "{screen:?}");
+    assert!(screen.matches("note: ").count() <= 1, "{screen:?}");
+}
+
+#[test]
+fn in_a_pipe_there_is_no_spinner() {
+    let scene = Scene::new();
+    let verbs: [&[&str]; 6] = [
+        &["start", "-d"],
+        &["reload"],
+        &["trigger", "worker", "--wait"],
+        &["restart"],
+        &["stop"],
+        &["start", "-d"],
+    ];
+    for verb in verbs {
+        let said = scene.run(verb);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{verb:?}");
+        assert!(!said.stdout.contains(['\r', '\u{1b}']), "{verb:?}: {}", said.stdout);
+    }
+    let (job, _) = scene.waiting_job();
+    let said = scene.run(&["cancel", &job]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn an_interrupt_has_its_own_exit_code() {
+    let scene = Scene::started();
+    let (job, _) = scene.waiting_job();
+    let verbs: [(&[&str], &str); 4] = [
+        (&["logs", "waiter", "-f"], ""),
+        (&["events", "-f"], ""),
+        (
+            &["trigger", "waiter", "--wait"],
+            "[JOB] runs on; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
+        ),
+        (&["stop"], "the daemon is still stopping; `cowhand stop` once more cancels what runs at once"),
+    ];
+    for (arguments, goes_on) in verbs {
+        let verb = scene.spawn(arguments);
+        verb.interrupt();
+        let said = verb.end();
+        let newest = scene.json(&["jobs", "--limit", "1"])[0]["id"].as_str().unwrap().to_owned();
+        let expected = if goes_on.is_empty() { String::new() } else { format!("note: {goes_on}\n") };
+        assert_eq!(
+            (said.code, said.stderr.replace(&newest, "[JOB]")),
+            (Some(130), expected),
+            "{arguments:?}"
+        );
+    }
+    assert_eq!(scene.job(&job)["status"], "running", "nothing ended but those who watched");
+    assert_eq!(scene.json(&["status"])["daemon"]["stopping"], true);
+}
+
+#[test]
+fn a_closed_pipe_ends_whoever_follows_a_job() {
+    let scene = Scene::started();
+    scene.waiting_job();
+    let mut logs = scene.spawn(&["logs", "waiter", "-f"]);
+    assert_eq!(logs.line(), "up");
+    logs.turn_away();
+    scene.go();
+    let said = logs.end();
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn whoever_follows_events_misses_none_over_restarts() {
+    let scene = Scene::with(
+        "agents:
+  - name: busy
+    runtime: command
+    command: [sh, -c, 'sleep 0.3']
+    instances: {max_concurrent: 4}
+    schedules: {tick: {type: interval, interval: 1s}}
+",
+    );
+    scene.start();
+    let mut follower = scene.spawn(&["events", "-f", "--json", "--after", "0"]);
+    let mut heard = Vec::new();
+    for _ in 0..2 {
+        // What runs on meanwhile is settled by the next daemon.
+        let job = scene.json(&["trigger", "busy"])["id"].as_str().unwrap().to_owned();
+        while !heard.last().is_some_and(|line: &String| line.contains(&job)) {
+            heard.push(follower.line());
+        }
+        assert_eq!(scene.run(&["restart"]).code, Some(0));
+    }
+    scene.json(&["trigger", "busy", "--wait"]);
+    let all = scene.run(&["events", "--json", "--after", "0", "--limit", "1000"]).stdout;
+    while heard.len() < all.lines().count() {
+        heard.push(follower.line());
+    }
+    assert_eq!(heard, all.lines().collect::<Vec<_>>(), "each event once, in order");
+    let numbers =
+        heard.iter().map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].as_i64().unwrap());
+    assert!(numbers.eq(1..=i64::try_from(heard.len()).unwrap()), "and no number is left out");
+    follower.interrupt();
+    let said = follower.end();
+    assert_eq!(said.code, Some(130));
+    let notes = said.stderr.matches("note: the daemon is away; waiting for the next one\n").count();
+    assert!((1..=2).contains(&notes) && said.stderr.lines().count() == notes, "{}", said.stderr);
+}
+
+#[test]
+fn whoever_follows_is_told_that_the_daemon_was_stopped() {
+    let scene = Scene::started();
+    let (job, _) = scene.waiting_job();
+    let mut followers = [&["events", "-f"][..], &["logs", &job, "-f"]].map(|verb| scene.spawn(verb));
+    for follower in &mut followers {
+        follower.line();
+    }
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    for follower in followers {
+        let said = follower.end();
+        assert_eq!(said.code, Some(4), "{}", said.stderr);
+        let expected = "note: the daemon is away; waiting for the next one\nerror: the daemon was stopped, and none came back for 10s; `cowhand start -d` starts one\n";
+        assert_eq!(said.stderr, expected);
+    }
+}
+
+#[test]
+fn what_a_stop_lets_finish_is_told_to_the_end() {
+    let scene = Scene::started();
+    let waits = scene.spawn(&["trigger", "waiter", "--wait"]);
+    until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
+    let mut events = scene.spawn(&["events", "-f", "--json"]);
+    let mut logs = scene.spawn(&["logs", "waiter", "-f"]);
+    assert_eq!(logs.line(), "up");
+    events.line();
+    let stop = scene.spawn(&["stop"]);
+    until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
+    scene.go();
+    assert_eq!(stop.end().code, Some(0));
+    for (follower, word) in [(waits, "completed after"), (logs, "went\n")] {
+        let said = follower.end();
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "no daemon is needed to know");
+        assert!(said.stdout.contains(word), "{}", said.stdout);
+    }
+    let said = events.end();
+    assert_eq!(said.code, Some(4), "{}", said.stderr);
+    assert!(said.stdout.lines().last().unwrap().contains("job:completed"), "{}", said.stdout);
+}
+
+#[test]
+fn a_stop_ends_all_agents_at_once() {
+    // Each goes when it has seen that both were told to.
+    let agent = |name: &str| {
+        format!(
+            "  - name: {name}
+    runtime: command
+    command: [sh, -c, 'trap \"touch {name}.told; while [ ! -e a.told -o ! -e b.told ]; do sleep 0.05; done; exit 0\" TERM; touch {name}.up; while :; do sleep 0.05; done']
+"
+        )
+    };
+    let scene = Scene::with(&format!("agents:\n{}{}", agent("a"), agent("b")));
+    scene.start();
+    let jobs = ["a", "b"].map(|name| scene.json(&["trigger", name])["id"].as_str().unwrap().to_owned());
+    until("both to be up", || {
+        ["a.up", "b.up"].iter().all(|name| scene.root.join(name).exists()).then_some(())
+    });
+    assert_eq!(scene.json(&["jobs", "--status", "running"]).as_array().unwrap().len(), 2);
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    for job in jobs {
+        let job = scene.job(&job);
+        assert_eq!((&job["status"], &job["termination"]), (&"cancelled".into(), &"graceful".into()));
+    }
+}

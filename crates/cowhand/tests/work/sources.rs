@@ -1,0 +1,297 @@
+//! The sources of agents: which one, kept how long, and how the next item is found.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use cowhand::work::files::Files;
+use cowhand::work::{
+    Claimant, For, Next, NextOptions, Registry, Setting, Sources, WorkSource, WorkSourceError,
+};
+use cowhand_core::config::shape;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::trigger::TriggerConfig;
+use cowhand_core::work::{
+    ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
+    WorkItem, WorkItemId, WorkOutcome, WorkResult,
+};
+
+use crate::{Tasks, at, claimant, id, result};
+
+fn files(path: &str) -> shape::WorkSource {
+    serde_json::from_value(serde_json::json!({"type": "files", "path": path})).unwrap()
+}
+
+fn agent(source: Option<shape::WorkSource>) -> Agent {
+    let mut agent = Agent::new("builder".parse().unwrap());
+    agent.settings.work_source = source;
+    agent
+}
+
+fn with_schedule(mut agent: Agent, source: Option<shape::WorkSource>) -> Agent {
+    let mut schedule = Schedule::new(&agent.name, "poll".parse().unwrap(), TriggerConfig::Manual {});
+    schedule.work_source = source;
+    agent.schedules.push(schedule);
+    agent
+}
+
+fn sources(tasks: &Tasks) -> Sources {
+    Sources::new(
+        Arc::new(Registry::default()),
+        Setting::new(tasks.path(), |_| None).clock(tasks.clock.clone()),
+    )
+}
+
+fn claimed(next: &Next) -> &str {
+    assert!(next.claimed(), "{next:?}");
+    assert!(matches!(next.claim_result(), Some(ClaimResult::Claimed(_))));
+    next.item().unwrap().id.external_id()
+}
+
+#[tokio::test]
+async fn the_most_urgent_first_then_the_oldest() {
+    let file =
+        |priority: &str, day: u8| format!("---\npriority: {priority}\ncreated: 2026-01-{day:02}\n---\n");
+    let tasks = Tasks::new(&[
+        ("low-old.md", &file("low", 1)),
+        ("medium.md", &file("medium", 9)),
+        ("high-new.md", &file("high", 8)),
+        ("high-old.md", &file("high", 7)),
+        ("critical.md", &file("critical", 9)),
+    ]);
+    let (sources, agent) = (sources(&tasks), agent(Some(files("."))));
+    let whose = For::agent(&agent);
+    let line = sources.candidates(whose, &FetchOptions::default()).await.unwrap();
+    let line: Vec<_> = line.iter().map(|item| item.id.external_id()).collect();
+    let expected = ["critical", "high-old", "high-new", "medium", "low-old"];
+    assert_eq!(line, expected);
+    for name in expected {
+        let next = sources.next_item(whose, &NextOptions::default(), &claimant(name)).await.unwrap();
+        assert_eq!(claimed(&next), name);
+    }
+    let next = sources.next_item(whose, &NextOptions::default(), &claimant("late")).await.unwrap();
+    assert_eq!((next.item(), next.claimed(), next.claim_result()), (None, false, None));
+    assert_eq!(next, Next::Nothing);
+}
+
+#[tokio::test]
+async fn without_auto_claim_the_caller_claims() {
+    let tasks = Tasks::new(&[("a.md", "# A\n"), ("b.md", "---\nlabels: [ui]\n---\n")]);
+    let (sources, agent) = (sources(&tasks), agent(Some(files("."))));
+    let fetch = FetchOptions { labels: vec!["ui".into()], ..FetchOptions::default() };
+    let options = NextOptions { auto_claim: false, fetch };
+    for _ in 0..2 {
+        let next = sources.next_item(For::agent(&agent), &options, &claimant("job-1")).await.unwrap();
+        assert!(matches!(&next, Next::Unclaimed(item) if item.id == id("files-b")), "{next:?}");
+        assert_eq!((next.claimed(), next.claim_result()), (false, None));
+    }
+    assert_eq!(tasks.read("b.md"), "---\nlabels: [ui]\n---\n");
+}
+
+#[tokio::test]
+async fn an_outcome_is_reported_and_an_item_released_by_agent() {
+    let tasks = Tasks::new(&[("a.md", "# A\n"), ("b.md", "# B\n")]);
+    let (sources, agent) = (sources(&tasks), agent(Some(files("."))));
+    let (whose, by) = (For::agent(&agent), claimant("job-1"));
+    for _ in 0..2 {
+        assert!(sources.next_item(whose, &NextOptions::default(), &by).await.unwrap().claimed());
+    }
+    let done = result(WorkOutcome::Success, "done");
+    sources.report_outcome(&id("files-a"), &done, whose, &by).await.unwrap();
+    assert!(tasks.read("a.md").contains("status: completed"));
+    let options = ReleaseOptions { reason: Some("shutdown".into()), add_comment: true };
+    assert!(sources.release_item(&id("files-b"), &options, whose, &by).await.unwrap().success);
+    assert!(tasks.read("b.md").ends_with("shutdown\n"));
+    for error in [
+        sources.report_outcome(&id("github-1"), &done, whose, &by).await.unwrap_err(),
+        sources.release_item(&id("github-1"), &options, whose, &by).await.unwrap_err(),
+    ] {
+        assert_eq!(error.to_string(), "builder has no work source \"github\" for github-1");
+    }
+}
+
+#[tokio::test]
+async fn the_source_of_a_schedule_counts_before_the_agents() {
+    let tasks = Tasks::new(&[]);
+    for folder in ["agents", "schedules"] {
+        std::fs::create_dir(tasks.file(folder)).unwrap();
+        tasks.write(&format!("{folder}/{folder}.md"), "# A\n");
+    }
+    let sources = sources(&tasks);
+    for (of_agent, of_schedule, expected) in [
+        (Some("agents"), Some("schedules"), Some("files-schedules")),
+        (Some("agents"), None, Some("files-agents")),
+        (None, Some("schedules"), Some("files-schedules")),
+        (None, None, None),
+    ] {
+        let agent = with_schedule(agent(of_agent.map(files)), of_schedule.map(files));
+        let whose = For::schedule(&agent, &agent.schedules[0]);
+        let options = NextOptions { auto_claim: false, ..NextOptions::default() };
+        let next = sources.next_item(whose, &options, &claimant("job-1")).await.unwrap();
+        assert_eq!(next.item().map(|item| item.id.to_string()).as_deref(), expected);
+        assert_eq!(sources.source_of(whose).unwrap().is_some(), expected.is_some());
+        assert_eq!(sources.source_of(For::agent(&agent)).unwrap().is_some(), of_agent.is_some());
+    }
+}
+
+#[test]
+fn sources_are_made_once_for_as_long_as_the_config_has_them() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let (counted, mut registry) = (Arc::clone(&made), Registry::empty());
+    registry
+        .register("files", move |config, setting| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Files::from_config(config, setting)
+        })
+        .unwrap();
+    let sources = Sources::new(Arc::new(registry), Setting::new("/", |_| None));
+    let made = || made.load(Ordering::SeqCst);
+    let ask = |agent: &Agent| sources.source_of(For::agent(agent)).unwrap().unwrap();
+
+    let mut builder = with_schedule(agent(Some(files("a"))), Some(files("b")));
+    let first = ask(&builder);
+    assert!(Arc::ptr_eq(&first, &ask(&builder)));
+    let of_schedule = For::schedule(&builder, &builder.schedules[0]);
+    let second = sources.source_of(of_schedule).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&second, &sources.source_of(of_schedule).unwrap().unwrap()));
+    assert!(Arc::ptr_eq(&first, &ask(&builder)), "two sources of one agent live side by side");
+    assert_eq!(made(), 2);
+
+    let other = Agent { name: "other".parse().unwrap(), ..builder.clone() };
+    assert!(!Arc::ptr_eq(&first, &ask(&other)), "each agent has its own");
+    assert_eq!(made(), 3);
+
+    builder.settings.work_source = Some(files("c"));
+    let changed = ask(&builder);
+    assert!(!Arc::ptr_eq(&first, &changed));
+    builder.settings.work_source = Some(files("a"));
+    ask(&builder);
+    assert_eq!(made(), 5, "what the config does not have any more is not kept");
+
+    sources.clear();
+    ask(&builder);
+    assert_eq!(made(), 6);
+}
+
+#[test]
+fn a_source_that_cannot_be_made_is_tried_again_next_time() {
+    let sources = Sources::new(Arc::new(Registry::empty()), Setting::new("/", |_| None));
+    let agent = agent(Some(files("a")));
+    for _ in 0..2 {
+        let error = sources.source_of(For::agent(&agent)).unwrap_err();
+        assert!(matches!(error, WorkSourceError::Unknown { .. }));
+    }
+}
+
+/// Refuses claims as it is told, and counts them.
+#[derive(Debug, Default)]
+struct Refusing {
+    reasons: Mutex<VecDeque<ClaimFailureReason>>,
+    claims: AtomicUsize,
+    /// Its list never ends.
+    endless: bool,
+}
+
+#[async_trait]
+impl WorkSource for Refusing {
+    fn source_type(&self) -> &'static str {
+        "refusing"
+    }
+
+    async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
+        let page: i64 = options.cursor.as_deref().map_or(0, |cursor| cursor.parse().unwrap());
+        let next_cursor = (page < 3).then(|| (page + 1).to_string()).or(self.endless.then(|| "3".to_owned()));
+        let item = WorkItem {
+            id: id(&format!("refusing-{page}")),
+            title: String::new(),
+            description: String::new(),
+            priority: Priority::Medium,
+            labels: Vec::new(),
+            metadata: serde_json::Map::new(),
+            url: String::new(),
+            created_at: at(page),
+            updated_at: at(page),
+        };
+        // The first one comes on every page, as when a list moves while it is read.
+        let again = WorkItem { id: id("refusing-0"), created_at: at(0), ..item.clone() };
+        Ok(FetchResult { items: vec![again, item], next_cursor, total_count: None })
+    }
+
+    async fn claim_work(&self, item: &WorkItemId, _: &Claimant) -> Result<ClaimResult, WorkSourceError> {
+        self.claims.fetch_add(1, Ordering::SeqCst);
+        let reason = self.reasons.lock().unwrap().pop_front();
+        let Some(reason) = reason else {
+            return Ok(ClaimResult::Claimed(Box::new(self.get_work(item).await?.unwrap())));
+        };
+        Ok(ClaimResult::Refused { reason, message: Some(format!("{item} is not for you")) })
+    }
+
+    async fn complete_work(
+        &self,
+        _: &WorkItemId,
+        _: &WorkResult,
+        _: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        Ok(())
+    }
+
+    async fn release_work(
+        &self,
+        _: &WorkItemId,
+        _: &ReleaseOptions,
+        _: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        Ok(ReleaseResult { success: true, message: None })
+    }
+
+    async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
+        let options = FetchOptions { cursor: Some(item.external_id().to_owned()), ..FetchOptions::default() };
+        Ok(self.fetch_available_work(&options).await?.items.pop())
+    }
+}
+
+async fn next_of(source: Refusing) -> (Result<Next, WorkSourceError>, usize) {
+    let (source, mut registry) = (Arc::new(source), Registry::empty());
+    let made: Arc<dyn WorkSource> = source.clone();
+    registry.register("refusing", move |_, _| Ok(made.clone())).unwrap();
+    let sources = Sources::new(Arc::new(registry), Setting::new("/", |_| None));
+    let config = serde_json::from_value(serde_json::json!({"type": "custom", "name": "refusing"})).unwrap();
+    let agent = agent(Some(config));
+    let next = sources.next_item(For::agent(&agent), &NextOptions::default(), &claimant("job-1")).await;
+    (next, source.claims.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn a_lost_claim_tries_the_next_and_a_refusing_source_ends_it() {
+    use ClaimFailureReason::{AlreadyClaimed, InvalidState, NotFound, PermissionDenied, SourceError};
+    for (reasons, tries, ending) in [
+        (vec![], 1, Ok("refusing-0")),
+        (vec![AlreadyClaimed], 2, Ok("refusing-1")),
+        (vec![AlreadyClaimed, NotFound, InvalidState], 4, Ok("refusing-3")),
+        (vec![AlreadyClaimed; 4], 4, Err(("refusing-3", AlreadyClaimed))),
+        (vec![PermissionDenied], 1, Err(("refusing-0", PermissionDenied))),
+        (vec![NotFound, SourceError], 2, Err(("refusing-1", SourceError))),
+    ] {
+        let (next, claims) =
+            next_of(Refusing { reasons: Mutex::new(reasons.clone().into()), ..Refusing::default() }).await;
+        let next = next.unwrap();
+        assert_eq!(claims, tries, "{reasons:?}");
+        match ending {
+            Ok(item) => assert_eq!(format!("refusing-{}", claimed(&next)), item),
+            Err((item, why)) => {
+                assert!(!next.claimed());
+                assert_eq!(next.item().unwrap().id, id(item));
+                let message = Some(format!("{item} is not for you"));
+                assert_eq!(next.claim_result(), Some(ClaimResult::Refused { reason: why, message }));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_never_ends_is_an_error() {
+    let (next, claims) = next_of(Refusing { endless: true, ..Refusing::default() }).await;
+    assert_eq!(next.unwrap_err().to_string(), "the list of refusing does not end: cursor \"3\"");
+    assert_eq!(claims, 0);
+}
