@@ -76,6 +76,7 @@ fn one_by_one() {
         ("a truth in words", "web: {enabled: yes}".to_owned()),
         ("a wrong port", "web: {port: 70000}".to_owned()),
         ("a wrong repo", agent("work_source: {type: github, repo: foo}")),
+        ("an app without its id", agent("work_source: {type: github, auth: {app: {private_key_env: KEY}}}")),
         ("a path or a map", agent("working_directory: [a]")),
         ("a map without its key", agent("working_directory: {auto_clone: true}")),
         ("two names of one key", schedule("{type: cron, cron: '@daily', expression: '@daily'}")),

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use cowhand_core::work::WorkItemId;
 
+use super::github::{ApiFailure, GitHubApiError, GitHubAuthError};
+
 /// Callers decide by it: what can be tried again, what a person has to mend.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkSourceError {
@@ -24,6 +26,10 @@ pub enum WorkSourceError {
     /// A folder or file that could not be read or written.
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    GitHubApi(#[from] GitHubApiError),
+    #[error(transparent)]
+    GitHubAuth(#[from] GitHubAuthError),
     /// Of a source outside this crate.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
@@ -32,7 +38,16 @@ pub enum WorkSourceError {
 impl WorkSourceError {
     /// Whether the same call may go well later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Io { .. } | Self::Other(_))
+        match self {
+            Self::GitHubApi(error) => error.is_retryable(),
+            Self::Io { .. } | Self::Other(_) => true,
+            Self::Unknown { .. }
+            | Self::Duplicate(_)
+            | Self::Config(_)
+            | Self::NotFound(_)
+            | Self::NotHeld { .. }
+            | Self::GitHubAuth(_) => false,
+        }
     }
 
     /// The item is gone or somebody else's: there is nothing left to tell.
@@ -42,6 +57,9 @@ impl WorkSourceError {
 
     /// What the outside system asked us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
-        None
+        match self {
+            Self::GitHubApi(GitHubApiError { kind: ApiFailure::RateLimit { wait, .. }, .. }) => *wait,
+            _ => None,
+        }
     }
 }

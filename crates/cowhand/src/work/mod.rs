@@ -6,6 +6,7 @@
 pub mod contract;
 pub mod error;
 pub mod files;
+pub mod github;
 pub mod registry;
 pub mod source;
 pub mod sources;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cowhand_core::config::shape;
 use cowhand_core::work::WorkItemId;
 
-use super::{WorkSource, WorkSourceError, files};
+use super::{WorkSource, WorkSourceError, files, github};
 use crate::clock::Clock;
 
 /// Makes a source of its config.
@@ -47,10 +47,12 @@ impl Registry {
 
     /// What is registered already stays, so a program may put its own in the place of a built-in one.
     pub fn add_built_ins(&mut self) {
-        let built_ins: [(&str, Arc<Factory>); 1] = [
-            (files::NAME, Arc::new(files::Files::from_config)),
-            // github: its line goes here.
-        ];
+        let github = |config: &shape::WorkSource, setting: &Setting| {
+            let source = github::GitHubWorkSource::from_config(config, setting)?;
+            Ok(Arc::new(source) as Arc<dyn WorkSource>)
+        };
+        let built_ins: [(&str, Arc<Factory>); 2] =
+            [(files::NAME, Arc::new(files::Files::from_config)), (github::SOURCE_TYPE, Arc::new(github))];
         for (name, factory) in built_ins {
             self.factories.entry(name.to_owned()).or_insert(factory);
         }

@@ -7,6 +7,7 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 
 use super::WorkSourceError;
+use super::github::Quota;
 
 /// Who takes an item, and until when that holds without another word.
 ///
@@ -56,4 +57,14 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     ) -> Result<ReleaseResult, WorkSourceError>;
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
+
+    /// Whether it could do its work: it is there, and we may change it. For `doctor`.
+    async fn check(&self) -> Result<(), WorkSourceError> {
+        Ok(())
+    }
+
+    /// What the outside system still lets us ask, if it counts that.
+    fn quota(&self) -> Option<Quota> {
+        None
+    }
 }

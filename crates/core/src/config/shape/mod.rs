@@ -30,4 +30,4 @@ pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, Mess
 pub use hooks::{Hook, HookAction, HookEvent, Hooks};
 pub use mcp::{McpServer, McpTransport};
 pub use schedule::Schedule;
-pub use work_source::{Auth, ItemRules, Labels, OnFailure, WorkSource};
+pub use work_source::{AppAuth, Auth, ItemRules, Labels, OnFailure, WorkSource};

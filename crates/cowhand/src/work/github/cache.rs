@@ -1,0 +1,118 @@
+//! Pages that GitHub has shown us, with the mark by which it can say that they have not changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::header::HeaderValue;
+
+/// What is kept is only what the models hold, a small part of what GitHub sent.
+const MOST_BYTES: usize = 32 << 20;
+const MOST_PAGES: usize = 4096;
+
+/// Whoever polls comes back sooner.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
+
+#[derive(Debug)]
+pub(super) struct KeptPage {
+    pub(super) etag: HeaderValue,
+    /// The entries as JSON.
+    pub(super) entries: Vec<u8>,
+    pub(super) next: Option<u64>,
+    /// GitHub filled it to the brim, so that another page can follow although none did then.
+    pub(super) is_full: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PageCache {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    pages: HashMap<String, (Arc<KeptPage>, Instant)>,
+    bytes: usize,
+}
+
+impl PageCache {
+    pub(super) fn get(&self, path: &str) -> Option<Arc<KeptPage>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (page, used) = kept.pages.get_mut(path)?;
+        *used = Instant::now();
+        Some(Arc::clone(page))
+    }
+
+    /// A page for which there is no room is not kept. Making room by forgetting the page that was used longest ago
+    /// would help nobody: a walk over a list that does not fit would find each page just forgotten.
+    pub(super) fn put(&self, path: &str, page: KeptPage) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.remove(path);
+        let size = size(path, &page);
+        if !kept.has_room(size) {
+            kept.forget_unused(Instant::now());
+        }
+        if kept.has_room(size) {
+            kept.bytes += size;
+            kept.pages.insert(path.to_owned(), (Arc::new(page), Instant::now()));
+        }
+    }
+}
+
+fn size(path: &str, page: &KeptPage) -> usize {
+    path.len() + page.entries.len() + page.etag.len()
+}
+
+impl Kept {
+    fn has_room(&self, size: usize) -> bool {
+        self.bytes + size <= MOST_BYTES && self.pages.len() < MOST_PAGES
+    }
+
+    fn remove(&mut self, path: &str) {
+        if let Some((page, _)) = self.pages.remove(path) {
+            self.bytes -= size(path, &page);
+        }
+    }
+
+    fn forget_unused(&mut self, now: Instant) {
+        let unused = |used: &Instant| now.duration_since(*used) > FORGOTTEN_AFTER;
+        self.pages.retain(|_, (_, used)| !unused(used));
+        self.bytes = self.pages.iter().map(|(path, (page, _))| size(path, page)).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(bytes: usize) -> KeptPage {
+        let etag = HeaderValue::from_static("e");
+        KeptPage { etag, entries: vec![b' '; bytes], next: None, is_full: false }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_kept_and_pushes_nothing_out() {
+        let cache = PageCache::default();
+        for number in 0..10 {
+            cache.put(&number.to_string(), page(MOST_BYTES / 4));
+        }
+        let kept: Vec<u32> = (0..10).filter(|number| cache.get(&number.to_string()).is_some()).collect();
+        assert_eq!(kept, [0, 1, 2]);
+        cache.put("0", page(10));
+        assert_eq!(cache.get("0").unwrap().entries.len(), 10);
+        assert!(cache.kept.lock().unwrap().bytes <= MOST_BYTES);
+
+        let later = Instant::now() + FORGOTTEN_AFTER + Duration::from_secs(1);
+        let mut kept = cache.kept.lock().unwrap();
+        kept.forget_unused(later);
+        assert_eq!((kept.pages.len(), kept.bytes), (0, 0));
+    }
+
+    #[test]
+    fn many_small_pages_are_bounded_too() {
+        let cache = PageCache::default();
+        for number in 0..MOST_PAGES + 10 {
+            cache.put(&number.to_string(), page(1));
+        }
+        assert_eq!(cache.kept.lock().unwrap().pages.len(), MOST_PAGES);
+    }
+}

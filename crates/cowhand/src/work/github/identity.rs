@@ -1,0 +1,63 @@
+//! As whom the client asks.
+
+use jiff::Timestamp;
+use reqwest::Method;
+
+use super::app::Bought;
+use super::auth::{Auth, Secret};
+use super::client::{Call, Client};
+use super::error::{ApiFailure, GitHubApiError, GitHubAuthError};
+use super::models::{App, Installation, InstallationToken, User};
+
+impl Client {
+    /// The account whose comments are ours. None for tokens that GitHub does not tell it.
+    pub(super) async fn viewer(&self) -> Result<Option<&str>, GitHubApiError> {
+        let ask = async || match &self.auth {
+            Auth::Token(_) => match self.ask::<User>(Call::get("user")).await {
+                Ok(user) => Ok(Some(user.login)),
+                Err(error)
+                    if matches!(error.status, Some(401 | 403 | 404)) && !error.is_rate_limit_error() =>
+                {
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            },
+            Auth::App(app) => {
+                let call = Call::get("app");
+                let word = app.word(Timestamp::now()).map_err(|error| unsaid(&call, &error))?;
+                let app: App = self.exchange(&call, &word).await?.json(&call.endpoint())?;
+                Ok(Some(format!("{}[bot]", app.slug)))
+            }
+        };
+        Ok(self.viewer.get_or_try_init(ask).await?.as_deref())
+    }
+
+    /// For an App, bought when there is none or it is about to end.
+    pub(super) async fn token(&self, call: &Call) -> Result<Secret, GitHubApiError> {
+        let app = match &self.auth {
+            Auth::Token(token) => return Ok(token.clone()),
+            Auth::App(app) => app,
+        };
+        let mut bought = app.bought.lock().await;
+        if let Some(good) = bought.as_ref().filter(|bought| bought.is_good(Timestamp::now())) {
+            return Ok(good.token.clone());
+        }
+        let word = app.word(Timestamp::now()).map_err(|error| unsaid(call, &error))?;
+        let installation = if let Some(id) = app.installation_id {
+            id
+        } else {
+            let find = Call::get(format!("repos/{}/installation", self.repo));
+            self.exchange(&find, &word).await?.json::<Installation>(&find.endpoint())?.id
+        };
+        let buy = Call::new(Method::POST, format!("app/installations/{installation}/access_tokens"));
+        let InstallationToken { token, expires_at } =
+            self.exchange(&buy, &word).await?.json(&buy.endpoint())?;
+        let token = Secret::new(&token);
+        *bought = Some(Bought { token: token.clone(), expires_at });
+        Ok(token)
+    }
+}
+
+fn unsaid(call: &Call, error: &GitHubAuthError) -> GitHubApiError {
+    call.failed(ApiFailure::Unreadable, error.message.clone())
+}

@@ -1,0 +1,153 @@
+//! What GitHub lets us ask, and what it says when that was too much.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use serde::Serialize;
+
+/// One of GitHub's budgets, as its last answer told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RateLimitInfo {
+    /// The most requests in an hour.
+    pub limit: u64,
+    pub remaining: u64,
+    /// When `remaining` is `limit` again.
+    pub reset: Timestamp,
+    /// Which budget: `core`, `search` and so on.
+    pub resource: String,
+}
+
+/// None if a header is missing or not a number: half a budget is none.
+pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
+    let reset = i64::try_from(number("x-ratelimit-reset")?).ok()?;
+    let resource = headers.get("x-ratelimit-resource").and_then(|value| value.to_str().ok());
+    Some(RateLimitInfo {
+        limit: number("x-ratelimit-limit")?,
+        remaining: number("x-ratelimit-remaining")?,
+        reset: Timestamp::from_second(reset).ok()?,
+        resource: resource.unwrap_or("core").to_owned(),
+    })
+}
+
+/// Why an answer is "not now" and not "no".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// The hour's budget is used up.
+    Primary { reset: Timestamp },
+    /// Too much at once; GitHub says for how long to stay away.
+    Secondary { wait: Duration },
+    /// 429 and not a word about when.
+    Unnamed,
+}
+
+/// What GitHub's documentation asks for when a secondary limit names no time.
+const SECONDARY_WAIT: Duration = Duration::from_mins(1);
+/// GitHub's clock and its counters do not turn over in the same instant.
+const AFTER_RESET: Duration = Duration::from_secs(1);
+
+impl Limit {
+    /// `message` is what the body says.
+    pub(super) fn of(status: u16, headers: &HeaderMap, message: &str) -> Option<Self> {
+        if !matches!(status, 403 | 429) {
+            return None;
+        }
+        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        if let Some(seconds) = seconds {
+            return Some(Self::Secondary { wait: Duration::from_secs(seconds) });
+        }
+        if let Some(RateLimitInfo { remaining: 0, reset, .. }) = extract_rate_limit_info(headers) {
+            return Some(Self::Primary { reset });
+        }
+        let message = message.to_ascii_lowercase();
+        if message.contains("secondary rate limit") || message.contains("abuse detection") {
+            return Some(Self::Secondary { wait: SECONDARY_WAIT });
+        }
+        (status == 429).then_some(Self::Unnamed)
+    }
+
+    /// How long to stay away, if GitHub said so. `now` is GitHub's.
+    pub(super) fn wait(self, now: Timestamp) -> Option<Duration> {
+        match self {
+            Self::Primary { reset } => {
+                let left = reset.duration_since(now).max(SignedDuration::ZERO);
+                Some(Duration::try_from(left).unwrap_or_default() + AFTER_RESET)
+            }
+            Self::Secondary { wait } => Some(wait),
+            Self::Unnamed => None,
+        }
+    }
+}
+
+/// Whether an answer means "later", by its status, its headers and the message in its body.
+pub fn is_rate_limit_response(status: u16, headers: &HeaderMap, message: &str) -> bool {
+    Limit::of(status, headers, message).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        pairs.iter().map(pair).collect()
+    }
+
+    const USED_UP: [(&str, &str); 3] =
+        [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000000")];
+    const LEFT: [(&str, &str); 4] = [
+        ("x-ratelimit-limit", "5000"),
+        ("x-ratelimit-remaining", "41"),
+        ("x-ratelimit-reset", "1700000000"),
+        ("x-ratelimit-resource", "search"),
+    ];
+
+    #[test]
+    fn a_budget_is_whole_or_absent() {
+        let info = extract_rate_limit_info(&headers(&LEFT)).unwrap();
+        assert_eq!((info.limit, info.remaining, info.reset.as_second()), (5000, 41, 1_700_000_000));
+        assert_eq!(info.resource, "search");
+        assert_eq!(extract_rate_limit_info(&headers(&USED_UP)).unwrap().resource, "core");
+        for broken in [
+            &[][..],
+            &LEFT[1..],
+            &LEFT[..2],
+            &[("x-ratelimit-limit", "many"), LEFT[1], LEFT[2]],
+            &[LEFT[0], ("x-ratelimit-remaining", "-1"), LEFT[2]],
+            &[LEFT[0], LEFT[1], ("x-ratelimit-reset", "99999999999999999999")],
+            &[LEFT[0], LEFT[1], ("x-ratelimit-reset", "9999999999999999")],
+        ] {
+            assert_eq!(extract_rate_limit_info(&headers(broken)), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn which_answers_mean_later() {
+        let now = Timestamp::from_second(1_699_999_990).unwrap();
+        let seconds = |seconds| Some(Some(Duration::from_secs(seconds)));
+        for (status, pairs, message, wait) in [
+            (403, &USED_UP[..], "API rate limit exceeded", seconds(11)),
+            (429, &USED_UP, "", seconds(11)),
+            (403, &[("retry-after", "7")], "", seconds(7)),
+            (429, &[("retry-after", " 7 ")], "", seconds(7)),
+            (403, &LEFT, "You have exceeded a secondary rate limit.", seconds(60)),
+            (403, &[], "You have triggered an abuse detection mechanism.", seconds(60)),
+            (429, &LEFT, "", Some(None)),
+            (429, &[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")], "", Some(None)),
+            (403, &LEFT, "Resource not accessible by integration", None),
+            (403, &[], "", None),
+            (404, &USED_UP, "secondary rate limit", None),
+            (200, &USED_UP, "", None),
+            (500, &[("retry-after", "7")], "", None),
+        ] {
+            let found = Limit::of(status, &headers(pairs), message);
+            assert_eq!(found.map(|limit| limit.wait(now)), wait, "{status} {pairs:?} {message}");
+            assert_eq!(is_rate_limit_response(status, &headers(pairs), message), wait.is_some());
+        }
+        let past = Limit::Primary { reset: now - SignedDuration::from_hours(1) };
+        assert_eq!(past.wait(now), Some(Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,35 @@
+//! GitHub issues as a work source.
+//!
+//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `marker` the rules of who has it.
+//! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
+//! parts, `auth`, `app`, `identity` and `scopes` are about who asks.
+
+mod adapter;
+mod app;
+mod auth;
+mod cache;
+mod claim;
+mod client;
+mod cursor;
+mod error;
+mod finish;
+mod identity;
+mod issues;
+mod limits;
+mod marker;
+mod models;
+mod pages;
+mod quota;
+mod reply;
+mod retry;
+mod scopes;
+mod settings;
+mod text;
+
+pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
+pub use client::Client;
+pub use error::{ApiFailure, GitHubApiError, GitHubAuthError};
+pub use limits::{RateLimitInfo, extract_rate_limit_info, is_rate_limit_response};
+pub use quota::{OnWarning, Quota, RateLimitWarning};
+pub use retry::{RetryOptions, calculate_backoff_delay};
+pub use settings::{Claiming, GitHubSettings};

@@ -1,0 +1,153 @@
+//! What the client has used and what is left, for everybody who wants to look.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use tracing::warn;
+
+use super::limits::RateLimitInfo;
+
+/// How things stand with GitHub's patience.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Quota {
+    /// The main budget as last told.
+    pub rate_limit: Option<RateLimitInfo>,
+    pub requests: u64,
+    /// Answers that nothing had changed; they cost nothing.
+    pub conditional_hits: u64,
+    /// How often and how long calls have waited before they tried again.
+    pub waits: u64,
+    pub waited: Duration,
+    /// Set while GitHub wants to hear nothing from us.
+    pub blocked_until: Option<Timestamp>,
+}
+
+/// Called once for each window in which little is left.
+pub type OnWarning = Arc<dyn Fn(&RateLimitInfo) + Send + Sync>;
+
+/// When to say that little is left.
+#[derive(Clone)]
+pub struct RateLimitWarning {
+    pub threshold: u64,
+    pub on_warning: Option<OnWarning>,
+}
+
+impl Default for RateLimitWarning {
+    fn default() -> Self {
+        Self { threshold: 100, on_warning: None }
+    }
+}
+
+impl std::fmt::Debug for RateLimitWarning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RateLimitWarning").field("threshold", &self.threshold).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    quota: Mutex<Quota>,
+    /// The window that was warned about.
+    warned: Mutex<Option<Timestamp>>,
+    warning: RateLimitWarning,
+}
+
+impl Meter {
+    pub(super) fn new(warning: RateLimitWarning) -> Self {
+        Self { warning, ..Self::default() }
+    }
+
+    pub(super) fn quota(&self) -> Quota {
+        held(&self.quota).clone()
+    }
+
+    pub(super) fn answered(&self, info: Option<RateLimitInfo>, unchanged: bool) {
+        let mut quota = held(&self.quota);
+        quota.requests += 1;
+        quota.conditional_hits += u64::from(unchanged);
+        let Some(info) = info.filter(|info| info.resource == "core") else { return };
+        quota.rate_limit = Some(info.clone());
+        drop(quota);
+        if info.remaining < self.warning.threshold
+            && held(&self.warned).replace(info.reset) != Some(info.reset)
+        {
+            warn!(remaining = info.remaining, limit = info.limit, reset = %info.reset, "GitHub: few requests are left");
+            if let Some(on_warning) = &self.warning.on_warning {
+                on_warning(&info);
+            }
+        }
+    }
+
+    pub(super) fn waits(&self, wait: Duration) {
+        let mut quota = held(&self.quota);
+        quota.waits += 1;
+        quota.waited += wait;
+    }
+
+    pub(super) fn block(&self, until: Timestamp) {
+        held(&self.quota).blocked_until = Some(until);
+    }
+
+    /// How long GitHub wants to hear nothing from us, and until when that is.
+    pub(super) fn blocked(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
+        let mut quota = held(&self.quota);
+        let until = quota.blocked_until?;
+        let left = until.duration_since(now);
+        if left <= SignedDuration::ZERO {
+            quota.blocked_until = None;
+            return None;
+        }
+        Some((Duration::try_from(left).unwrap_or_default(), until))
+    }
+}
+
+/// Nothing that is done with a lock held here can leave it half done.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_left_is_said_once_for_each_window() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
+        let on_warning: OnWarning = Arc::new(move |info| held(&heard).push(info.remaining));
+        let meter =
+            Meter::new(RateLimitWarning { on_warning: Some(on_warning), ..RateLimitWarning::default() });
+        for (remaining, reset, resource) in [
+            (500, 1, "core"),
+            (100, 1, "core"),
+            (99, 1, "core"),
+            (98, 1, "core"),
+            (3, 1, "search"),
+            (5000, 2, "core"),
+            (40, 2, "core"),
+            (39, 2, "core"),
+        ] {
+            let reset = Timestamp::from_second(reset).unwrap();
+            meter.answered(
+                Some(RateLimitInfo { limit: 5000, remaining, reset, resource: resource.into() }),
+                false,
+            );
+        }
+        assert_eq!(*held(&said), [99, 40]);
+        let quota = meter.quota();
+        assert_eq!((quota.requests, quota.rate_limit.map(|info| info.remaining)), (8, Some(39)));
+    }
+
+    #[test]
+    fn a_block_ends_by_itself() {
+        let meter = Meter::default();
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        assert_eq!(meter.blocked(at(0)), None);
+        meter.block(at(10));
+        assert_eq!(meter.blocked(at(4)), Some((Duration::from_secs(6), at(10))));
+        assert_eq!(meter.blocked(at(10)), None);
+        assert_eq!(meter.quota().blocked_until, None);
+    }
+}

@@ -1,0 +1,133 @@
+//! What is tried again, and after how long.
+
+use std::time::Duration;
+
+use super::error::{ApiFailure, GitHubApiError};
+
+/// How patient one call is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryOptions {
+    pub max_retries: u32,
+    pub base_delay: Duration,
+    /// No single wait inside a call is longer; a limit that lasts longer is the caller's to sit out.
+    pub max_delay: Duration,
+    /// How much of a delay is chance, so that many who failed together do not come back together.
+    pub jitter_factor: f64,
+}
+
+impl Default for RetryOptions {
+    fn default() -> Self {
+        Self {
+            max_retries: 3,
+            base_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            jitter_factor: 0.1,
+        }
+    }
+}
+
+/// `base * 2^attempt + jitter`, capped. `random` is drawn from 0 to 1; the first retry is attempt 0.
+pub fn calculate_backoff_delay(attempt: u32, options: &RetryOptions, random: f64) -> Duration {
+    let doubled = options.base_delay.as_secs_f64() * 2f64.powi(attempt.min(62).cast_signed());
+    let jitter = doubled * options.jitter_factor * random;
+    let capped = (doubled + jitter).min(options.max_delay.as_secs_f64());
+    Duration::try_from_secs_f64(capped).unwrap_or(options.max_delay)
+}
+
+/// Whether asking twice does more than asking once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// The second time changes nothing.
+    Safe,
+    /// It may have happened although we saw no answer: somebody has to look first.
+    LookFirst,
+}
+
+/// How long to wait before the same request is sent again; None to give up.
+pub(super) fn next_delay(
+    error: &GitHubApiError,
+    attempt: u32,
+    repeat: Repeat,
+    options: &RetryOptions,
+    random: f64,
+) -> Option<Duration> {
+    if attempt >= options.max_retries {
+        return None;
+    }
+    let backoff = calculate_backoff_delay(attempt, options, random);
+    match error.kind {
+        // A refused request did nothing, so that anything can be sent again.
+        ApiFailure::RateLimit { wait, .. } => {
+            let wait = wait.unwrap_or(backoff);
+            (wait <= options.max_delay).then_some(wait)
+        }
+        ApiFailure::Network | ApiFailure::Status if error.is_retryable() => {
+            (repeat == Repeat::Safe).then_some(backoff)
+        }
+        ApiFailure::Network | ApiFailure::Status | ApiFailure::Unreadable => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_and_are_capped() {
+        let options = RetryOptions::default();
+        for (attempt, random, milliseconds) in [
+            (0, 0.0, 1000),
+            (0, 1.0, 1100),
+            (1, 0.0, 2000),
+            (1, 0.5, 2100),
+            (2, 0.0, 4000),
+            (4, 1.0, 17_600),
+            (5, 0.0, 30_000),
+            (9, 1.0, 30_000),
+            (u32::MAX, 1.0, 30_000),
+        ] {
+            let delay = calculate_backoff_delay(attempt, &options, random);
+            assert_eq!(delay, Duration::from_millis(milliseconds), "{attempt} {random}");
+        }
+        let still = RetryOptions { base_delay: Duration::ZERO, ..options };
+        assert_eq!(calculate_backoff_delay(7, &still, 1.0), Duration::ZERO);
+    }
+
+    /// The table of seed 000, once for requests that may be repeated and once for those that may not.
+    #[test]
+    fn what_is_tried_again() {
+        let options = RetryOptions::default();
+        let backoff = Some(Duration::from_secs(1));
+        let limited =
+            |seconds| ApiFailure::RateLimit { wait: Some(Duration::from_secs(seconds)), ends: None };
+        for (kind, status, safe, look_first) in [
+            (limited(5), Some(403), Some(Duration::from_secs(5)), Some(Duration::from_secs(5))),
+            (limited(30), Some(429), Some(Duration::from_secs(30)), Some(Duration::from_secs(30))),
+            (limited(31), Some(403), None, None),
+            (ApiFailure::RateLimit { wait: None, ends: None }, Some(429), backoff, backoff),
+            (ApiFailure::Network, None, backoff, None),
+            (ApiFailure::Status, Some(500), backoff, None),
+            (ApiFailure::Status, Some(502), backoff, None),
+            (ApiFailure::Status, Some(503), backoff, None),
+            (ApiFailure::Status, Some(408), backoff, None),
+            (ApiFailure::Status, Some(404), None, None),
+            (ApiFailure::Status, Some(403), None, None),
+            (ApiFailure::Status, Some(401), None, None),
+            (ApiFailure::Status, Some(410), None, None),
+            (ApiFailure::Status, Some(422), None, None),
+            (ApiFailure::Unreadable, Some(200), None, None),
+        ] {
+            let error = GitHubApiError {
+                status,
+                endpoint: "GET /x".into(),
+                message: String::new(),
+                rate_limit: None,
+                kind,
+            };
+            let delay = |repeat, attempt| next_delay(&error, attempt, repeat, &options, 0.0);
+            assert_eq!(delay(Repeat::Safe, 0), safe, "{error:?}");
+            assert_eq!(delay(Repeat::LookFirst, 0), look_first, "{error:?}");
+            assert_eq!(delay(Repeat::Safe, 3), None, "after three retries it is over");
+        }
+    }
+}

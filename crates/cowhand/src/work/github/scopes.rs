@@ -1,0 +1,74 @@
+//! Whether the token may do what a source has to do.
+
+use super::client::Call;
+use super::error::GitHubAuthError;
+use super::models::Repository;
+use crate::work::WorkSourceError;
+use crate::work::github::GitHubWorkSource;
+
+impl GitHubWorkSource {
+    /// Classic tokens name their scopes. Fine-grained ones and those of Apps do not; there it has to do that they see
+    /// the repository.
+    pub async fn validate_token(&self) -> Result<(), WorkSourceError> {
+        let repo = &self.settings.repo;
+        let call = Call::get(format!("repos/{repo}"));
+        let failed = |message: String, required: &[&str]| GitHubAuthError {
+            message,
+            required_scopes: required.iter().map(|&scope| scope.to_owned()).collect(),
+            ..GitHubAuthError::default()
+        };
+        let reply = match self.client.call(&call).await {
+            Err(error) if error.status == Some(401) => {
+                return Err(failed(format!("the token was refused: {}", error.message), &["repo"]).into());
+            }
+            Err(error) if error.is_not_found() || error.is_permission_denied() => {
+                return Err(failed(format!("the token cannot see {repo}"), &["repo"]).into());
+            }
+            reply => reply?,
+        };
+        let repository: Repository = reply.json(&call.endpoint())?;
+        let Some(scopes) = reply.header("x-oauth-scopes") else { return Ok(()) };
+        let found: Vec<String> = scopes
+            .split(',')
+            .map(|scope| scope.trim().to_owned())
+            .filter(|scope| !scope.is_empty())
+            .collect();
+        match missing(&found, repository.private) {
+            None => Ok(()),
+            Some(required) => {
+                let message = format!("the token may not change issues of {repo}");
+                Err(GitHubAuthError { found_scopes: found, ..failed(message, &[required]) }.into())
+            }
+        }
+    }
+}
+
+/// What is asked for and not there. `repo` includes `public_repo`.
+fn missing(found: &[String], is_private: bool) -> Option<&'static str> {
+    let has = |scope: &str| found.iter().any(|found| found == scope);
+    match is_private {
+        true if !has("repo") => Some("repo"),
+        false if !has("repo") && !has("public_repo") => Some("public_repo"),
+        true | false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_scopes_are_enough() {
+        for (found, private, public) in [
+            (&["repo"][..], None, None),
+            (&["gist", "repo"], None, None),
+            (&["public_repo"], Some("repo"), None),
+            (&["gist"], Some("repo"), Some("public_repo")),
+            (&["repo:status"], Some("repo"), Some("public_repo")),
+            (&[], Some("repo"), Some("public_repo")),
+        ] {
+            let found: Vec<String> = found.iter().map(|&scope| scope.to_owned()).collect();
+            assert_eq!((missing(&found, true), missing(&found, false)), (private, public), "{found:?}");
+        }
+    }
+}

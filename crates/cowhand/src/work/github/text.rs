@@ -1,0 +1,182 @@
+//! What people read in our comments. Words that an agent wrote stand in fences, where they are neither HTML nor
+//! Markdown, notify nobody and close nothing.
+
+use std::fmt::Write;
+
+use cowhand_core::cut::cut;
+use cowhand_core::work::{WorkOutcome, WorkResult};
+use jiff::Timestamp;
+
+/// GitHub's limit; it counts characters, and we bytes, which is never more.
+const LONGEST_COMMENT: usize = 65_536;
+/// For the marker's line and for our own words.
+const OURS: usize = 4096;
+const LONGEST_PART: usize = 8192;
+const MOST_ARTIFACTS: usize = 50;
+const LONGEST_ARTIFACT: usize = 300;
+const LONGEST_ROW: usize = 16;
+
+pub(super) fn of_claim(holder: &str, until: Timestamp) -> String {
+    let until = until.strftime("%Y-%m-%d %H:%M UTC");
+    format!("cowhand is working on this ({}, until {until} unless it says otherwise).", code(holder))
+}
+
+pub(super) fn of_report(result: &WorkResult, holder: &str) -> String {
+    let outcome = match result.outcome {
+        WorkOutcome::Success => "done",
+        WorkOutcome::Failure => "failed",
+        WorkOutcome::Partial => "partly done",
+    };
+    let mut text = format!("**cowhand: {outcome}** ({})\n", code(holder));
+    push_fence(&mut text, &result.summary, LONGEST_PART);
+    if let Some(error) = &result.error {
+        text.push_str("\nError:\n");
+        push_fence(&mut text, error, LONGEST_PART);
+    }
+    if !result.artifacts.is_empty() {
+        text.push_str("\nResults:\n");
+        for artifact in result.artifacts.iter().take(MOST_ARTIFACTS) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "- {}", link_or_code(artifact));
+        }
+        let more = result.artifacts.len().saturating_sub(MOST_ARTIFACTS);
+        if more > 0 {
+            let _ = writeln!(text, "- and {more} more");
+        }
+    }
+    if let Some(details) = &result.details {
+        text.push_str("\n<details><summary>Details</summary>\n");
+        let room = LONGEST_COMMENT.saturating_sub(text.len() + OURS);
+        push_fence(&mut text, details, room);
+        text.push_str("\n</details>\n");
+    }
+    text
+}
+
+pub(super) fn of_release(reason: Option<&str>, holder: &str) -> String {
+    let mut text = format!("cowhand has given this back ({}).\n", code(holder));
+    if let Some(reason) = reason {
+        push_fence(&mut text, reason, LONGEST_PART);
+    }
+    text
+}
+
+/// A fence is longer than every row of backticks inside it, so it ends where we end it.
+fn push_fence(out: &mut String, text: &str, cap: usize) {
+    let text = plain(&cut(text, 0, cap));
+    let fence = "`".repeat(longest_row(&text).max(2) + 1);
+    let _ = write!(out, "\n{fence}text\n{}\n{fence}\n", text.trim_end());
+}
+
+fn longest_row(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or_default()
+}
+
+/// In one line.
+fn code(text: &str) -> String {
+    let text = plain(&cut(text, 0, LONGEST_ARTIFACT)).replace(['\n', '\t'], " ");
+    let fence = "`".repeat(longest_row(&text) + 1);
+    format!("{fence} {text} {fence}")
+}
+
+/// Only what is plainly an address becomes a link.
+fn link_or_code(artifact: &str) -> String {
+    let rest = artifact.strip_prefix("https://").or_else(|| artifact.strip_prefix("http://"));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/.-_~:?#=&%+".contains(c);
+    match rest {
+        Some(rest) if !rest.is_empty() && rest.chars().all(is_plain) && rest.len() <= LONGEST_ARTIFACT => {
+            artifact.to_owned()
+        }
+        _ => code(artifact),
+    }
+}
+
+/// Without characters that steer a terminal or turn the direction of a line, and never longer than before.
+fn plain(text: &str) -> String {
+    let is_odd = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_odd(c) { '?' } else { c }).collect();
+    // A fence has to be longer, twice; nobody means a row like this.
+    if longest_row(&text) > LONGEST_ROW { text.replace('`', "'") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(summary: &str) -> WorkResult {
+        let outcome = WorkOutcome::Success;
+        WorkResult { outcome, summary: summary.into(), details: None, artifacts: Vec::new(), error: None }
+    }
+
+    #[test]
+    fn a_report() {
+        let text = of_report(
+            &WorkResult {
+                outcome: WorkOutcome::Partial,
+                summary: "Fixed login.".into(),
+                details: Some("Two of three tests pass.".into()),
+                artifacts: vec![
+                    "https://github.com/o/r/pull/7".into(),
+                    "src/login.rs".into(),
+                    "https://x/`) @all".into(),
+                ],
+                error: Some("test_sso fails".into()),
+            },
+            "job-2026-01-02-abcdef",
+        );
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_other_comments() {
+        assert_eq!(
+            of_claim("job-1", Timestamp::UNIX_EPOCH),
+            "cowhand is working on this (` job-1 `, until 1970-01-01 00:00 UTC unless it says otherwise)."
+        );
+        assert_eq!(
+            of_release(Some("timed out"), "job-1"),
+            "cowhand has given this back (` job-1 `).\n\n```text\ntimed out\n```\n"
+        );
+        assert_eq!(of_release(None, "a`b"), "cowhand has given this back (`` a`b ``).\n");
+    }
+
+    #[test]
+    fn nothing_gets_out_of_its_fence() {
+        for nasty in [
+            "```\n@everyone\n```",
+            "`````\n</details>\n<!-- x -->",
+            "~~~\n--> <img src=x>",
+            "text\r\n```\r\n# Title",
+            "\u{1b}[2J\u{202e}evil\u{0}",
+            "",
+        ] {
+            let text = of_release(Some(nasty), "h");
+            let mut lines = text.lines().skip(2);
+            let fence = lines.next().unwrap().strip_suffix("text").unwrap();
+            assert!(fence.len() >= 3 && fence.bytes().all(|b| b == b'`'));
+            let inside: Vec<&str> = lines.take_while(|line| *line != fence).collect();
+            assert!(inside.iter().all(|line| !line.trim_start().starts_with(fence)), "{text}");
+            assert!(text.ends_with(&format!("{fence}\n")));
+            assert_eq!(text.lines().filter(|line| line.trim() == fence).count(), 1, "{text}");
+            assert!(!text.contains(['\u{1b}', '\u{202e}', '\0']));
+        }
+    }
+
+    #[test]
+    fn the_longest_comment_fits_and_says_what_is_missing() {
+        for long in ["`é@\n".repeat(100_000), "`".repeat(400_000), "\u{1b}".repeat(400_000)] {
+            let report = WorkResult {
+                details: Some(long.clone()),
+                error: Some(long.clone()),
+                artifacts: vec![long.clone(); 500],
+                ..result(&long)
+            };
+            let text = of_report(&report, &long);
+            assert!(text.len() + 2049 <= LONGEST_COMMENT, "{}", text.len());
+            assert!(text.matches("bytes cut …]").count() >= 3 && text.contains("and 450 more"));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! GitHub Apps: the signed word, the token it buys, and when a new one is bought.
+
+use std::process::Command;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use cowhand::work::github::GitHubWorkSource;
+use cowhand::work::{Setting, WorkSource, WorkSourceError};
+use cowhand_core::config::shape::{AppAuth, Auth};
+use jiff::SignedDuration;
+use serde::Deserialize;
+
+use crate::fake::{Fake, Fault};
+use crate::{claimant, id, settings};
+
+#[derive(Deserialize)]
+struct Keys {
+    pkcs1: String,
+    pkcs8: String,
+    public: String,
+}
+
+/// Made anew each time: no key lies in the repository.
+fn keys() -> Keys {
+    const MAKE: &str = "
+        const { generateKeyPairSync } = require('node:crypto');
+        const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+        const pem = (type) => privateKey.export({ type, format: 'pem' });
+        const public = publicKey.export({ type: 'pkcs1', format: 'der' }).toString('base64');
+        console.log(JSON.stringify({ pkcs1: pem('pkcs1'), pkcs8: pem('pkcs8'), public }));";
+    let output = Command::new("node").args(["-e", MAKE]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn auth(installation_id: Option<u64>) -> Auth {
+    let app = AppAuth {
+        id: "4711".into(),
+        installation_id,
+        private_key_env: Some("KEY".into()),
+        private_key_file: None,
+    };
+    Auth { token_env: None, app: Some(app) }
+}
+
+async fn scene(pem: &str, public: &str, installation_id: Option<u64>) -> (Fake, GitHubWorkSource) {
+    let fake = Fake::start().await;
+    fake.add(7, &["ready"]);
+    fake.world().app_key = Some(BASE64_STANDARD.decode(public).unwrap());
+    fake.world().good_tokens = Some(Vec::new());
+    let pem = pem.to_owned();
+    let setting = Setting::new("", move |name| (name == "KEY").then(|| pem.clone()));
+    let source = GitHubWorkSource::new(settings(&fake.url), &auth(installation_id), &setting).unwrap();
+    (fake, source)
+}
+
+#[tokio::test]
+async fn a_token_is_bought_once_and_again_when_it_ends() {
+    let keys = keys();
+    let one_line = keys.pkcs1.replace('\n', "\\n");
+    for (pem, installation_id) in [(&keys.pkcs1, None), (&keys.pkcs8, Some(77)), (&one_line, Some(77))] {
+        let (fake, source) = scene(pem, &keys.public, installation_id).await;
+        source.validate_token().await.unwrap();
+        source.claim_work(&id(7), &claimant("job-1")).await.unwrap();
+        assert_eq!(fake.world().sold, 1);
+        assert_eq!(fake.requests().contains(&"GET /installation".to_owned()), installation_id.is_none());
+
+        // Taken back: the next request is refused, and goes well with a new one.
+        fake.world().good_tokens = Some(Vec::new());
+        assert!(source.get_work(&id(7)).await.unwrap().is_some());
+        assert_eq!(fake.world().sold, 2);
+
+        // One that has less than a minute left is not used again.
+        fake.world().good_tokens = Some(Vec::new());
+        fake.world().token_life = SignedDuration::from_secs(50);
+        for sold in 3..=5 {
+            source.get_work(&id(7)).await.unwrap();
+            assert_eq!(fake.world().sold, sold);
+        }
+        let shown = format!("{source:?}");
+        assert!(!shown.contains("ghs_") && !shown.contains("PRIVATE KEY"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn many_callers_buy_one_token() {
+    let keys = keys();
+    let (fake, source) = scene(&keys.pkcs8, &keys.public, Some(77)).await;
+    let number = id(7);
+    let calls = (0..20).map(|_| source.get_work(&number));
+    for answer in futures_util::future::join_all(calls).await {
+        assert!(answer.unwrap().is_some());
+    }
+    assert_eq!(fake.world().sold, 1);
+}
+
+#[tokio::test]
+async fn a_refused_word_is_an_error_once() {
+    let (ours, theirs) = (keys(), keys());
+    let (fake, source) = scene(&ours.pkcs8, &theirs.public, Some(77)).await;
+    let error = source.get_work(&id(7)).await.unwrap_err();
+    assert!(error.to_string().contains("access_tokens: 401"), "{error}");
+    assert_eq!(fake.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn buying_is_tried_again_as_well() {
+    let keys = keys();
+    let (fake, source) = scene(&keys.pkcs8, &keys.public, Some(77)).await;
+    fake.fault("POST /app/installations/77/access_tokens", Fault::status(502));
+    assert!(source.get_work(&id(7)).await.unwrap().is_some());
+    assert_eq!(fake.world().sold, 1);
+}
+
+#[test]
+fn keys_that_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| Some(name.to_owned());
+    std::fs::write(folder.path().join("key.pem"), keys().pkcs1).unwrap();
+    let made = |env: Option<&str>, file: Option<String>, value: Option<&str>| {
+        let mut auth = auth(None);
+        let app = auth.app.as_mut().unwrap();
+        (app.private_key_env, app.private_key_file) = (env.map(str::to_owned), file);
+        let value = value.map(str::to_owned);
+        let setting = Setting::new(folder.path(), move |_| value.clone());
+        GitHubWorkSource::new(settings("http://127.0.0.1:1"), &auth, &setting)
+            .map_err(|error: WorkSourceError| error.to_string())
+    };
+    made(None, file("key.pem"), None).unwrap();
+    made(None, Some(folder.path().join("key.pem").to_str().unwrap().to_owned()), None).unwrap();
+    for (env, file, value, words) in [
+        (Some("KEY"), None, None, "the variable KEY is not set"),
+        (Some("KEY"), None, Some("secret-words"), "not an RSA key in PEM form"),
+        (None, file("none.pem"), None, "cannot be read"),
+        (None, None, None, "needs either"),
+        (Some("KEY"), file("key.pem"), Some("x"), "needs either"),
+    ] {
+        let error = made(env, file, value).unwrap_err();
+        assert!(error.contains(words) && !error.contains("secret-words"), "{error}");
+    }
+}

@@ -1,0 +1,287 @@
+//! Claims, one claimer at a time: each step, each way to lose, and what others do in between.
+
+use cowhand::work::github::{Claiming, GitHubSettings};
+use cowhand::work::{Claimant, WorkSource, WorkSourceError};
+use cowhand_core::work::ClaimFailureReason::{
+    AlreadyClaimed, InvalidState, NotFound, PermissionDenied, SourceError,
+};
+use cowhand_core::work::ClaimResult;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::fake::{Fake, Fault, LOGIN, Meanwhile, REPO, World};
+use crate::{claim, claimant, id, scene, settings, source_with};
+
+/// As another fleet would write it.
+fn foreign(until: Timestamp) -> String {
+    let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
+    format!("<!-- cowhand:claim {json} -->\ncowhand is working on this")
+}
+
+fn in_minutes(fake: &Fake, minutes: i64) -> Timestamp {
+    fake.world().now + SignedDuration::from_mins(minutes)
+}
+
+#[tokio::test]
+async fn the_steps_in_their_order() {
+    let (fake, source) = scene().await;
+    fake.add(7, &["ready", "bug"]);
+    claim(&source, 7, "job-1").await.unwrap();
+    let expected = [
+        "GET /issues/7",
+        "GET /user",
+        "GET /issues/7/comments?per_page=100&page=1",
+        "POST /issues/7/comments",
+        "GET /issues/7/comments?per_page=100&page=1",
+        "GET /issues/7",
+        "POST /issues/7/labels",
+        "DELETE /issues/7/labels/ready",
+        "GET /issues/7",
+    ];
+    assert_eq!(fake.requests(), expected);
+    let issue = fake.issue(7);
+    assert_eq!(issue.labels, ["bug", "agent-working"]);
+    let [comment] = &issue.comments[..] else { panic!("{:?}", issue.comments) };
+    assert!(
+        comment.body.starts_with("<!-- cowhand:claim {\"fleet\":\"herd\",\"holder\":\"job-1\","),
+        "{comment:?}"
+    );
+    assert!(comment.body.contains("\ncowhand is working on this (` job-1 `, until "), "{comment:?}");
+
+    let agents = fake.world().user_agents.clone();
+    assert!(agents.iter().all(|agent| agent.starts_with("cowhand/")), "{agents:?}");
+}
+
+#[tokio::test]
+async fn the_claimed_item_is_the_one_after_the_claim() {
+    let (fake, source) = scene().await;
+    fake.add(7, &["ready"]);
+    let claimed = source.claim_work(&id(7), &claimant("job-1")).await.unwrap();
+    let ClaimResult::Claimed(item) = claimed else { panic!("{claimed:?}") };
+    assert_eq!(item.labels, ["agent-working"]);
+    // Told again, as after a lost answer, it is still ours and nothing is posted twice.
+    claim(&source, 7, "job-1").await.unwrap();
+    assert_eq!(fake.issue(7).comments.len(), 1);
+    assert_eq!(claim(&source, 7, "job-2").await, Err(AlreadyClaimed));
+    assert_eq!(fake.issue(7).comments.len(), 1);
+}
+
+#[tokio::test]
+async fn ways_to_be_refused() {
+    let (fake, source) = scene().await;
+    fake.add(1, &["ready"]);
+    fake.world().issues.get_mut(&1).unwrap().is_closed = true;
+    fake.add(2, &["ready", "agent-working"]);
+    fake.add(3, &["ready"]);
+    let marker = foreign(in_minutes(&fake, 5));
+    fake.world().comment(3, "somebody", &marker);
+    fake.add(4, &["ready"]);
+    fake.world().issues.get_mut(&4).unwrap().is_pull_request = true;
+    for number in 5..=9 {
+        fake.add(number, &["ready"]);
+    }
+    let path = |number: u64, rest: &str| format!("/repos/{REPO}/issues/{number}{rest}");
+    fake.fault(&format!("GET {}", path(5, "")), Fault::status(410));
+    fake.fault(&format!("GET {}", path(6, "")), Fault::status(403));
+    fake.fault(&format!("POST {}", path(7, "/comments")), Fault::status(403));
+    fake.fault(&format!("POST {}", path(8, "/labels")), Fault::status(403));
+    for _ in 0..4 {
+        fake.fault(&format!("GET {}", path(9, "")), Fault::status(500));
+    }
+    for (number, reason) in [
+        (1, InvalidState),
+        (2, AlreadyClaimed),
+        (3, AlreadyClaimed),
+        (4, NotFound),
+        (5, NotFound),
+        (6, PermissionDenied),
+        (7, PermissionDenied),
+        (8, PermissionDenied),
+        (9, SourceError),
+        (404, NotFound),
+    ] {
+        assert_eq!(claim(&source, number, "job-1").await, Err(reason), "{number}");
+        if number == 404 {
+            continue;
+        }
+        let ours = |comment: &crate::fake::FakeComment| comment.login == LOGIN;
+        assert!(!fake.issue(number).comments.iter().any(ours), "{number}: nothing of ours stays");
+    }
+}
+
+/// Does something between two steps of ours.
+fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut World) + Send + 'static) {
+    let mut is_done = false;
+    let meanwhile = move |line: &str, world: &mut World| {
+        if !is_done && line.starts_with(request) {
+            is_done = true;
+            what(world);
+        }
+    };
+    fake.world().meanwhile = Some(Meanwhile(Box::new(meanwhile)));
+}
+
+#[tokio::test]
+async fn what_others_do_while_we_claim() {
+    const POST: &str = "POST /repos/my-org/my-repo/issues/7/comments";
+    type Deed = Box<dyn FnMut(&mut World) + Send>;
+    let cases: Vec<(&str, Deed, _)> = vec![
+        (
+            "another's marker comes just before ours",
+            Box::new(|world| {
+                let marker = foreign(world.now + SignedDuration::from_mins(5));
+                world.comment(7, "somebody", &marker);
+            }),
+            Err(AlreadyClaimed),
+        ),
+        (
+            "another's marker comes just before ours and has lapsed",
+            Box::new(|world| {
+                let marker = foreign(world.now - SignedDuration::from_mins(5));
+                world.comment(7, "somebody", &marker);
+            }),
+            Ok(()),
+        ),
+        (
+            "somebody claims, finishes and closes",
+            Box::new(|world| world.issues.get_mut(&7).unwrap().is_closed = true),
+            Err(InvalidState),
+        ),
+        (
+            "somebody claims and fails",
+            Box::new(|world| world.issues.get_mut(&7).unwrap().labels.clear()),
+            Err(AlreadyClaimed),
+        ),
+        (
+            "a program that knows only labels takes it",
+            Box::new(|world| world.issues.get_mut(&7).unwrap().labels.push("agent-working".into())),
+            Err(AlreadyClaimed),
+        ),
+        (
+            "somebody copies our marker into an older comment",
+            Box::new(|world| {
+                let until = world.now + SignedDuration::from_mins(5);
+                let json = serde_json::json!({ "fleet": "herd", "holder": "job-1", "until": until });
+                world.comment(7, "mallory", &format!("<!-- cowhand:claim {json} -->"));
+            }),
+            Err(AlreadyClaimed),
+        ),
+    ];
+    for (case, what, expected) in cases {
+        let (fake, source) = scene().await;
+        fake.add(7, &["ready"]);
+        when(&fake, POST, what);
+        assert_eq!(claim(&source, 7, "job-1").await, expected, "{case}");
+        let ours = fake.issue(7).comments.iter().filter(|comment| comment.login == LOGIN).count();
+        assert_eq!(ours, usize::from(expected.is_ok()), "{case}: a loser leaves nothing behind");
+    }
+}
+
+#[tokio::test]
+async fn a_lapsed_claim_is_taken_over() {
+    let (fake, source) = scene().await;
+    fake.add(7, &["agent-working"]);
+    let marker = foreign(in_minutes(&fake, 5));
+    let old = fake.world().comment(7, "somebody", &marker);
+    assert_eq!(claim(&source, 7, "job-1").await, Err(AlreadyClaimed));
+    fake.world().later(310 - 1);
+    assert_eq!(claim(&source, 7, "job-1").await, Err(AlreadyClaimed), "still in the margin");
+    fake.world().later(2);
+    claim(&source, 7, "job-1").await.unwrap();
+    assert!(fake.issue(7).comments.iter().all(|comment| comment.id != old), "the dead one's comment is gone");
+    assert_eq!(fake.issue(7).labels, ["agent-working"]);
+}
+
+#[tokio::test]
+async fn renewing() {
+    let (fake, source) = scene().await;
+    fake.add(7, &["ready"]);
+    let now = fake.world().now;
+    let by = |seconds: i64| Claimant { until: now + SignedDuration::from_secs(seconds), ..claimant("job-1") };
+    let renew = async |seconds| source.renew_claim(&id(7), &by(seconds)).await;
+    let is_lost =
+        |result: Result<(), WorkSourceError>| matches!(result, Err(WorkSourceError::NotHeld { .. }));
+
+    assert!(is_lost(renew(60).await), "there is none");
+    source.claim_work(&id(7), &by(60)).await.unwrap();
+    fake.world().later(50);
+    renew(120).await.unwrap();
+    fake.world().later(50);
+    assert_eq!(
+        claim(&source, 7, "job-2").await,
+        Err(AlreadyClaimed),
+        "it holds for longer than was said first"
+    );
+    assert_eq!(fake.issue(7).comments.len(), 1, "the comment was edited");
+    renew(120).await.unwrap();
+    renew(110).await.unwrap();
+    let fewer = fake.requests().iter().filter(|request| request.starts_with("PATCH")).count();
+    assert_eq!(fewer, 1, "what was said already is not said again");
+
+    fake.world().later(31);
+    assert!(is_lost(renew(500).await), "too late: the claim has lapsed");
+    claim(&source, 7, "job-2").await.unwrap();
+    assert!(is_lost(renew(500).await), "somebody else has it");
+}
+
+/// The renewal is under way while the claim lapses and another takes it: only the other may have it.
+#[tokio::test]
+async fn a_renewal_that_arrives_too_late_revives_nothing() {
+    let (fake, source) = scene().await;
+    fake.add(7, &["ready"]);
+    let now = fake.world().now;
+    let by = |seconds: i64| Claimant { until: now + SignedDuration::from_secs(seconds), ..claimant("job-1") };
+    source.claim_work(&id(7), &by(60)).await.unwrap();
+    when(&fake, "PATCH", |world| {
+        world.later(71);
+        let marker = foreign(world.now + SignedDuration::from_mins(5));
+        world.comment(7, "somebody", &marker);
+    });
+    let result = source.renew_claim(&id(7), &by(3600)).await;
+    assert!(matches!(result, Err(WorkSourceError::NotHeld { .. })), "{result:?}");
+    assert_eq!(claim(&source, 7, "job-1").await, Err(AlreadyClaimed));
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_the_claims_comment_posts_it_once() {
+    for fault in
+        [Fault::CutAnswer, Fault::DoneBut(502), Fault::Silence, Fault::status(502), Fault::status(503)]
+    {
+        let fake = Fake::start().await;
+        let timeout = std::time::Duration::from_millis(300);
+        let source = source_with(GitHubSettings { timeout, ..settings(&fake.url) });
+        fake.add(7, &["ready"]);
+        fake.fault(&format!("POST /repos/{REPO}/issues/7/comments"), fault.clone());
+        claim(&source, 7, "job-1").await.unwrap();
+        assert_eq!(fake.issue(7).comments.len(), 1, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn labels_alone_are_the_seeds_steps() {
+    let (fake, _) = scene().await;
+    fake.add(7, &["ready"]);
+    let source = source_with(GitHubSettings { claiming: Claiming::ByLabelAlone, ..settings(&fake.url) });
+    claim(&source, 7, "job-1").await.unwrap();
+    let expected =
+        ["GET /issues/7", "POST /issues/7/labels", "DELETE /issues/7/labels/ready", "GET /issues/7"];
+    assert_eq!(fake.requests(), expected);
+    assert_eq!(claim(&source, 7, "job-2").await, Err(AlreadyClaimed));
+}
+
+#[tokio::test]
+async fn nothing_is_decided_before_our_own_marker_is_seen() {
+    let (fake, source) = scene().await;
+    fake.add(7, &["ready"]);
+    fake.world().lag = 2;
+    claim(&source, 7, "job-1").await.unwrap();
+    assert_eq!(
+        fake.requests().iter().filter(|request| request.starts_with("GET /issues/7/comments")).count(),
+        4
+    );
+
+    fake.add(8, &["ready"]);
+    fake.world().lag = 100;
+    let error = source.claim_work(&id(8), &claimant("job-1")).await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("does not appear"), "{error}");
+    assert!(fake.issue(8).comments.is_empty() && fake.issue(8).labels == ["ready"]);
+}

@@ -1,0 +1,246 @@
+//! A small GitHub in memory: issues, labels, comments, pages with `Link`, `ETag`s, a budget, and faults on order.
+//!
+//! It remembers every request, so that a test can say what was asked and in which order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+mod routes;
+
+pub(crate) const REPO: &str = "my-org/my-repo";
+pub(crate) const LOGIN: &str = "cowhand-bot";
+
+/// What goes wrong with the next request that fits.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// This answer, and nothing is done.
+    Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    /// It is done, and then this is the answer.
+    DoneBut(u16),
+    /// It is done, but the connection ends in the middle of the answer.
+    CutAnswer,
+    /// Nothing ever comes.
+    Silence,
+}
+
+impl Fault {
+    pub(crate) fn status(status: u16) -> Self {
+        Self::Answer { status, headers: Vec::new(), body: json!({ "message": "planned" }).to_string() }
+    }
+
+    pub(crate) fn with(status: u16, headers: &[(&'static str, &str)], message: &str) -> Self {
+        let headers = headers.iter().map(|&(name, value)| (name, value.to_owned())).collect();
+        Self::Answer { status, headers, body: json!({ "message": message }).to_string() }
+    }
+}
+
+#[derive(Debug, Clone, Default, Hash)]
+pub(crate) struct FakeIssue {
+    pub(crate) title: String,
+    pub(crate) body: String,
+    pub(crate) labels: Vec<String>,
+    pub(crate) is_closed: bool,
+    pub(crate) state_reason: Option<String>,
+    pub(crate) is_pull_request: bool,
+    pub(crate) created_at: Timestamp,
+    pub(crate) comments: Vec<FakeComment>,
+    /// Laid over what would be answered, to make it odd.
+    pub(crate) odd: Option<Value>,
+}
+
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct FakeComment {
+    pub(crate) id: u64,
+    pub(crate) login: String,
+    pub(crate) body: String,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) issues: BTreeMap<u64, FakeIssue>,
+    pub(crate) next_comment: u64,
+    /// Of the fake, moved by tests: GitHub's `Date`.
+    pub(crate) now: Timestamp,
+    pub(crate) remaining: u64,
+    pub(crate) scopes: Option<&'static str>,
+    pub(crate) is_private: bool,
+    /// `(method and beginning of the path, fault)`, used up one by one.
+    pub(crate) faults: VecDeque<(String, Fault)>,
+    /// Paths that have moved, with where to.
+    pub(crate) moved: BTreeMap<String, String>,
+    pub(crate) requests: Vec<String>,
+    pub(crate) tokens: Vec<String>,
+    pub(crate) user_agents: Vec<String>,
+    /// Answers that were not 304.
+    pub(crate) paid: usize,
+    /// Called with each request before it is answered, for what others do meanwhile.
+    pub(crate) meanwhile: Option<Meanwhile>,
+    /// How many times the newest comment is not among those that are listed: a replica that is behind.
+    pub(crate) lag: usize,
+    /// For Apps: the public key, and how many tokens were sold.
+    pub(crate) app_key: Option<Vec<u8>>,
+    pub(crate) sold: usize,
+    pub(crate) token_life: SignedDuration,
+    pub(crate) good_tokens: Option<Vec<String>>,
+}
+
+type Deed = Box<dyn FnMut(&str, &mut World) + Send>;
+
+pub(crate) struct Meanwhile(pub(crate) Deed);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl World {
+    pub(crate) fn comment(&mut self, number: u64, login: &str, body: &str) -> u64 {
+        self.next_comment += 1;
+        let (id, now) = (self.next_comment, self.now);
+        let (login, body) = (login.to_owned(), body.to_owned());
+        let comment = FakeComment { id, login, body, created_at: now, updated_at: now };
+        self.issues.get_mut(&number).unwrap().comments.push(comment);
+        id
+    }
+
+    pub(crate) fn later(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Fake {
+    world: Arc<Mutex<World>>,
+    pub(crate) url: String,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Fake {
+    pub(crate) async fn start() -> Self {
+        // In the middle of a day, as a whole second, and now: the client compares it with its own clock.
+        let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
+        let world = World {
+            issues: BTreeMap::new(),
+            next_comment: 0,
+            now,
+            remaining: 5000,
+            scopes: Some("repo"),
+            is_private: true,
+            faults: VecDeque::new(),
+            moved: BTreeMap::new(),
+            requests: Vec::new(),
+            tokens: Vec::new(),
+            user_agents: Vec::new(),
+            paid: 0,
+            meanwhile: None,
+            lag: 0,
+            app_key: None,
+            sold: 0,
+            token_life: SignedDuration::from_hours(1),
+            good_tokens: None,
+        };
+        let world = Arc::new(Mutex::new(world));
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&world));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { world, url, server }
+    }
+
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    /// With the ready label, older the smaller its number.
+    pub(crate) fn add(&self, number: u64, labels: &[&str]) {
+        let mut world = self.world();
+        let created_at =
+            world.now - SignedDuration::from_hours(1000) + SignedDuration::from_secs(number.cast_signed());
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        let issue =
+            FakeIssue { title: format!("Issue {number}"), labels, created_at, ..FakeIssue::default() };
+        world.issues.insert(number, issue);
+    }
+
+    pub(crate) fn fault(&self, request: &str, fault: Fault) {
+        self.world().faults.push_back((request.to_owned(), fault));
+    }
+
+    /// What was asked since the last time, as `GET /repos/…` with the repository left out.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let requests = std::mem::take(&mut self.world().requests);
+        requests.into_iter().map(|request| request.replace(&format!("/repos/{REPO}"), "")).collect()
+    }
+
+    pub(crate) fn issue(&self, number: u64) -> FakeIssue {
+        self.world().issues[&number].clone()
+    }
+}
+
+async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+    let asked = routes::Asked::new(&parts, &body);
+    let (fault, response) = {
+        let mut world = world.lock().unwrap();
+        if let Some(mut meanwhile) = world.meanwhile.take() {
+            (meanwhile.0)(&asked.line, &mut world);
+            world.meanwhile.get_or_insert(meanwhile);
+        }
+        let fits = |(wanted, _): &(String, Fault)| asked.line.starts_with(wanted.as_str());
+        let place = world.faults.iter().position(fits);
+        let fault = place.and_then(|place| world.faults.remove(place)).map(|(_, fault)| fault);
+        world.note(&asked);
+        let response = if let Some(Fault::Answer { status, headers, body }) = &fault {
+            let mut response = plain(*status, Bytes::from(body.clone()));
+            for (name, value) in headers {
+                response.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
+            }
+            response
+        } else {
+            world.route(&asked)
+        };
+        (fault, response)
+    };
+    let date = { world.lock().unwrap().now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string() };
+    let mut response = match fault {
+        None | Some(Fault::Answer { .. }) => response,
+        Some(Fault::DoneBut(status)) => plain(status, Bytes::from_static(b"<html>bad gateway</html>")),
+        Some(Fault::CutAnswer) => {
+            let chunks = [Ok(Bytes::from_static(b"{\"id\": ")), Err(std::io::Error::other("cut"))];
+            Response::new(Body::from_stream(futures_util::stream::iter(chunks)))
+        }
+        Some(Fault::Silence) => {
+            tokio::time::sleep(Duration::from_mins(10)).await;
+            response
+        }
+    };
+    response.headers_mut().insert(header::DATE, HeaderValue::from_str(&date).unwrap());
+    response
+}
+
+pub(crate) fn plain(status: u16, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response
+}

@@ -1,0 +1,320 @@
+//! The fake's answers, request by request.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use axum::body::Bytes;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jiff::SignedDuration;
+use percent_encoding::percent_decode_str;
+use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use serde_json::{Value, json};
+
+use super::{FakeIssue, LOGIN, REPO, World, plain};
+
+pub(super) struct Asked {
+    /// Method and path, with the query.
+    pub(super) line: String,
+    method: String,
+    path: String,
+    query: Vec<(String, String)>,
+    headers: HeaderMap,
+    body: Value,
+}
+
+impl Asked {
+    pub(super) fn new(parts: &Parts, body: &Bytes) -> Self {
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let query = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let path_and_query = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+        Self {
+            line: format!("{} {path_and_query}", parts.method),
+            method: parts.method.to_string(),
+            path: parts.uri.path().to_owned(),
+            query: query.map(|(key, value)| (key.to_owned(), decoded(value))).collect(),
+            headers: parts.headers.clone(),
+            body: serde_json::from_slice(body).unwrap_or(Value::Null),
+        }
+    }
+
+    fn header(&self, name: &str) -> String {
+        self.headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
+    }
+
+    fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, name: &str, otherwise: usize) -> usize {
+        self.parameter(name).map_or(otherwise, |value| value.parse().unwrap())
+    }
+}
+
+fn not_found() -> Response {
+    plain(404, json!({ "message": "Not Found" }).to_string())
+}
+
+fn ok(value: &Value) -> Response {
+    plain(200, value.to_string())
+}
+
+impl World {
+    pub(super) fn note(&mut self, asked: &Asked) {
+        self.requests.push(asked.line.clone());
+        self.tokens.push(asked.header("authorization"));
+        self.user_agents.push(asked.header("user-agent"));
+    }
+
+    pub(super) fn route(&mut self, asked: &Asked) -> Response {
+        if let Some(to) = self.moved.get(&asked.path) {
+            let status = if asked.method == "GET" { 301 } else { 307 };
+            let mut response = plain(status, json!({ "message": "Moved" }).to_string());
+            response.headers_mut().insert("location", HeaderValue::from_str(to).unwrap());
+            return response;
+        }
+        let token = asked.header("authorization").replace("Bearer ", "");
+        let is_about_apps = asked.path.starts_with("/app") || asked.path.ends_with("/installation");
+        if !is_about_apps && self.good_tokens.as_ref().is_some_and(|good| !good.contains(&token)) {
+            return plain(401, json!({ "message": "Bad credentials" }).to_string());
+        }
+        let mut response = self.api(asked, &token);
+        let etag = HeaderValue::from_static("etag");
+        if asked.method == "GET" && response.status() == 200 {
+            let tag = response.headers().get("x-etag").cloned().unwrap_or(etag);
+            if asked.header("if-none-match") == tag.to_str().unwrap() {
+                response = plain(304, "");
+            }
+            response.headers_mut().insert("etag", tag);
+        }
+        if response.status() != 304 {
+            self.paid += 1;
+            self.remaining = self.remaining.saturating_sub(1);
+        }
+        let reset = (self.now + SignedDuration::from_hours(1)).as_second();
+        let budget = [("limit", 5000), ("remaining", self.remaining.cast_signed()), ("reset", reset)];
+        for (name, value) in budget {
+            let name = HeaderName::try_from(format!("x-ratelimit-{name}")).unwrap();
+            response.headers_mut().insert(name, HeaderValue::from(value));
+        }
+        if let Some(scopes) = self.scopes {
+            response.headers_mut().insert("x-oauth-scopes", HeaderValue::from_static(scopes));
+        }
+        response
+    }
+
+    fn api(&mut self, asked: &Asked, token: &str) -> Response {
+        let path = asked.path.trim_start_matches("/api/v3");
+        // A repository that moved is reached by its number.
+        let path = path.replace("/repositories/1", &format!("/repos/{REPO}"));
+        let parts: Vec<String> = path
+            .split('/')
+            .skip(1)
+            .map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned())
+            .collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let (owner, name) = REPO.split_once('/').unwrap();
+        match (asked.method.as_str(), &parts[..]) {
+            ("GET", ["user"]) => ok(&json!({ "login": LOGIN })),
+            ("GET", ["app"]) => self.for_apps(token, &json!({ "slug": "cowhand" })),
+            ("POST", ["app", "installations", "77", "access_tokens"]) => {
+                let name = format!("ghs_{}", self.sold + 1);
+                let ends = self.now + self.token_life;
+                let response = self.for_apps(token, &json!({ "token": name, "expires_at": ends }));
+                if response.status() == 200 {
+                    self.sold += 1;
+                    self.good_tokens.get_or_insert_default().push(name);
+                }
+                response
+            }
+            ("GET", ["repos", o, n, "installation"]) if *o == owner && *n == name => {
+                self.for_apps(token, &json!({ "id": 77 }))
+            }
+            ("GET", ["repos", "other", "place", "issues", number]) => {
+                self.one_issue(number, "https://api/repos/other/place")
+            }
+            (method, ["repos", o, n, rest @ ..]) if *o == owner && *n == name => {
+                self.repository(method, rest, asked)
+            }
+            _ => not_found(),
+        }
+    }
+
+    /// Checks the signature as GitHub would.
+    fn for_apps(&self, token: &str, answer: &Value) -> Response {
+        let verified = || {
+            let (said, signature) = token.rsplit_once('.')?;
+            let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
+            let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.app_key.as_ref()?);
+            key.verify(said.as_bytes(), &signature).ok()?;
+            let (_, claims) = said.split_once('.')?;
+            let claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
+            let (iat, exp) = (claims["iat"].as_i64()?, claims["exp"].as_i64()?);
+            let now = self.now.as_second();
+            (claims["iss"] == "4711" && iat <= now && exp > now && exp - iat <= 600).then_some(())
+        };
+        if verified().is_some() { ok(answer) } else { plain(401, "{}") }
+    }
+
+    fn repository(&mut self, method: &str, rest: &[&str], asked: &Asked) -> Response {
+        match (method, rest) {
+            ("GET", []) => ok(&json!({ "full_name": REPO, "private": self.is_private })),
+            ("GET", ["issues"]) => self.list(asked),
+            ("GET", ["issues", number]) => self.one_issue(number, &format!("https://api/repos/{REPO}")),
+            ("PATCH", ["issues", "comments", id]) => self.edit_comment(id, asked),
+            ("DELETE", ["issues", "comments", id]) => self.delete_comment(id),
+            (_, ["issues", number, rest @ ..]) => {
+                let number = number.parse().unwrap();
+                if self.issues.contains_key(&number) {
+                    self.change(method, number, rest, asked)
+                } else {
+                    not_found()
+                }
+            }
+            _ => not_found(),
+        }
+    }
+
+    fn change(&mut self, method: &str, number: u64, rest: &[&str], asked: &Asked) -> Response {
+        let Some(issue) = self.issues.get_mut(&number) else { return not_found() };
+        match (method, rest) {
+            ("PATCH", []) => {
+                assert_eq!(asked.body["state"], "closed");
+                issue.is_closed = true;
+                issue.state_reason = asked.body["state_reason"].as_str().map(str::to_owned);
+                plain(200, issue_text(number, issue))
+            }
+            ("POST", ["labels"]) => {
+                let added =
+                    asked.body["labels"].as_array().unwrap().iter().map(|label| label.as_str().unwrap());
+                for label in added {
+                    if !issue.labels.iter().any(|present| present == label) {
+                        issue.labels.push(label.to_owned());
+                    }
+                }
+                ok(&json!([]))
+            }
+            ("DELETE", ["labels", label]) => {
+                let before = issue.labels.len();
+                issue.labels.retain(|present| present != label);
+                if issue.labels.len() == before { not_found() } else { ok(&json!([])) }
+            }
+            ("GET", ["comments"]) => {
+                let is_behind = self.lag > 0 && !issue.comments.is_empty();
+                self.lag -= usize::from(is_behind);
+                let shown = issue.comments.len() - usize::from(is_behind);
+                paged(&issue.comments[..shown], comment_json, asked)
+            }
+            ("POST", ["comments"]) => {
+                self.comment(number, LOGIN, asked.body["body"].as_str().unwrap());
+                let comments = &self.issues[&number].comments;
+                plain(201, comment_json(comments.last().unwrap()))
+            }
+            _ => not_found(),
+        }
+    }
+
+    fn edit_comment(&mut self, id: &str, asked: &Asked) -> Response {
+        let (id, now): (u64, _) = (id.parse().unwrap(), self.now);
+        let mut comments = self.issues.values_mut().flat_map(|issue| issue.comments.iter_mut());
+        let Some(comment) = comments.find(|comment| comment.id == id) else { return not_found() };
+        asked.body["body"].as_str().unwrap().clone_into(&mut comment.body);
+        comment.updated_at = now;
+        plain(200, comment_json(comment))
+    }
+
+    fn delete_comment(&mut self, id: &str) -> Response {
+        let id: u64 = id.parse().unwrap();
+        for issue in self.issues.values_mut() {
+            let before = issue.comments.len();
+            issue.comments.retain(|comment| comment.id != id);
+            if issue.comments.len() < before {
+                return plain(204, "");
+            }
+        }
+        not_found()
+    }
+
+    fn one_issue(&self, number: &str, repository_url: &str) -> Response {
+        let number = number.parse().unwrap();
+        let Some(issue) = self.issues.get(&number) else { return not_found() };
+        let at = format!(r#"{{"repository_url":"{repository_url}","#);
+        plain(200, issue_text(number, issue).replacen('{', &at, 1))
+    }
+
+    fn list(&self, asked: &Asked) -> Response {
+        assert_eq!(asked.parameter("state"), Some("open"));
+        assert_eq!((asked.parameter("sort"), asked.parameter("direction")), (Some("created"), Some("asc")));
+        let wanted = asked.parameter("labels");
+        let fits = |issue: &&(u64, &FakeIssue)| {
+            !issue.1.is_closed
+                && wanted.is_none_or(|wanted| issue.1.labels.iter().any(|label| label == wanted))
+        };
+        let mut all: Vec<(u64, &FakeIssue)> =
+            self.issues.iter().map(|(&number, issue)| (number, issue)).filter(|issue| fits(&issue)).collect();
+        all.sort_by_key(|(_, issue)| issue.created_at);
+        paged(&all, |(number, issue)| issue_text(*number, issue), asked)
+    }
+}
+
+/// With `Link` as GitHub writes it, and a mark over the entries alone.
+fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, asked: &Asked) -> Response {
+    let (size, page) = (asked.number("per_page", 30), asked.number("page", 1));
+    let here: Vec<&T> = all.iter().skip((page - 1) * size).take(size).collect();
+    let mut hasher = DefaultHasher::new();
+    here.hash(&mut hasher);
+    let etag = format!("W/\"{:x}\"", hasher.finish());
+    // Nobody will see what is in it.
+    let is_known = asked.header("if-none-match") == etag;
+    let shown: Vec<String> = if is_known { Vec::new() } else { here.into_iter().map(show).collect() };
+    let mut response = plain(200, format!("[{}]", shown.join(",")));
+    response.headers_mut().insert("x-etag", HeaderValue::from_str(&etag).unwrap());
+    if page * size < all.len() {
+        let next = format!("<http://x{}?page={}>; rel=\"next\"", asked.path, page + 1);
+        let link = format!("{next}, <http://x?page=9999>; rel=\"last\"");
+        response.headers_mut().insert("link", HeaderValue::from_str(&link).unwrap());
+    }
+    response
+}
+
+fn comment_json(comment: &super::FakeComment) -> String {
+    json!({
+        "id": comment.id, "body": comment.body, "user": { "login": comment.login },
+        "created_at": comment.created_at, "updated_at": comment.updated_at,
+    })
+    .to_string()
+}
+
+/// Labels are put in as text: there can be a million of them.
+fn issue_text(number: u64, issue: &FakeIssue) -> String {
+    let value = issue_json(number, issue).to_string();
+    let label = |name: &String| {
+        let description = "x".repeat(80);
+        format!(r#"{{"id":1,"name":{},"color":"ededed","description":"{description}"}}"#, json!(name))
+    };
+    let labels: Vec<String> = issue.labels.iter().map(label).collect();
+    value.replace(LABELS, &format!(r#""labels":[{}]"#, labels.join(",")))
+}
+
+const LABELS: &str = r#""labels":"put in later""#;
+
+fn issue_json(number: u64, issue: &FakeIssue) -> Value {
+    let mut value = json!({
+        "id": 1_000_000 + number, "number": number, "title": issue.title, "body": issue.body,
+        "state": if issue.is_closed { "closed" } else { "open" }, "state_reason": issue.state_reason,
+        "labels": "put in later",
+        "user": { "login": "octocat" }, "assignee": { "login": "hubot" },
+        "milestone": { "number": 3, "title": "v1" }, "author_association": "CONTRIBUTOR",
+        "html_url": format!("https://github.com/{REPO}/issues/{number}"),
+        "created_at": issue.created_at, "updated_at": issue.created_at,
+    });
+    if issue.is_pull_request {
+        value["pull_request"] = json!({ "url": "https://x" });
+    }
+    if let (Some(Value::Object(odd)), Value::Object(value)) = (&issue.odd, &mut value) {
+        value.extend(odd.clone());
+    }
+    value
+}

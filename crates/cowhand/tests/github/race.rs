@@ -1,0 +1,160 @@
+//! The race: 32 claimers in 4 processes, each process a fleet of its own, go for the same 20 issues on `emulate`.
+//!
+//! `COWHAND_LONG=1` runs 50 rounds. Each round has its own tokens, because `emulate` ends a token's budget at 5,000.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use cowhand::work::github::{Claiming, GitHubSettings};
+use serde::{Deserialize, Serialize};
+
+use crate::emulate::{Emulate, source};
+use crate::{claim, settings};
+
+const PROCESSES: usize = 4;
+const CLAIMERS: usize = 8;
+const ISSUES: usize = 20;
+const TASK: &str = "COWHAND_TEST_RACE";
+
+#[derive(Serialize, Deserialize)]
+struct Task {
+    url: String,
+    token: String,
+    fleet: String,
+    issues: Vec<u64>,
+    by_label_alone: bool,
+}
+
+/// One of the four processes: the test runs this very test again, with a task for it. Without one there is nothing
+/// to do.
+#[test]
+fn claimers_of_one_process() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let task: Task = serde_json::from_str(&task).unwrap();
+    let mut settings = settings(&task.url);
+    if task.by_label_alone {
+        settings = GitHubSettings { claiming: Claiming::ByLabelAlone, ..settings };
+    }
+    let claimers = async || {
+        // Everything that takes time comes before the start.
+        let sources: Vec<_> = (0..CLAIMERS).map(|_| source(settings.clone(), &task.token)).collect();
+        println!("\nup");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        let claimer = async |place: usize| {
+            let holder = format!("{}-job-{place}", task.fleet);
+            for &issue in &task.issues {
+                match claim(&sources[place], issue, &holder).await {
+                    Ok(()) => println!("\nwon {issue} {holder}"),
+                    Err(reason) => println!("\nlost {issue} {reason:?}"),
+                }
+            }
+        };
+        futures_util::future::join_all((0..CLAIMERS).map(claimer)).await;
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(claimers());
+}
+
+struct Process {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(task: &Task) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "race::claimers_of_one_process", "--nocapture"])
+            .env(TASK, serde_json::to_string(task).unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut process = Self { child, lines };
+        assert!(process.lines.any(|line| line.unwrap() == "up"));
+        process
+    }
+}
+
+/// Who won each issue, and how many claims were answered.
+async fn round(
+    emulate: &Emulate,
+    tokens: &[String],
+    by_label_alone: bool,
+) -> (BTreeMap<u64, Vec<String>>, usize) {
+    let mut issues = Vec::new();
+    for _ in 0..ISSUES {
+        issues.push(emulate.add(&tokens[0], "Take me").await);
+    }
+    let task = |(place, token): (usize, &String)| Task {
+        url: emulate.url().to_owned(),
+        token: token.clone(),
+        fleet: format!("fleet-{place}"),
+        issues: issues.clone(),
+        by_label_alone,
+    };
+    let mut processes: Vec<Process> =
+        tokens.iter().enumerate().map(|token| Process::start(&task(token))).collect();
+    for process in &mut processes {
+        process.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    }
+    let mut winners: BTreeMap<u64, Vec<String>> = issues.iter().map(|&issue| (issue, Vec::new())).collect();
+    let mut answers = 0;
+    for mut process in processes {
+        for line in process.lines.by_ref() {
+            let line = line.unwrap();
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["won", issue, holder] => {
+                    winners.get_mut(&issue.parse().unwrap()).unwrap().push(holder.to_owned());
+                    answers += 1;
+                }
+                ["lost", _, "AlreadyClaimed"] => answers += 1,
+                ["lost", ..] => panic!("{line}"),
+                _ => {}
+            }
+        }
+        assert!(process.child.wait().unwrap().success());
+    }
+    (winners, answers)
+}
+
+fn tokens(rounds: usize) -> Vec<Vec<String>> {
+    let of_round = |round| (0..PROCESSES).map(|fleet| format!("fleet-{fleet}-{round}")).collect();
+    (0..rounds).map(of_round).collect()
+}
+
+#[tokio::test]
+async fn every_issue_has_one_winner() {
+    let long = std::env::var_os("COWHAND_LONG").is_some_and(|value| value == "1");
+    let tokens = tokens(if long { 50 } else { 5 });
+    let emulate = Emulate::start(&tokens.concat());
+    let mut fleets = BTreeMap::<String, usize>::new();
+    for tokens in &tokens {
+        let (winners, answers) = round(&emulate, tokens, false).await;
+        assert_eq!(answers, PROCESSES * CLAIMERS * ISSUES);
+        for (issue, winners) in winners {
+            let [winner] = &winners[..] else { panic!("issue {issue} has {winners:?}") };
+            let (labels, _, comments) = emulate.look(&tokens[0], issue).await;
+            assert_eq!(labels, ["agent-working"], "issue {issue}");
+            assert!(
+                comments.len() == 1 && comments[0].contains(winner),
+                "issue {issue}: {winner}: {comments:?}"
+            );
+            *fleets.entry(winner[..7].to_owned()).or_default() += 1;
+        }
+    }
+    println!("{} rounds, {} issues, one winner each: {fleets:?}", tokens.len(), tokens.len() * ISSUES);
+}
+
+/// What the markers are for: with labels alone, several win.
+#[tokio::test]
+async fn without_markers_several_win() {
+    let tokens = tokens(1);
+    let emulate = Emulate::start(&tokens.concat());
+    let (winners, answers) = round(&emulate, &tokens[0], true).await;
+    assert_eq!(answers, PROCESSES * CLAIMERS * ISSUES);
+    let shared = winners.values().filter(|winners| winners.len() > 1).count();
+    println!("labels alone: {shared} of {ISSUES} issues have several winners");
+    assert!(shared > 0);
+}

@@ -1,0 +1,151 @@
+//! Tokens: where they come from, what they may do, and that nobody sees them.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use cowhand::work::github::{ApiFailure, GitHubWorkSource};
+use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
+use cowhand_core::config::shape::WorkSource as Shape;
+use jiff::{SignedDuration, Timestamp};
+use tracing::instrument::WithSubscriber;
+
+use crate::fake::{Fake, Fault};
+use crate::trouble::{ISSUE, api_error};
+use crate::{TOKEN, claim, id, scene, settings, source_with};
+
+#[tokio::test]
+async fn scopes_are_checked() {
+    for (scopes, is_private, missing) in [
+        (Some("repo, gist"), true, None),
+        (Some("public_repo"), false, None),
+        (Some("public_repo"), true, Some("repo")),
+        (Some("gist"), false, Some("public_repo")),
+        (Some(""), true, Some("repo")),
+        (None, true, None),
+    ] {
+        let (fake, source) = scene().await;
+        (fake.world().scopes, fake.world().is_private) = (scopes, is_private);
+        match (source.check().await, missing) {
+            (Ok(()), None) => {}
+            (Err(WorkSourceError::GitHubAuth(error)), Some(missing)) => {
+                assert_eq!(error.missing_scopes(), [missing]);
+                assert_eq!(error.required_scopes, [missing]);
+                assert_eq!(error.found_scopes.join(", "), scopes.unwrap());
+            }
+            (found, _) => panic!("{scopes:?}: {found:?}"),
+        }
+    }
+    for (status, words) in [(401, "the token was refused"), (404, "the token cannot see my-org/my-repo")] {
+        let (fake, source) = scene().await;
+        fake.fault("GET /repos/my-org/my-repo", Fault::status(status));
+        let error = source.validate_token().await.unwrap_err();
+        assert!(matches!(error, WorkSourceError::GitHubAuth(_)) && !error.is_retryable());
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_source_from_config() {
+    let made = |yaml: serde_json::Value, token: Option<&str>| {
+        let shape: Shape = serde_json::from_value(yaml).unwrap();
+        let token = token.map(str::to_owned);
+        let setting = Setting::new("", move |name| token.clone().filter(|_| name == "MY_TOKEN"));
+        if let Ok(source) = Registry::default().create(&shape, &setting) {
+            assert_eq!(source.source_type(), shape.name());
+        }
+        GitHubWorkSource::from_config(&shape, &setting)
+    };
+    let auth = serde_json::json!({"token_env": "MY_TOKEN"});
+    let whole = serde_json::json!({
+        "type": "github", "repo": "o/r", "auth": auth, "labels": {"ready": "go", "in_progress": "busy"},
+        "exclude_labels": [], "cleanup_on_failure": false, "api_url": "https://github.example.com/api/v3",
+    });
+    let settings = made(whole, Some(TOKEN)).unwrap().settings().clone();
+    assert_eq!((settings.ready.as_str(), settings.in_progress.as_str()), ("go", "busy"));
+    assert!(settings.exclude_labels.is_empty() && !settings.cleanup_on_failure);
+    let bare = serde_json::json!({"type": "github", "repo": "o/r", "auth": auth});
+    let settings = made(bare.clone(), Some(TOKEN)).unwrap().settings().clone();
+    assert_eq!((settings.ready.as_str(), settings.in_progress.as_str()), ("ready", "agent-working"));
+    assert_eq!(settings.exclude_labels, ["blocked", "wip"]);
+    assert!(settings.cleanup_on_failure);
+
+    let error = made(bare.clone(), None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "GitHub: no token: the variable MY_TOKEN is not set; missing scopes: repo (found: none)"
+    );
+    assert!(matches!(error, WorkSourceError::GitHubAuth(_)));
+    for token in ["", "  ", "with\nline"] {
+        assert!(made(bare.clone(), Some(token)).is_err(), "{token:?}");
+    }
+    for repo in ["", "r", "o/", "/r", "o/r/x", "../r", "o/..", "o/r?x", "o/r#x", "o/r x"] {
+        let yaml = serde_json::json!({"type": "github", "repo": repo, "auth": auth});
+        assert!(made(yaml, Some(TOKEN)).is_err(), "{repo}");
+    }
+    assert!(made(serde_json::json!({"type": "github"}), Some(TOKEN)).is_err());
+    assert!(made(serde_json::json!({"type": "files", "path": "x"}), Some(TOKEN)).is_err());
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Not in an error, even if a proxy's page quotes it; not in `Debug`; not in the most talkative log.
+#[tokio::test]
+async fn the_token_is_never_shown() {
+    let (log, fake) = (Log::default(), Fake::start().await);
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let seen = async {
+        let source = source_with(settings(&fake.url));
+        let mut seen = format!("{source:?} {:?}", source.client());
+        fake.add(7, &["ready"]);
+        claim(&source, 7, "job-1").await.unwrap();
+        let page = format!("<html>Bad header: Authorization: Bearer {TOKEN}</html>");
+        let soon = (Timestamp::now() + SignedDuration::from_hours(1)).as_second().to_string();
+        for (status, headers) in [
+            (400, vec![]),
+            (500, vec![]),
+            (500, vec![]),
+            (500, vec![]),
+            (500, vec![]),
+            (
+                403,
+                vec![
+                    ("x-ratelimit-limit", "1".into()),
+                    ("x-ratelimit-remaining", "0".into()),
+                    ("x-ratelimit-reset", soon),
+                ],
+            ),
+        ] {
+            fake.fault(ISSUE, Fault::Answer { status, headers, body: page.clone() });
+        }
+        for _ in 0..3 {
+            let error = source.get_work(&id(7)).await.unwrap_err();
+            seen = format!("{seen} {error} {error:?}");
+            let error = api_error(error);
+            assert!(error.message.contains("[hidden]") || error.message.contains("not asked"), "{error}");
+            assert!(!matches!(error.kind, ApiFailure::Unreadable));
+        }
+        seen
+    };
+    let seen = seen.with_subscriber(subscriber).await;
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("a limit is reached") && log.contains("trying again"), "{log}");
+    for text in [seen, log] {
+        assert!(!text.contains("0123456789SECRET"), "{text}");
+    }
+    assert!(fake.world().tokens.iter().all(|token| *token == format!("Bearer {TOKEN}")));
+}
