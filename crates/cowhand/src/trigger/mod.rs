@@ -7,6 +7,8 @@
 pub mod contract;
 pub(crate) mod dispatch;
 mod event;
+mod gh;
+mod github;
 mod pace;
 mod polling;
 mod registry;
@@ -16,11 +18,15 @@ mod strategy;
 mod timer;
 mod upstream;
 
-use cowhand_core::trigger::TriggerConfig;
+use std::time::Duration;
+
+use cowhand_core::interval::Interval;
+use cowhand_core::trigger::{GithubBackend, IssueState, PullState, TriggerConfig};
 
 use crate::daemon::Engine;
 
 pub use event::EventStrategy;
+pub use github::{GithubAccess, GithubIssueSource, GithubPullRequestSource};
 pub use polling::PollingStrategy;
 pub use registry::{Factory, Registry};
 pub use setting::Setting;
@@ -34,8 +40,31 @@ fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn Trigge
             Box::new(EventStrategy::new(setting.clone()))
         }
         TriggerConfig::Custom { name, .. } => engine.triggers.create(name, setting)?,
-        TriggerConfig::GithubIssues { .. } | TriggerConfig::GithubPullRequests { .. } => {
-            return Err(FatalTriggerError("GitHub is not asked yet".to_owned()).into());
+        TriggerConfig::GithubIssues { owner, repo, labels, state, poll_interval, api_url, auth, backend } => {
+            let (api_url, auth) = (api_url.clone(), auth.clone());
+            let backend = backend.unwrap_or(GithubBackend::Rest);
+            let access = GithubAccess { api_url, auth, backend, ..GithubAccess::new(owner, repo) };
+            let state = state.unwrap_or(IssueState::Open);
+            let source = GithubIssueSource::new(&access, labels.clone(), state, &setting.of_sources())?;
+            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)))
+        }
+        TriggerConfig::GithubPullRequests {
+            owner,
+            repo,
+            labels,
+            state,
+            poll_interval,
+            api_url,
+            auth,
+            backend,
+            ..
+        } => {
+            let (api_url, auth) = (api_url.clone(), auth.clone());
+            let backend = backend.unwrap_or(GithubBackend::Rest);
+            let access = GithubAccess { api_url, auth, backend, ..GithubAccess::new(owner, repo) };
+            let state = state.unwrap_or(PullState::Open);
+            let source = GithubPullRequestSource::new(&access, labels.clone(), state, &setting.of_sources())?;
+            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)))
         }
         TriggerConfig::Interval { .. }
         | TriggerConfig::Cron { .. }
@@ -44,4 +73,9 @@ fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn Trigge
         | TriggerConfig::Webhook { .. }
         | TriggerConfig::Chat { .. } => Box::new(Timer::of(setting)?),
     })
+}
+
+fn interval_of(written: Option<Interval>) -> Duration {
+    let written = written.and_then(|interval| Duration::try_from(interval.duration()).ok());
+    written.unwrap_or(Duration::from_mins(1))
 }

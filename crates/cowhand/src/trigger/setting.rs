@@ -78,6 +78,11 @@ impl Setting {
         Arc::clone(&self.engine.loaded().roster)
     }
 
+    /// The same for what asks the outside as work sources do.
+    pub(super) fn of_sources(&self) -> crate::work::Setting {
+        self.engine.loaded().sources.setting().clone()
+    }
+
     pub(super) fn store(&self) -> &Store {
         &self.engine.store
     }

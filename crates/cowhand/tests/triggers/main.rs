@@ -6,6 +6,8 @@ mod contract;
 mod crash;
 mod deliveries;
 mod events;
+mod fake;
+mod github;
 mod listing;
 #[expect(dead_code, reason = "its main is for people")]
 #[path = "../../examples/own_trigger.rs"]
