@@ -2,7 +2,7 @@
 
 use cowhand::fleet::{Fleet, Stop, Trigger};
 use cowhand::trigger::Registry;
-use cowhand_core::event::Fact;
+use cowhand_core::event::{Event, Fact};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 
 use crate::{Home, becomes, fires, id, jobs, ledger, name, on_both, prompts, until, with_schedule};
@@ -85,55 +85,49 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
     assert_eq!(ledger(&fleet, id("tester", "after")).await.len(), 4);
 }
 
-#[tokio::test]
-async fn sessions_begin_end_and_are_cleared() {
+/// An agent with one schedule that listens to its own sessions; its own job is no news to it.
+async fn a_session(event: &str) {
     let home = Home::sqlite();
-    let on = |event: &str| format!(r#"{{"type":"agent_lifecycle","event":"{event}"}}"#);
-    let prompt = "{{event_type}} {{agent_id}}";
-    let mut agent = home.agent("coder");
-    for event in ["session_start", "session_end", "context_clear"] {
-        agent = with_schedule(agent, event, &on(event), prompt);
-    }
-    let watcher = r#"{"type":"agent_lifecycle","event":"context_clear","agent":"coder"}"#;
-    let watcher = with_schedule(home.idle_agent("watcher"), "w", watcher, prompt);
-    agent
-        .schedules
-        .iter_mut()
-        .for_each(|schedule| schedule.enabled = schedule.name.as_str() == "context_clear");
-    let fleet = home.start(vec![agent.clone(), watcher.clone()], Registry::default()).await;
-    let mut events = fleet.subscribe().await.unwrap();
-    fleet.clear(&name("coder")).await.unwrap();
-    fires(&mut events, "watcher", "w").await;
-    assert!(fleet.clear(&name("nobody")).await.is_err());
-    becomes("both", async || jobs(&fleet).await.len() == 2).await;
-    assert_eq!(prompts(&fleet).await, ["context_clear coder", "context_clear coder"]);
-    until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
+    let trigger_of = format!(r#"{{"type":"agent_lifecycle","event":"{event}"}}"#);
+    let agent = with_schedule(home.agent("coder"), "s", &trigger_of, "{{event_type}} {{agent_id}}");
+    let fleet = home.start(vec![agent], Registry::default()).await;
+    let mut events = fleet.subscribe_after(0);
+    trigger(&fleet, "coder", None, None).await;
+    let fired = fires(&mut events, "coder", "s").await;
+    let job = fleet.store().job(fired.job.unwrap()).await.unwrap().unwrap();
+    assert_eq!(job.prompt(), Some(format!("{event} coder").as_str()));
+    let its_end = |event: &Event| {
+        event.job.as_ref() == Some(job.id()) && matches!(event.fact, Fact::JobCompleted { .. })
+    };
+    until(&mut events, its_end).await;
     fleet.stop(Stop::default()).await.unwrap();
+    assert_eq!(ledger(&fleet, id("coder", "s")).await.len(), 1);
+}
 
-    drop(fleet);
-    // One at a time, since each of their jobs is a session, too.
-    for event in ["session_start", "session_end"] {
-        agent.schedules.iter_mut().for_each(|schedule| schedule.enabled = schedule.name.as_str() == event);
-        let fleet = home.start(vec![agent.clone(), watcher.clone()], Registry::default()).await;
-        for record in fleet.store().schedules().await.unwrap() {
-            // From here on: the sessions before are old news.
-            fleet.disable(&record.agent, &record.name).await.unwrap();
-            fleet.enable(&record.agent, &record.name).await.unwrap();
-        }
-        let mut events = fleet.subscribe().await.unwrap();
-        trigger(&fleet, "coder", None, None).await;
-        let fired = fires(&mut events, "coder", event).await;
-        let job = fleet.store().job(fired.job.unwrap()).await.unwrap().unwrap();
-        assert_eq!(job.prompt(), Some(format!("{event} coder").as_str()));
-        let ended = job.id().clone();
-        until(&mut events, |event| {
-            event.job.as_ref() == Some(&ended) && matches!(event.fact, Fact::JobCompleted { .. })
-        })
-        .await;
-        fleet.stop(Stop::default()).await.unwrap();
-        let rows = ledger(&fleet, id("coder", event)).await;
-        assert_eq!(rows.len(), 1, "its own job is no news to it");
-    }
+#[tokio::test]
+async fn a_session_begins() {
+    a_session("session_start").await;
+}
+
+#[tokio::test]
+async fn a_session_ends() {
+    a_session("session_end").await;
+}
+
+#[tokio::test]
+async fn a_context_is_cleared() {
+    let home = Home::sqlite();
+    let own = r#"{"type":"agent_lifecycle","event":"context_clear"}"#;
+    let of_other = r#"{"type":"agent_lifecycle","event":"context_clear","agent":"coder"}"#;
+    let coder = with_schedule(home.idle_agent("coder"), "s", own, "{{event_type}} {{agent_id}}");
+    let watcher = with_schedule(home.idle_agent("watcher"), "s", of_other, "{{event_type}} {{agent_id}}");
+    let fleet = home.start(vec![coder, watcher], Registry::default()).await;
+    fleet.clear(&name("watcher")).await.unwrap();
+    fleet.clear(&name("coder")).await.unwrap();
+    assert!(fleet.clear(&name("nobody")).await.is_err());
+    becomes("two jobs", async || jobs(&fleet).await.len() == 2).await;
+    fleet.stop(Stop::KeepAgents).await.unwrap();
+    assert_eq!(prompts(&fleet).await, ["context_clear coder", "context_clear coder"]);
 }
 
 /// A circle that nobody checked, since the agents were given by a program.
