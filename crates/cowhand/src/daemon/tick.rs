@@ -113,19 +113,15 @@ async fn act(
         Action::Fire { schedule, key, due, outcome } => {
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
-                FiringOutcome::Ran | FiringOutcome::Preparing => None,
-                FiringOutcome::Skipped(reason) => Some(Decision::Skip(reason)),
-                FiringOutcome::Missed => Some(Decision::Miss),
-                FiringOutcome::Coalesced => Some(Decision::Coalesce),
-            };
-            let firing = match decision {
-                Some(decision) => Firing { schedule, key, due, decision },
-                None => {
+                FiringOutcome::Ran | FiringOutcome::Preparing => {
                     let occasion = Occasion::by_clock(known, &key, due);
-                    Dispatch { agent, schedule: known, due: Some(due) }.firing(key, occasion, now)
+                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
                 }
+                FiringOutcome::Skipped(reason) => Decision::Skip(reason),
+                FiringOutcome::Missed => Decision::Miss,
+                FiringOutcome::Coalesced => Decision::Coalesce,
             };
-            let fired = store.fire_once(firing, now).await?;
+            let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
             fault::place("fired");
             tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_))));
             Ok(matches!(fired, Fired::Recorded(_)))

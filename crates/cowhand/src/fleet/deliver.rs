@@ -3,6 +3,7 @@
 use cowhand_core::delivery::{Delivery, Reception};
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::Job;
+use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 
 use super::trigger::schedule_of;
@@ -74,9 +75,8 @@ impl Fleet {
         })
     }
 
-    async fn is_on(&self, schedule: &cowhand_core::roster::Schedule) -> Result<bool, FleetError> {
-        let records = self.store().schedules().await?;
-        let record = records.iter().find(|record| record.id == schedule.id);
+    async fn is_on(&self, schedule: &Schedule) -> Result<bool, FleetError> {
+        let record = self.store().schedule(schedule.id).await?;
         Ok(schedule.enabled && record.is_some_and(|record| record.state == ScheduleState::Active))
     }
 }

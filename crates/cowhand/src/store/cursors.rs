@@ -2,6 +2,7 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 
@@ -14,6 +15,7 @@ statements! {
     SET_CURSOR = same "insert into cursors (schedule_id, seq) values ($1, $2) \
         on conflict (schedule_id) do update set seq = excluded.seq";
     ADVANCE_CURSOR = same "update cursors set seq = $2 where schedule_id = $1 and seq < $2";
+    DROP_CURSOR = same "delete from cursors where schedule_id = $1";
     MADE_BY = same "select key from firings where job_id = $1";
     JOB_OF_EVENT = same "select job_id from events where seq = $1";
 }
@@ -67,6 +69,16 @@ impl Store {
 pub(super) async fn arm(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), StoreError> {
     let last = events::last(tx).await?;
     tx.execute(SET_CURSOR, args![schedule, last]).await?;
+    Ok(())
+}
+
+/// Loaded as it was. While the file has it off nothing is kept for it; turned on there, it begins now.
+pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), StoreError> {
+    if !schedule.enabled {
+        tx.execute(DROP_CURSOR, args![schedule.id]).await?;
+    } else if tx.one(GET_CURSOR, args![schedule.id]).await?.is_none() {
+        arm(tx, schedule.id).await?;
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use super::{Store, StoreError, cursors};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
+    GET_SCHEDULE = same "select * from schedules where id = $1";
     LOCK_SCHEDULE = locked "select * from schedules where id = $1";
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
         armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason) \
@@ -28,15 +29,19 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 for (agent, schedule) in in_order(&roster) {
+                    let listens = schedule.trigger.follows_events();
                     let new = ScheduleRecord::new(&agent.name, schedule, now);
                     if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
                         let mut known = lock(tx, schedule.id).await?;
                         if !known.reload(schedule, now) {
+                            if listens {
+                                cursors::keep(tx, schedule).await?;
+                            }
                             continue;
                         }
                         save(tx, &known).await?;
                     }
-                    if schedule.trigger.follows_events() {
+                    if listens {
                         cursors::arm(tx, schedule.id).await?;
                     }
                     let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
@@ -44,6 +49,13 @@ impl Store {
                 }
                 Ok(())
             })
+        })
+        .await
+    }
+
+    pub async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRecord>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move { tx.one(GET_SCHEDULE, args![id]).await?.as_ref().map(read).transpose() })
         })
         .await
     }

@@ -20,15 +20,17 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    /// What the schedule wants runs, or is prepared; the rest is written down.
     pub(crate) fn firing(self, key: FiringKey, occasion: Occasion, now: Timestamp) -> Firing {
-        let Self { agent, schedule, due } = self;
+        let decision = self.decision(&key, occasion, now);
+        Firing { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision }
+    }
+
+    /// What the schedule wants runs, or is prepared; the rest is written down.
+    pub(crate) fn decision(self, key: &FiringKey, occasion: Occasion, now: Timestamp) -> Decision {
         let is_in_a_circle = key.event().is_some() && is_too_long(&occasion.task);
-        let decision = if is_in_a_circle || !schedule.filter.passes(&occasion) {
-            Decision::Skip(SkipReason::Filtered)
-        } else {
-            decide(agent, schedule, &key, due, occasion, now)
-        };
-        Firing { schedule: schedule.id, key, due: due.unwrap_or(now), decision }
+        if is_in_a_circle || !self.schedule.filter.passes(&occasion) {
+            return Decision::Skip(SkipReason::Filtered);
+        }
+        decide(self.agent, self.schedule, key, self.due, occasion, now)
     }
 }

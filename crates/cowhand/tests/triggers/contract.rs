@@ -119,3 +119,10 @@ fn they_can_be_boxed_and_moved() {
     moves_between_tasks::<Box<dyn TriggerStrategy>>();
     moves_between_tasks::<Box<dyn TaskSource>>();
 }
+
+/// What dispatches must not care what it dispatches.
+#[test]
+fn the_runner_knows_no_type_by_its_name() {
+    let runner = include_str!("../../src/trigger/runner.rs");
+    assert!(!runner.contains("TriggerConfig") && !runner.contains("type_name"));
+}

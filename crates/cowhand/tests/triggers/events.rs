@@ -1,9 +1,12 @@
 //! What happens inside a fleet makes jobs: each once, in order, over restarts.
 
 use cowhand::fleet::{Fleet, Stop, Trigger};
+use cowhand::store::Store;
 use cowhand::trigger::Registry;
 use cowhand_core::event::{Event, Fact};
+use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
+use jiff::Timestamp;
 
 use crate::{Home, becomes, fires, id, jobs, ledger, name, on_both, prompts, until, with_schedule};
 
@@ -54,24 +57,21 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
         tester.schedules[0].enabled = enabled;
         tester
     };
-    // Armed, but for the time being nobody drives it.
-    let fleet = home.start(vec![builder(), tester(false)], Registry::default()).await;
-    let mut events = fleet.subscribe_after(0);
-    let mut built = Vec::new();
-    for _ in 0..3 {
-        trigger(&fleet, "builder", Some("build"), None).await;
-        let seen = until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
-        built.push(seen.last().unwrap().job.clone().unwrap().to_string());
-    }
+    let fleet = home.start(vec![builder(), tester(true)], Registry::default()).await;
     fleet.stop(Stop::default()).await.unwrap();
     drop(fleet);
+    let ended = three_jobs_end(&home).await;
     for _ in 0..2 {
         let fleet = home.start(vec![builder(), tester(true)], Registry::default()).await;
         becomes("three firings", async || ledger(&fleet, id("tester", "after")).await.len() >= 3).await;
         fleet.stop(Stop::default()).await.unwrap();
-        assert_eq!(prompts(&fleet).await[3..], built, "each once, in order");
+        assert_eq!(prompts(&fleet).await[3..], ended, "each once, in order");
     }
-    // Off and on again: what happened meanwhile is not made up.
+    // Off and on again, by hand or in the file: what happened meanwhile is not made up.
+    let fleet = home.start(vec![builder(), tester(false)], Registry::default()).await;
+    fleet.stop(Stop::default()).await.unwrap();
+    drop(fleet);
+    three_jobs_end(&home).await;
     let fleet = home.start(vec![builder(), tester(true)], Registry::default()).await;
     let after = "after".parse().unwrap();
     fleet.disable(&name("tester"), &after).await.unwrap();
@@ -83,6 +83,27 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
     fires(&mut events, "tester", "after").await;
     fleet.stop(Stop::default()).await.unwrap();
     assert_eq!(ledger(&fleet, id("tester", "after")).await.len(), 4);
+}
+
+/// Somebody else works on the same store while our fleet is down.
+async fn three_jobs_end(home: &Home) -> Vec<String> {
+    let store = Store::open(&home.store_url()).await.unwrap();
+    let mut ended = Vec::new();
+    for _ in 0..3 {
+        let (agent, schedule) = (name("builder"), Some("build".parse().unwrap()));
+        let new = NewJob {
+            agent,
+            trigger_type: TriggerType::Manual,
+            schedule,
+            prompt: Some("x".into()),
+            origin: None,
+        };
+        let job = store.add_job(new, Timestamp::now()).await.unwrap();
+        store.cancel(job.id().clone(), Timestamp::now()).await.unwrap();
+        ended.push(job.id().to_string());
+    }
+    store.close().await;
+    ended
 }
 
 /// An agent with one schedule that listens to its own sessions; its own job is no news to it.
