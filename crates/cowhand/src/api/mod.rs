@@ -14,6 +14,7 @@ mod problem;
 mod prune;
 mod schedules;
 mod socket;
+mod work;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::Fleet;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::work::Sources;
 
 pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
@@ -35,6 +37,7 @@ pub use problem::{Code, Problem};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub use schedules::{FiringView, ScheduleStatus, ScheduleView};
 pub use socket::{Socket, SocketError};
+pub use work::{ClaimAsked, CompleteAsked, ReleaseAsked};
 
 /// What the endpoints work on.
 #[derive(Debug, Clone)]
@@ -49,7 +52,7 @@ enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
     /// No daemon runs; the fleet is as the files say now.
-    Alone(Arc<Roster>),
+    Alone { roster: Arc<Roster>, sources: Arc<Sources> },
 }
 
 /// A list, and where its next part begins.
@@ -72,8 +75,9 @@ impl Api {
     }
 
     /// For reading, while no daemon runs.
-    pub fn alone(store: Store, state: StateFolder, roster: Roster) -> Self {
-        Self { store, state, side: Side::Alone(Arc::new(roster)) }
+    pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources) -> Self {
+        let (roster, sources) = (Arc::new(roster), Arc::new(sources));
+        Self { store, state, side: Side::Alone { roster, sources } }
     }
 
     pub fn router(self) -> Router {
@@ -97,6 +101,11 @@ impl Api {
             .route("/api/v1/jobs/{job}/cancel", post(jobs::cancel))
             .route("/api/v1/jobs/{job}/retry", post(jobs::retry))
             .route("/api/v1/jobs/{job}/fork", post(jobs::fork))
+            .route("/api/v1/work", get(work::list))
+            .route("/api/v1/work/{item}", get(work::one))
+            .route("/api/v1/work/{item}/claim", post(work::claim))
+            .route("/api/v1/work/{item}/release", post(work::release))
+            .route("/api/v1/work/{item}/complete", post(work::complete))
             .route("/api/v1/prune", post(prune::prune))
             .route("/api/v1/events", get(events::list))
             .fallback(|| async { Problem::not_found("there is no such endpoint") })
@@ -109,14 +118,21 @@ impl Api {
     fn roster(&self) -> Arc<Roster> {
         match &self.side {
             Side::Daemon(fleet) => fleet.roster(),
-            Side::Alone(roster) => Arc::clone(roster),
+            Side::Alone { roster, .. } => Arc::clone(roster),
+        }
+    }
+
+    fn sources(&self) -> Arc<Sources> {
+        match &self.side {
+            Side::Daemon(fleet) => fleet.sources(),
+            Side::Alone { sources, .. } => Arc::clone(sources),
         }
     }
 
     fn now(&self) -> Timestamp {
         match &self.side {
             Side::Daemon(fleet) => fleet.clock().now(),
-            Side::Alone(_) => Timestamp::now(),
+            Side::Alone { .. } => Timestamp::now(),
         }
     }
 
@@ -124,7 +140,7 @@ impl Api {
     fn daemon(&self) -> Result<&Fleet, Problem> {
         match &self.side {
             Side::Daemon(fleet) => Ok(fleet),
-            Side::Alone(_) => Err(Problem::no_daemon()),
+            Side::Alone { .. } => Err(Problem::no_daemon()),
         }
     }
 }

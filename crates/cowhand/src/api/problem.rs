@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fleet::FleetError;
 use crate::store::StoreError;
+use crate::work::WorkSourceError;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -111,17 +112,31 @@ impl From<FleetError> for Problem {
     fn from(error: FleetError) -> Self {
         let code = match error {
             FleetError::Store(error) => return error.into(),
-            FleetError::NoAgent(_) | FleetError::NoSchedule { .. } | FleetError::NoJob(_) => Code::NotFound,
-            FleetError::NotFinished { .. }
+            FleetError::NoAgent(_)
+            | FleetError::NoSchedule { .. }
+            | FleetError::NoJob(_)
+            | FleetError::NoItem(_) => Code::NotFound,
+            FleetError::ItemHeld { .. }
+            | FleetError::ItemRefused { .. }
+            | FleetError::NotFinished { .. }
             | FleetError::NotRun { .. }
             | FleetError::KeyUsed { .. }
             | FleetError::ScheduleOff { .. } => Code::Conflict,
             FleetError::KeyWithoutSchedule | FleetError::TakesNoDeliveries { .. } => Code::BadRequest,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
-            FleetError::AlreadyRunning(_) | FleetError::State { .. } | FleetError::Died => Code::Unavailable,
+            FleetError::WorkSource(_)
+            | FleetError::AlreadyRunning(_)
+            | FleetError::State { .. }
+            | FleetError::Died => Code::Unavailable,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<WorkSourceError> for Problem {
+    fn from(error: WorkSourceError) -> Self {
+        Self::unavailable(error.to_string())
     }
 }
 

@@ -107,8 +107,8 @@ impl Api {
     fn hold(&self) -> Result<Option<File>, Problem> {
         match self.side {
             Side::Daemon(_) => return Ok(None),
-            Side::Alone(_) if !self.state.path().exists() => return Ok(None),
-            Side::Alone(_) => {}
+            Side::Alone { .. } if !self.state.path().exists() => return Ok(None),
+            Side::Alone { .. } => {}
         }
         match self.state.lock() {
             Ok(Some(lock)) => Ok(Some(lock)),

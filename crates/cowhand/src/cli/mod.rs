@@ -30,6 +30,7 @@ mod status;
 mod stop;
 mod trigger;
 mod why;
+mod work;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -89,6 +90,9 @@ enum Verb {
     Schedule(schedule::Schedule),
     /// Why a schedule did or did not run
     Why(why::Why),
+    /// Look at the queues that work comes from, and take a hand in them
+    #[command(subcommand)]
+    Work(work::Work),
     /// What happened, in order
     Events(events::Events),
     /// Remove the jobs that `retention` does not keep
@@ -128,6 +132,7 @@ pub fn run() -> ExitCode {
         Verb::Fork(fork) => fork.run(config),
         Verb::Schedule(schedule) => schedule.run(config),
         Verb::Why(why) => why.run(config),
+        Verb::Work(work) => work.run(config),
         Verb::Events(events) => events.run(config),
         Verb::Prune(prune) => prune.run(config),
         Verb::Config(verb) => verb.run(config),

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -11,6 +12,7 @@ use crate::api::{Api, Client};
 use crate::config;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::work::{Setting, Sources};
 
 #[derive(Debug)]
 pub(super) struct Place {
@@ -49,7 +51,7 @@ impl Place {
     }
 
     async fn alone(&self) -> Result<WayIn<'_>, Failure> {
-        let loaded = config::load(&self.config).loaded;
+        let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
             print::note("the config has mistakes; `cowhand config check` shows them");
         }
@@ -60,7 +62,11 @@ impl Place {
         let place = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
         let store = Store::open(&place).await;
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-        let client = Client::alone(Api::alone(store, self.state.clone(), loaded.roster));
+        let client = {
+            let base = self.config.parent().unwrap_or(Path::new(""));
+            let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
+            Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources))
+        };
         Ok(WayIn { client, place: self, _empty: empty })
     }
 }

@@ -145,7 +145,7 @@ impl Errand<'_> {
             schedule: Some(order.schedule.name.clone()),
             until: now.checked_add(CLAIMING)?,
         };
-        let holder = match engine.store.take_item(taking, now).await? {
+        let holder = match engine.store.take_item(taking, None, now).await? {
             Taken::Ours(holder) => holder,
             Taken::Held => return Ok(false),
             Taken::TooOften { failures } => {
@@ -167,7 +167,7 @@ impl Errand<'_> {
                 Ok(job.is_some())
             }
             Ok(ClaimResult::Refused { reason, message }) => {
-                engine.store.leave_item(holder).await?;
+                engine.store.leave_item(holder.to_string()).await?;
                 if tries_the_next(reason) {
                     info!(item = %item.id, ?reason, "not ours");
                     return Ok(false);
@@ -180,7 +180,7 @@ impl Errand<'_> {
             }
             Err(error) => {
                 let reason = format!("the claim did not succeed: {error}");
-                engine.store.give_up_item(holder, reason, self.now()).await?;
+                engine.store.give_up_item(holder.to_string(), reason, self.now()).await?;
                 engine.owed.notify_one();
                 Err(error.into())
             }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
+use cowhand_core::work::WorkItemId;
 
 use crate::store::StoreError;
+use crate::work::WorkSourceError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
@@ -24,6 +26,14 @@ pub enum FleetError {
     NoSchedule { agent: AgentName, schedule: String },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
     NoJob(JobId),
+    #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]
+    NoItem(WorkItemId),
+    #[error("{item} is held by {by}; `cowhand cancel` ends a job and releases its item")]
+    ItemHeld { item: WorkItemId, by: String },
+    #[error("{item} cannot be claimed: {why}")]
+    ItemRefused { item: WorkItemId, why: String },
+    #[error(transparent)]
+    WorkSource(WorkSourceError),
     #[error("{job} is {status}; cancel it first, or fork it")]
     NotFinished { job: JobId, status: JobStatus },
     #[error("an idempotency key needs a schedule: its firings are what is counted")]

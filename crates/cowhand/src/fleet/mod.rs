@@ -20,6 +20,7 @@ mod events;
 mod stop;
 mod switch;
 mod trigger;
+mod work;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -176,6 +177,10 @@ impl Fleet {
 
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.engine.loaded().roster)
+    }
+
+    pub(crate) fn sources(&self) -> Arc<Sources> {
+        Arc::clone(&self.engine.loaded().sources)
     }
 
     pub fn is_running(&self) -> bool {

@@ -97,7 +97,7 @@ mod tests {
             fs::write(state.output(job), [0; 10]).unwrap();
             fs::write(state.view(job), [0; 200]).unwrap();
             fs::create_dir(state.folder(job)).unwrap();
-            fs::write(state.folder(job).join("output.log"), [0; 40_000]).unwrap();
+            fs::write(state.folder(job).join("output.log"), [0; 4_000]).unwrap();
             let attempt = Attempt::new(state.path(), job, 2);
             fs::create_dir_all(attempt.folder().join("deeper")).unwrap();
             fs::write(attempt.folder().join("deeper/stdout"), [0; 3_000]).unwrap();
@@ -107,11 +107,11 @@ mod tests {
         let link = elsewhere.as_os_str().len() as u64;
         assert_eq!(
             measure(&state).unwrap(),
-            HashMap::from([(one.clone(), 43_210 + link), (other.clone(), 43_210 + link)])
+            HashMap::from([(one.clone(), 7_210 + link), (other.clone(), 7_210 + link)])
         );
         remove(&state, &one, 2).unwrap();
         remove(&state, &one, 2).unwrap();
-        assert_eq!(measure(&state).unwrap(), HashMap::from([(other, 43_210 + link)]));
+        assert_eq!(measure(&state).unwrap(), HashMap::from([(other, 7_210 + link)]));
         assert!(elsewhere.exists() && state.jobs().join("notes.txt").exists());
     }
 }

@@ -122,22 +122,28 @@ impl Store {
         .await
     }
 
-    /// Before anything is said outside.
-    pub async fn take_item(&self, taking: Taking, now: Timestamp) -> Result<Taken, StoreError> {
+    /// Before anything is said outside. For a job, or for a person.
+    pub async fn take_item(
+        &self,
+        taking: Taking,
+        person: Option<String>,
+        now: Timestamp,
+    ) -> Result<Taken, StoreError> {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
                 let Taking { queue, item, source, node, agent, schedule, until } = taking;
                 let most = source.rules().most_attempts();
                 let failures = failures(tx, &queue, &item.id).await?;
-                if failures >= most {
+                if failures >= most && person.is_none() {
                     return Ok(Taken::TooOften { failures });
                 }
                 let holder = JobId::new(TimeZone::UTC.to_datetime(now).date(), random());
+                let holder_text = person.unwrap_or_else(|| holder.to_string());
                 let row = args![
                     queue,
                     item.id.to_string(),
-                    holder.as_str(),
+                    holder_text,
                     until,
                     node,
                     agent.as_str(),
@@ -184,24 +190,47 @@ impl Store {
     }
 
     /// The claim was refused: nothing is owed.
-    pub async fn leave_item(&self, holder: JobId) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move { tx.execute(FORGET_ITEM, args![holder.as_str()]).await.map(drop) })
-        })
-        .await
+    pub async fn leave_item(&self, holder: String) -> Result<(), StoreError> {
+        self.write(move |tx| Box::pin(async move { tx.execute(FORGET_ITEM, args![holder]).await.map(drop) }))
+            .await
     }
 
     /// Whatever was said outside is taken back.
     pub async fn give_up_item(
         &self,
-        holder: JobId,
+        holder: String,
         reason: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let release = ReleaseOptions { reason: Some(reason), add_comment: false };
+        self.close_item(holder, Closing::Release(release), now).await
+    }
+
+    /// The source is to be told.
+    pub async fn close_item(
+        &self,
+        holder: String,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| Box::pin(async move { owe(tx, &holder, &closing, now).await })).await
+    }
+
+    /// The claim of a person stands outside.
+    pub async fn hold_for_person(
+        &self,
+        holder: String,
+        until: Timestamp,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let release = ReleaseOptions { reason: Some(reason), add_comment: false };
-                owe(tx, holder.as_str(), &Closing::Release(release), now).await
+                let Some(row) = tx.one(LOCK_ITEM, args![holder.as_str()]).await? else { return Ok(()) };
+                let held = read(&row)?;
+                let content = jobs::written(&held.item)?;
+                tx.execute(HOLD_ITEM, args![holder, until, content]).await?;
+                tx.record(recorded(&held, Fact::WorkClaimed { item: held.item.id.clone() }, now));
+                Ok(())
             })
         })
         .await

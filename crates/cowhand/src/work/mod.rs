@@ -7,6 +7,7 @@ pub mod contract;
 pub mod error;
 pub mod files;
 pub mod github;
+pub mod queues;
 pub mod registry;
 pub mod source;
 pub mod sources;

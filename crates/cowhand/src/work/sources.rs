@@ -166,6 +166,15 @@ impl Sources {
         options: &FetchOptions,
     ) -> Result<Vec<WorkItem>, WorkSourceError> {
         let Some(source) = self.source_of(whose)? else { return Ok(Vec::new()) };
+        self.all(source.as_ref(), options).await
+    }
+
+    /// All pages of a source, in the order in which items are taken.
+    pub(crate) async fn all(
+        &self,
+        source: &dyn WorkSource,
+        options: &FetchOptions,
+    ) -> Result<Vec<WorkItem>, WorkSourceError> {
         let mut options = FetchOptions { cursor: None, limit: None, ..options.clone() };
         let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
         loop {

@@ -13,6 +13,7 @@ mod schedules;
 mod terminal;
 mod views;
 mod waits;
+mod work;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

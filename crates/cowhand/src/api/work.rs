@@ -1,0 +1,108 @@
+//! Work items: what is in the queues, and a person's hand in it.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::id::AgentName;
+use cowhand_core::work::{ReleaseOptions, WorkOutcome, WorkResult};
+use serde::{Deserialize, Serialize};
+
+use super::given::{Given, Params, named};
+use super::{Api, Page, Problem};
+use crate::work::queues::{self, ItemStatus, ItemView};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    agent: Option<AgentName>,
+    /// 1 means: also what somebody has claimed.
+    #[serde(default)]
+    all: u8,
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(asked): Params<Asked>,
+) -> Result<Json<Page<ItemView>>, Problem> {
+    let (roster, sources) = (api.roster(), api.sources());
+    if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
+        return Err(Problem::no_agent(agent));
+    }
+    let mut items = Vec::new();
+    for queue in queues::queues(&sources, &roster, asked.agent.as_ref())? {
+        items.extend(queues::items(&queue, &sources, &api.store, asked.all == 1).await?);
+    }
+    Ok(Json(Page::whole(items)))
+}
+
+pub(super) async fn one(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Params(asked): Params<Asked>,
+) -> Result<Json<ItemView>, Problem> {
+    let id = named(&id)?;
+    let (roster, sources) = (api.roster(), api.sources());
+    let held = api.store.items().await?;
+    for queue in queues::queues(&sources, &roster, asked.agent.as_ref())? {
+        if let Some(item) = queue.source.get_work(&id).await? {
+            return Ok(Json(queue.view(item, ItemStatus::Available, &held)));
+        }
+    }
+    Err(crate::fleet::FleetError::NoItem(id).into())
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClaimAsked {
+    pub agent: Option<AgentName>,
+    /// Who claims it; unset means `person`.
+    pub person: Option<String>,
+}
+
+pub(super) async fn claim(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<ClaimAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    let person = asked.person.as_deref().unwrap_or("person");
+    Ok(Json(api.daemon()?.claim_item(&named(&id)?, asked.agent.as_ref(), person).await?))
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReleaseAsked {
+    pub agent: Option<AgentName>,
+    /// Told where the item is.
+    pub reason: Option<String>,
+}
+
+pub(super) async fn release(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<ReleaseAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    let options = ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason };
+    Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CompleteAsked {
+    pub agent: Option<AgentName>,
+    /// Unset means `success`.
+    pub outcome: Option<WorkOutcome>,
+    pub summary: Option<String>,
+}
+
+pub(super) async fn complete(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<CompleteAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    let result = WorkResult {
+        outcome: asked.outcome.unwrap_or(WorkOutcome::Success),
+        summary: asked.summary.unwrap_or_else(|| "Done by hand.".to_owned()),
+        details: None,
+        artifacts: Vec::new(),
+        error: None,
+    };
+    Ok(Json(api.daemon()?.complete_item(&named(&id)?, asked.agent.as_ref(), result).await?))
+}

@@ -1,0 +1,198 @@
+//! `cowhand work`: the queues that agents take their work from.
+
+use std::path::Path;
+
+use clap::{Args, Subcommand, ValueEnum};
+use cowhand_core::id::AgentName;
+use cowhand_core::work::{WorkItemId, WorkOutcome};
+use jiff::Timestamp;
+
+use super::print::{self, Table, one_line};
+use super::{Failure, ago, place};
+use crate::api::{ClaimAsked, CompleteAsked, Page, ReleaseAsked};
+use crate::work::queues::{ItemStatus, ItemView};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Work {
+    /// What is available, the most urgent first
+    List(List),
+    /// Everything about one item
+    Show(One),
+    /// Keep an item from the agents, to work on it yourself
+    Claim(One),
+    /// Put an item back
+    Release(Release),
+    /// Say that an item is done
+    Complete(Complete),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Only the queues of this agent
+    #[arg(long)]
+    agent: Option<AgentName>,
+    /// Also what somebody has claimed
+    #[arg(long)]
+    all: bool,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct One {
+    /// For example github-42
+    #[arg(value_name = "ITEM")]
+    id: WorkItemId,
+    /// In the queues of this agent, where several have such an item
+    #[arg(long)]
+    agent: Option<AgentName>,
+    /// Print the item as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Release {
+    #[command(flatten)]
+    one: One,
+    /// Why, for whoever reads the item
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Complete {
+    #[command(flatten)]
+    one: One,
+    /// What was done
+    #[arg(long)]
+    summary: Option<String>,
+    #[arg(long, value_enum, default_value_t = Outcome::Success)]
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Outcome {
+    Success,
+    Failure,
+    Partial,
+}
+
+impl Work {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        match self {
+            Self::List(list) => list.run(config),
+            Self::Show(one) => {
+                let address = format!("work/{}{}", one.id, query(one.agent.as_ref(), false));
+                let view = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+                show(&view, one.json);
+                Ok(())
+            }
+            Self::Claim(one) => {
+                let person = std::env::var("USER").ok().filter(|name| !name.is_empty());
+                let asked = ClaimAsked { agent: one.agent.clone(), person };
+                one.change(config, "claim", &asked, "claimed")
+            }
+            Self::Release(Release { one, reason }) => {
+                let asked = ReleaseAsked { agent: one.agent.clone(), reason };
+                one.change(config, "release", &asked, "released")
+            }
+            Self::Complete(Complete { one, summary, outcome }) => {
+                let outcome = Some(match outcome {
+                    Outcome::Success => WorkOutcome::Success,
+                    Outcome::Failure => WorkOutcome::Failure,
+                    Outcome::Partial => WorkOutcome::Partial,
+                });
+                let asked = CompleteAsked { agent: one.agent.clone(), outcome, summary };
+                one.change(config, "complete", &asked, "completed")
+            }
+        }
+    }
+}
+
+fn query(agent: Option<&AgentName>, all: bool) -> String {
+    let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
+    format!("?all={}{agent}", u8::from(all))
+}
+
+impl One {
+    fn change(
+        self,
+        config: Option<&Path>,
+        verb: &str,
+        asked: &impl serde::Serialize,
+        done: &str,
+    ) -> Result<(), Failure> {
+        let address = format!("work/{}/{verb}", self.id);
+        let view: ItemView = place::ask(config, async |client| Ok(client.post(&address, asked).await?))?;
+        if self.json {
+            print::json(&view);
+        } else {
+            print::line(format!("{} {done}: {}", view.item.id, one_line(&view.item.title, 60)));
+        }
+        Ok(())
+    }
+}
+
+impl List {
+    fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let address = format!("work{}", query(self.agent.as_ref(), self.all));
+        let page: Page<ItemView> = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        if self.json {
+            print::json(&page.items);
+            return Ok(());
+        }
+        if page.items.is_empty() {
+            print::line("there is no work; `work_source` in the config names where it comes from");
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        let mut table = Table::new(&["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"]);
+        for view in page.items {
+            let agents: Vec<&str> = view.agents.iter().map(AgentName::as_str).collect();
+            table.row([
+                view.item.id.to_string(),
+                status(&view),
+                view.item.priority.as_str().to_owned(),
+                ago::from_now(now, view.item.created_at),
+                agents.join(", "),
+                one_line(&view.item.title, 60),
+            ]);
+        }
+        table.print();
+        Ok(())
+    }
+}
+
+fn status(view: &ItemView) -> String {
+    match (&view.held_by, view.status) {
+        (Some(holder), ItemStatus::Claimed) => format!("claimed by {holder}"),
+        (_, status) => status.as_str().to_owned(),
+    }
+}
+
+fn show(view: &ItemView, json: bool) {
+    if json {
+        return print::json(view);
+    }
+    let item = &view.item;
+    let now = Timestamp::now();
+    let agents: Vec<&str> = view.agents.iter().map(AgentName::as_str).collect();
+    print::line(format!("{}  {}", item.id, one_line(&item.title, 200)));
+    let facts = [
+        ("status", status(view)),
+        ("priority", item.priority.as_str().to_owned()),
+        ("labels", item.labels.join(", ")),
+        ("created", ago::from_now(now, item.created_at)),
+        ("agents", agents.join(", ")),
+        ("url", item.url.clone()),
+        ("source not told yet", view.last_error.clone().unwrap_or_default()),
+    ];
+    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+        print::line(format!("  {name}: {}", one_line(value, 500)));
+    }
+    for line in item.description.lines().map(|line| one_line(line, 1000)) {
+        print::line(format!("  {line}"));
+    }
+}

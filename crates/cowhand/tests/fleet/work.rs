@@ -1,0 +1,76 @@
+//! `cowhand work`: the queues, from the command line.
+
+use std::fs;
+
+use crate::{Scene, until};
+
+const FLEET: &str = r"
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+    work_source: {type: files, path: tasks}
+    schedules:
+      poll: {type: manual}
+";
+
+fn scene() -> Scene {
+    let scene = Scene::with(FLEET);
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    for (name, priority) in [("one", "low"), ("two", "high")] {
+        let text = format!(
+            "---\ntitle: Do {name}\npriority: {priority}\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n"
+        );
+        scene.write(&format!("tasks/{name}.md"), &text);
+    }
+    scene
+}
+
+fn read(scene: &Scene, name: &str) -> String {
+    fs::read_to_string(scene.root.join(format!("tasks/{name}.md"))).unwrap()
+}
+
+#[test]
+fn queues_can_be_seen_without_a_daemon() {
+    let scene = scene();
+    let items = scene.json(&["work", "list"]);
+    let ids: Vec<&str> = items.as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["files-two", "files-one"], "the most urgent first");
+    assert_eq!(items[0]["status"], "available");
+    assert_eq!(scene.json(&["work", "show", "files-one"])["title"], "Do one");
+    assert_eq!(scene.run(&["work", "claim", "files-one"]).code, Some(4), "that needs a daemon");
+    let said = scene.run(&["work", "show", "files-three"]);
+    let expected = "error: there is no work item files-three in the queues of the fleet; \
+                    `cowhand work list --all` lists them\n";
+    assert_eq!((said.code, said.stderr.as_str()), (Some(5), expected));
+    assert!(!scene.root.join(".cowhand").exists(), "looking leaves nothing behind");
+}
+
+#[test]
+fn a_person_can_take_a_hand_in_it() {
+    let scene = scene();
+    scene.start();
+    assert_eq!(scene.run(&["work", "claim", "files-two"]).stdout, "files-two claimed: Do two\n");
+    assert!(read(&scene, "two").contains("status: claimed"), "{}", read(&scene, "two"));
+    assert_eq!(scene.run(&["work", "claim", "files-two"]).code, Some(5), "once is enough");
+    // The agents leave it alone and take the other one.
+    let job = scene.json(&["trigger", "worker", "poll"]);
+    assert_eq!(job["work_item"]["id"], "files-one");
+    let said = scene.run(&["work", "list", "--all"]);
+    assert!(said.stdout.contains("claimed by person@files-two"), "{}", said.stdout);
+    assert!(said.stdout.contains(&format!("claimed by {}", job["id"].as_str().unwrap())), "{}", said.stdout);
+    let none = scene.run(&["trigger", "worker", "poll"]);
+    let expected = "error: poll did not run: no_work, its work source has nothing to do\n";
+    assert_eq!((none.code, none.stderr.as_str()), (Some(5), expected));
+    let held = scene.run(&["work", "release", "files-one"]);
+    assert_eq!(held.code, Some(5), "{}", held.stdout);
+    assert!(held.stderr.contains("`cowhand cancel`"), "{}", held.stderr);
+
+    assert_eq!(scene.run(&["work", "release", "files-two", "--reason", "later"]).code, Some(0));
+    until("files-two is available again", || read(&scene, "two").contains("status: available").then_some(()));
+    assert_eq!(scene.run(&["work", "complete", "files-two", "--summary", "By hand."]).code, Some(0));
+    until("files-two is done", || read(&scene, "two").contains("status: completed").then_some(()));
+    assert!(read(&scene, "two").contains("By hand."));
+    scene.write("go", "");
+    until("files-one is done", || read(&scene, "one").contains("status: completed").then_some(()));
+}
