@@ -130,6 +130,7 @@ impl EventStrategy {
         let mut task = Task { title: format!("{whose} {word}"), ..Task::default() };
         let Some((id, status)) = event.job.clone().zip(status) else { return task };
         let summary = job.and_then(|job| JobRecord::from(job.clone()).summary);
+        let work_item = job.and_then(Job::work_item).map(|item| item.id.to_string());
         let result = result_of(self.setting.output(&id)).await.or_else(|| summary.clone());
         task.body = summary.clone().unwrap_or_default();
         let from = event.schedule.as_ref().map(|name| ScheduleId::of(&event.agent, name).to_string());
@@ -140,7 +141,7 @@ impl EventStrategy {
         ];
         task.metadata.extend(own.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
         let (agent, schedule) = (event.agent.clone(), event.schedule.clone());
-        Upstream { agent, schedule, job_id: id, status, result, summary, work_item: None }
+        Upstream { agent, schedule, job_id: id, status, result, summary, work_item }
             .write(&mut task.metadata);
         task
     }

@@ -156,7 +156,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_formula() {
         let (source, failures) = source(0);
-        let mut polling = PollingStrategy::new(source, Duration::from_secs(60));
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
         assert_eq!(seconds(&mut polling).await, (0, true), "the first poll is at once");
         assert_eq!(seconds(&mut polling).await, (60, true));
         failures.store(100, Ordering::SeqCst);
@@ -179,7 +179,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_documented_order_can_be_had() {
         let (source, _) = source(0);
-        let mut polling = PollingStrategy::new(source, Duration::from_secs(60)).poll_immediately(false);
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1)).poll_immediately(false);
         assert_eq!(seconds(&mut polling).await, (60, true));
     }
 
@@ -187,7 +187,7 @@ mod tests {
     async fn a_wish_of_the_outside_counts_instead() {
         let (source, _) = source(1);
         let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
-        let mut polling = PollingStrategy::new(source, Duration::from_secs(60));
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
         assert_eq!(seconds(&mut polling).await, (0, false));
         assert_eq!(seconds(&mut polling).await, (1_000, true));
         assert_eq!(seconds(&mut polling).await, (60, true));

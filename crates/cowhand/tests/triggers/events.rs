@@ -97,6 +97,7 @@ async fn three_jobs_end(home: &Home) -> Vec<String> {
             schedule,
             prompt: Some("x".into()),
             origin: None,
+            work_item: None,
         };
         let job = store.add_job(new, Timestamp::now()).await.unwrap();
         store.cancel(job.id().clone(), Timestamp::now()).await.unwrap();
@@ -156,9 +157,9 @@ async fn a_context_is_cleared() {
 async fn a_circle_comes_to_an_end() {
     let home = Home::sqlite();
     let waits_for = |other: &str| format!(r#"{{"type":"dispatch_result","schedule":"{other}/s"}}"#);
-    let ping = with_schedule(home.agent("ping"), "s", &waits_for("pong"), "{{metadata.chain_length}}");
-    let pong = with_schedule(home.agent("pong"), "s", &waits_for("ping"), "{{metadata.chain_length}}");
-    let fleet = home.start(vec![ping, pong], Registry::default()).await;
+    let one = with_schedule(home.agent("ping"), "s", &waits_for("pong"), "{{metadata.chain_length}}");
+    let other = with_schedule(home.agent("pong"), "s", &waits_for("ping"), "{{metadata.chain_length}}");
+    let fleet = home.start(vec![one, other], Registry::default()).await;
     let mut events = fleet.subscribe_after(0);
     trigger(&fleet, "ping", Some("s"), Some("start")).await;
     let skipped =
