@@ -51,6 +51,8 @@ fn polling(immediately: bool) -> Box<dyn TriggerStrategy> {
     Box::new(PollingStrategy::new(Silent, Duration::from_hours(24)).poll_immediately(immediately))
 }
 
+type Make = fn() -> Box<dyn TriggerStrategy>;
+
 async fn latency(mut strategy: Box<dyn TriggerStrategy>) -> Duration {
     let (stop, shutdown) = watch::channel(false);
     let waiting = tokio::spawn(async move {
@@ -65,7 +67,7 @@ async fn latency(mut strategy: Box<dyn TriggerStrategy>) -> Duration {
 
 #[tokio::main]
 async fn main() {
-    let strategies: [(&str, fn() -> Box<dyn TriggerStrategy>); 6] = [
+    let strategies: [(&str, Make); 6] = [
         ("bare select", || Box::new(Bare)),
         ("polling, asleep", || polling(false)),
         ("polling, in a fetch", || polling(true)),

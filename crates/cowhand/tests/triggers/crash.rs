@@ -71,13 +71,13 @@ async fn dies_at(place: &str, home: Home) {
     store.close().await;
 }
 
-fn cowhand(home: &Home) -> Command {
+pub(crate) fn cowhand(home: &Home) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
     command.arg("-c").arg(home.path());
     command
 }
 
-fn start(home: &Home, fault: Option<&str>) -> Child {
+pub(crate) fn start(home: &Home, fault: Option<&str>) -> Child {
     let mut command = cowhand(home);
     command.arg("start").stdout(Stdio::piped()).stderr(Stdio::null());
     if let Some(fault) = fault {

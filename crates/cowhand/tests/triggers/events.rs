@@ -8,7 +8,7 @@ use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use jiff::Timestamp;
 
-use crate::{Home, becomes, fires, id, jobs, ledger, name, on_both, prompts, until, with_schedule};
+use crate::{Home, becomes, crash, fires, id, jobs, ledger, name, on_both, prompts, until, with_schedule};
 
 on_both! {
     a_result_makes_a_job_that_knows_it,
@@ -150,6 +150,30 @@ async fn a_context_is_cleared() {
     becomes("two jobs", async || jobs(&fleet).await.len() == 2).await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
     assert_eq!(prompts(&fleet).await, ["context_clear coder", "context_clear coder"]);
+}
+
+/// The verb, with the real program.
+#[tokio::test]
+async fn clear_on_the_command_line() {
+    let home = Home::sqlite();
+    let schedule = "{type: agent_lifecycle, event: context_clear, prompt: 'Begin anew.'}";
+    let agent = format!("{{name: coder, runtime: command, command: [cat], schedules: {{s: {schedule}}}}}");
+    std::fs::write(home.path().join("cowhand.yaml"), format!("agents: [{agent}]\n")).unwrap();
+    let mut daemon = crash::start(&home, None);
+    let said = crash::cowhand(&home).args(["clear", "coder"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "coder is to begin anew.\n");
+    let unknown = crash::cowhand(&home).args(["clear", "nobody"]).output().unwrap();
+    assert!(
+        !unknown.status.success()
+            && String::from_utf8_lossy(&unknown.stderr).contains("there is no agent nobody")
+    );
+    becomes("an answer to it", async || {
+        let why = crash::cowhand(&home).args(["why", "coder/s"]).output().unwrap();
+        String::from_utf8_lossy(&why.stdout).contains("its trigger fired")
+    })
+    .await;
+    assert!(crash::cowhand(&home).arg("stop").output().unwrap().status.success());
+    assert!(daemon.wait().unwrap().success());
 }
 
 /// A circle that nobody checked, since the agents were given by a program.
