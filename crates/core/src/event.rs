@@ -104,6 +104,9 @@ pub enum Fact {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The item is gone or somebody else's: there was nothing left to tell.
+    #[serde(rename = "work:dropped")]
+    WorkDropped { item: WorkItemId, message: String },
     /// The source could not be told; it will be, again and again.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
@@ -163,6 +166,7 @@ impl Fact {
             Self::WorkClaimed { .. } => "work:claimed",
             Self::WorkReported { .. } => "work:reported",
             Self::WorkReleased { .. } => "work:released",
+            Self::WorkDropped { .. } => "work:dropped",
             Self::WorkDelayed { .. } => "work:delayed",
         }
     }

@@ -168,11 +168,17 @@ impl Daemon {
         let claim =
             self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
         fault::place("claimed");
-        if let Claim::Claimed { job, epoch } = claim
-            && let Some(wishes) = self.engine.begin(job.id(), epoch)
-        {
-            let charge = Charge { engine: Arc::clone(&self.engine), job, epoch, wishes, stopped: None };
-            self.tasks.spawn(charge.look_after(true));
+        match claim {
+            Claim::Claimed { job, epoch } => {
+                if let Some(wishes) = self.engine.begin(job.id(), epoch) {
+                    let charge =
+                        Charge { engine: Arc::clone(&self.engine), job, epoch, wishes, stopped: None };
+                    self.tasks.spawn(charge.look_after(true));
+                }
+            }
+            // Whoever pays our debts renews it, or finds that it is lost.
+            Claim::ItemLapsed => self.engine.owed.notify_one(),
+            Claim::Taken | Claim::AtCapacity => {}
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ const LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// A claim that is not finished by then is taken back.
 const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
 /// A claim outside holds for so long without another word; it is renewed when half of it is over.
-pub(super) const HELD: SignedDuration = SignedDuration::from_mins(30);
+pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);

@@ -48,6 +48,7 @@ pub use events::Subscription;
 pub(crate) use stop::Course;
 pub use stop::Stop;
 pub use trigger::{Changes, Trigger, Triggered};
+pub(crate) use work::HELD_BY_PERSON;
 
 /// What a fleet is started with.
 #[derive(Debug, Clone)]

@@ -23,6 +23,7 @@ mod firings;
 mod items;
 mod jobs;
 mod open;
+mod owed;
 mod retention;
 mod schedules;
 mod sightings;
@@ -110,6 +111,7 @@ impl Store {
             firings::ALL,
             items::ALL,
             jobs::ALL,
+            owed::ALL,
             retention::ALL,
             schedules::ALL,
             sightings::ALL,

@@ -5,6 +5,7 @@
 mod conformance;
 mod crash;
 mod damage;
+mod items;
 mod migrations;
 mod postgres;
 mod races;
