@@ -86,6 +86,12 @@ pub enum Fact {
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
+    /// Its trigger cannot go on until a person mends something.
+    #[serde(rename = "schedule:error")]
+    ScheduleError { reason: String },
+    /// Somebody wants the agent to begin anew.
+    #[serde(rename = "agent:cleared")]
+    AgentCleared,
     #[serde(rename = "work:claimed")]
     WorkClaimed { item: WorkItemId },
     /// The source was told how it ended.
@@ -155,6 +161,8 @@ impl Fact {
             Self::ScheduleDelayed { .. } => "schedule:delayed",
             Self::ScheduleEnabled => "schedule:enabled",
             Self::ScheduleDisabled { .. } => "schedule:disabled",
+            Self::ScheduleError { .. } => "schedule:error",
+            Self::AgentCleared => "agent:cleared",
             Self::WorkClaimed { .. } => "work:claimed",
             Self::WorkReported { .. } => "work:reported",
             Self::WorkReleased { .. } => "work:released",

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::job::{NewJob, TriggerType};
-use crate::prompt::{self, Context, Template, Variables};
+use crate::prompt::{self, Context, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{FiringKey, Task, TriggerConfig};
 use crate::work::WorkItem;
@@ -58,6 +58,11 @@ impl Occasion {
         Self { task, ..Self::default() }
     }
 
+    /// What a strategy hands on.
+    pub fn of_task(task: Task) -> Self {
+        Self { task, ..Self::default() }
+    }
+
     /// What a person hands on who fires it.
     pub fn by_hand(key: &FiringKey, prompt: Option<String>) -> Self {
         let task = Task { source_id: key.to_string(), ..Task::default() };
@@ -95,6 +100,7 @@ impl Firing<'_> {
         let text = prompt::choose(given, own, self.agent.settings.default_prompt.as_deref());
         let trigger = self.schedule.map_or("manual", |schedule| schedule.trigger.type_name());
         let zone = self.schedule.map_or(self.zone, |schedule| schedule.zone.time_zone());
+        let upstream = Upstream::of(trigger, &self.occasion.task);
         let context = Context {
             now: &now.to_zoned(zone.clone()),
             agent: &self.agent.name,
@@ -102,7 +108,7 @@ impl Firing<'_> {
             firing: prompt::Firing { trigger, key: self.key, fired_at: now, scheduled_for: self.due },
             task: &self.occasion.task,
             work_item: item,
-            upstream: None,
+            upstream: upstream.as_ref(),
             payload: self.occasion.payload.as_ref(),
         };
         let variables = Variables::of(trigger, item.is_some());

@@ -442,6 +442,7 @@ fn what_is_off_or_waits_for_the_outside_does_not_fire() {
         r#"{"type":"github_pull_requests","owner":"o","repo":"r"}"#,
         r#"{"type":"agent_lifecycle","event":"session_end"}"#,
         r#"{"type":"dispatch_result"}"#,
+        r#"{"type":"custom","name":"x"}"#,
     ] {
         assert_eq!(Scene::new(trigger).plan("10:00"), "", "{trigger}");
     }

@@ -7,7 +7,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::Job;
 use cowhand_core::plan::{self, LiveState, Snapshot};
 use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
+use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -111,8 +111,7 @@ pub(super) async fn enable(
     Path((agent, schedule)): Path<(String, String)>,
 ) -> Result<Json<ScheduleView>, Problem> {
     let (daemon, agent) = (api.daemon()?, named(&agent)?);
-    daemon.store().enable(find(&api, &agent, &schedule)?, api.now()).await?;
-    daemon.nudge();
+    daemon.enable(&agent, &named(&schedule)?).await?;
     view(&api, &agent, &schedule).await
 }
 
@@ -121,8 +120,7 @@ pub(super) async fn disable(
     Path((agent, schedule)): Path<(String, String)>,
 ) -> Result<Json<ScheduleView>, Problem> {
     let (daemon, agent) = (api.daemon()?, named(&agent)?);
-    daemon.store().disable(find(&api, &agent, &schedule)?, DisabledBy::Person, api.now()).await?;
-    daemon.nudge();
+    daemon.disable(&agent, &named(&schedule)?).await?;
     view(&api, &agent, &schedule).await
 }
 

@@ -86,7 +86,11 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
     }
     if let Some(error) = &view.last_error {
-        let what = if view.preparing { "It cannot go on, and is tried again" } else { "That run failed" };
+        let what = match view.status {
+            ScheduleStatus::Error => "The reason",
+            _ if view.preparing => "It cannot go on, and is tried again",
+            _ => "Its last error",
+        };
         lines.push(format!("{what}: {}", print::one_line(error, 200)));
     }
     lines
@@ -113,7 +117,8 @@ fn reason_of(firing: &FiringView) -> &'static str {
         "missed" => "its time passed while nothing could fire it, and `misfire` lets it go",
         "coalesced" => "a later firing ran for it",
         _ if firing.key.is_by_hand() => "fired by hand",
-        _ => "it was due",
+        _ if firing.key.is_by_clock() => "it was due",
+        _ => "its trigger fired",
     }
 }
 

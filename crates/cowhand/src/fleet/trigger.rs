@@ -162,12 +162,12 @@ impl Fleet {
     }
 
     /// A fleet that stops takes no new work.
-    fn open(&self) -> Result<(), FleetError> {
+    pub(super) fn open(&self) -> Result<(), FleetError> {
         if self.is_running() { Ok(()) } else { Err(FleetError::Stopping) }
     }
 }
 
-fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
+pub(super) fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
     let none = || FleetError::NoSchedule { agent: agent.name.clone(), schedule: name.to_string() };
     agent.schedules.iter().find(|schedule| schedule.name == *name).ok_or_else(none)
 }

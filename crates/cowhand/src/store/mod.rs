@@ -14,6 +14,7 @@
 
 mod changes;
 mod claims;
+mod cursors;
 mod db;
 mod dialect;
 mod error;
@@ -25,6 +26,7 @@ mod open;
 mod owed;
 mod retention;
 mod schedules;
+mod sightings;
 mod snapshot;
 mod writer;
 
@@ -104,6 +106,7 @@ impl Store {
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
             claims::ALL,
+            cursors::ALL,
             events::ALL,
             firings::ALL,
             items::ALL,
@@ -111,6 +114,7 @@ impl Store {
             owed::ALL,
             retention::ALL,
             schedules::ALL,
+            sightings::ALL,
             snapshot::ALL,
         ]
         .concat();

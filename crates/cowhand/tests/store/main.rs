@@ -10,6 +10,7 @@ mod migrations;
 mod postgres;
 mod races;
 mod retention;
+mod triggers;
 
 use cowhand::store::Store;
 use cowhand_core::id::{JobId, ScheduleId};
