@@ -7,6 +7,7 @@ use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::retention::Retention;
+use crate::server::Server;
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -17,6 +18,8 @@ pub struct Roster {
     pub store: Option<String>,
     /// Of the root file; each agent has its own merged with it.
     pub retention: Retention,
+    /// Of the root file.
+    pub server: Server,
 }
 
 #[derive(Debug, Clone, PartialEq)]

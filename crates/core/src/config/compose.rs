@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::schema::SCHEMA;
 use crate::id::check_name;
 use crate::retention::Retention;
+use crate::server::Server;
 
 /// Fleets in fleets in fleets: deeper than anyone goes, and far from the end of the stack.
 const MOST_LEVELS: usize = 32;
@@ -50,6 +51,8 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     // What cannot be read was reported, and nobody runs such a fleet.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
+    let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
+    loader.server = server.unwrap_or_default();
     fleet(loader, node, file, above);
     Loader::masked(checked)
 }

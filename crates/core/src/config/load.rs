@@ -16,6 +16,7 @@ use super::{compose, reference, resolve, secret};
 use crate::policy::Zone;
 use crate::retention::Retention;
 use crate::roster::Roster;
+use crate::server::Server;
 
 /// The world outside: files, environment, and the zone of the machine.
 pub struct Outside<'a> {
@@ -62,13 +63,15 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         agents: Vec::new(),
         store: None,
         retention: Retention::default(),
+        server: Server::default(),
         merged: 0,
         fleets: 0,
         complete: true,
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
-    let mut roster = Roster { store: loader.store.take(), retention: loader.retention, ..Roster::default() };
+    let (store, server) = (loader.store.take(), std::mem::take(&mut loader.server));
+    let mut roster = Roster { store, retention: loader.retention, server, ..Roster::default() };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
@@ -95,6 +98,7 @@ pub(super) struct Loader<'a> {
     /// Of the root file.
     pub store: Option<String>,
     pub retention: Retention,
+    pub server: Server,
     /// Nodes of all merged agents so far.
     pub merged: usize,
     /// How many fleets so far.

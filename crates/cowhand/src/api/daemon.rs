@@ -24,7 +24,7 @@ pub struct DaemonView {
     pub running: bool,
     pub stopping: bool,
     pub pid: Option<u32>,
-    /// Of the dashboard.
+    /// Of the server, if it has one.
     pub url: Option<String>,
     pub started_at: Option<Timestamp>,
     pub node: Option<String>,
@@ -70,7 +70,7 @@ fn view(api: &Api) -> DaemonView {
         running: true,
         stopping: daemon.status() != FleetStatus::Running,
         pid: Some(std::process::id()),
-        url: None,
+        url: api.url.clone(),
         started_at: Some(daemon.state().started_at),
         node: Some(daemon.node().to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),

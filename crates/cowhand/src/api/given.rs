@@ -4,10 +4,11 @@ use std::str::FromStr;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use super::Problem;
+use super::{Code, Problem};
 
 /// What stands behind the `?`.
 pub(super) struct Params<T>(pub(super) T);
@@ -29,7 +30,10 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> 
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let bytes = Bytes::from_request(request, state).await;
-        let bytes = bytes.map_err(|error| Problem::bad_request(error.body_text()))?;
+        let bytes = bytes.map_err(|error| match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, error.body_text()),
+            _ => Problem::bad_request(error.body_text()),
+        })?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }

@@ -1,4 +1,5 @@
-//! `/api/v1`: everything that can be asked of a fleet, over HTTP on the daemon's Unix socket.
+//! `/api/v1`: everything that can be asked of a fleet, over HTTP on the daemon's Unix socket, and over TCP behind the
+//! door of [`crate::server`].
 //!
 //! The CLI has no other way in. When no daemon runs it asks the same router without a socket, on the store alone:
 //! reads are answered, and whatever needs a daemon says so ([`Problem::no_daemon`]).
@@ -14,6 +15,7 @@ mod problem;
 mod prune;
 mod schedules;
 mod socket;
+mod tokens;
 mod work;
 
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub use problem::{Code, Problem};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub use schedules::{FiringView, ScheduleStatus, ScheduleView};
 pub use socket::{Socket, SocketError};
+pub use tokens::{TokenAsked, TokenMade};
+pub(crate) use tokens::{hash, hex};
 pub use work::{ClaimAsked, CompleteAsked, ReleaseAsked};
 
 /// What the endpoints work on.
@@ -45,6 +49,8 @@ pub struct Api {
     store: Store,
     state: StateFolder,
     side: Side,
+    /// Where the server answers, if there is one.
+    url: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -71,13 +77,19 @@ impl<T> Page<T> {
 impl Api {
     pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
         let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
-        Self { store, state, side: Side::Daemon(fleet) }
+        Self { store, state, side: Side::Daemon(fleet), url: None }
+    }
+
+    /// Says where the server answers.
+    #[must_use]
+    pub fn at(self, url: Option<String>) -> Self {
+        Self { url, ..self }
     }
 
     /// For reading, while no daemon runs.
     pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources) -> Self {
         let (roster, sources) = (Arc::new(roster), Arc::new(sources));
-        Self { store, state, side: Side::Alone { roster, sources } }
+        Self { store, state, side: Side::Alone { roster, sources }, url: None }
     }
 
     pub fn router(self) -> Router {
@@ -107,6 +119,8 @@ impl Api {
             .route("/api/v1/work/{item}/release", post(work::release))
             .route("/api/v1/work/{item}/complete", post(work::complete))
             .route("/api/v1/prune", post(prune::prune))
+            .route("/api/v1/tokens", get(tokens::list).post(tokens::create))
+            .route("/api/v1/tokens/{name}/revoke", post(tokens::revoke))
             .route("/api/v1/events", get(events::list))
             .fallback(|| async { Problem::not_found("there is no such endpoint") })
             .method_not_allowed_fallback(|| async {

@@ -22,6 +22,14 @@ pub struct Problem {
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     BadRequest,
+    /// No token, or none that is good.
+    Unauthorized,
+    /// A good token that does not allow this, or a page of somebody else's that asks.
+    Forbidden,
+    /// The request names another host.
+    Misdirected,
+    TooLarge,
+    TooMany,
     NotFound,
     /// Things are not such that it could be done.
     Conflict,
@@ -35,7 +43,7 @@ pub enum Code {
 }
 
 impl Problem {
-    fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
@@ -87,6 +95,11 @@ impl Problem {
     const fn status(&self) -> StatusCode {
         match self.code {
             Code::BadRequest => StatusCode::BAD_REQUEST,
+            Code::Unauthorized => StatusCode::UNAUTHORIZED,
+            Code::Forbidden => StatusCode::FORBIDDEN,
+            Code::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::Conflict | Code::AlreadyStopped => StatusCode::CONFLICT,
             Code::BadConfig => StatusCode::UNPROCESSABLE_ENTITY,

@@ -230,6 +230,9 @@ impl Fleet {
         if roster.store != self.roster().store {
             warn!("`store` has changed; it stays as it is until a restart");
         }
+        if roster.server != self.roster().server {
+            warn!("`server` has changed; it stays as it is until a restart");
+        }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
         self.take(roster, variables).await?;

@@ -28,6 +28,7 @@ mod retention;
 mod schedules;
 mod sightings;
 mod snapshot;
+mod tokens;
 mod writer;
 
 use std::pin::Pin;
@@ -44,6 +45,7 @@ pub use firings::{Decision, Fired, Firing, LedgerRow, Preparation, Prepared};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
 pub use retention::{Ended, Pruned};
+pub use tokens::{NewToken, Token};
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]
@@ -116,6 +118,7 @@ impl Store {
             schedules::ALL,
             sightings::ALL,
             snapshot::ALL,
+            tokens::ALL,
         ]
         .concat();
         let count = all.len();

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::policy::{Retry, Timeout, Timing};
 use crate::retention::Retention;
+use crate::server::Server;
 
 /// A fleet: its agents, what they have in common, and other fleets below it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +37,8 @@ pub struct FleetFile {
     /// What is kept of finished jobs where `defaults` or an agent says nothing, and of agents that have left the
     /// fleet; unset means everything.
     pub retention: Option<Retention>,
-    #[schemars(extend("x-pending" = "the webhook server does not exist yet"))]
+    pub server: Option<Server>,
+    #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
     #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]
     pub web: Option<Web>,
