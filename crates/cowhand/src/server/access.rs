@@ -11,10 +11,13 @@ use axum::response::{IntoResponse, Response};
 use cowhand_core::server::Scope;
 use tracing::warn;
 
-use super::door::only;
+use super::door::{announced, only};
 use super::limit::Limit;
 use crate::api::{Code, Problem, hash};
 use crate::fleet::Fleet;
+
+/// What axum reads of a body.
+const MOST_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Access {
@@ -55,6 +58,11 @@ pub(super) async fn check(
         let message =
             format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
         return Err(Problem::new(Code::Forbidden, message).into_response());
+    }
+    // Said at once; what is not announced is cut off where it is read, at the same length.
+    if announced(request.headers()).is_some_and(|bytes| bytes > MOST_BYTES) {
+        let message = format!("a request has at most {MOST_BYTES} bytes");
+        return Err(Problem::new(Code::TooLarge, message).into_response());
     }
     Ok(next.run(request).await)
 }

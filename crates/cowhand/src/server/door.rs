@@ -47,6 +47,11 @@ pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     if second.is_some() { None } else { first.to_str().ok() }
 }
 
+/// How long the body is to be, if that is said beforehand.
+pub(super) fn announced(headers: &HeaderMap) -> Option<usize> {
+    only(headers, "content-length")?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

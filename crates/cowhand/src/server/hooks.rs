@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 use tracing::{error, warn};
 
-use super::door::only;
+use super::door::{announced, only};
 use super::limit::{Limit, TooMany};
 use super::signature::{self, Verdict};
 use crate::api::{Code, Problem, hex};
@@ -140,8 +140,7 @@ impl Hooks {
     }
 
     async fn body(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Refused> {
-        let announced = only(headers, "content-length").and_then(|length| length.parse().ok());
-        if let Some(bytes) = announced.filter(|bytes| *bytes > MOST_BYTES) {
+        if let Some(bytes) = announced(headers).filter(|bytes| *bytes > MOST_BYTES) {
             return Err(TooLarge { bytes }.into());
         }
         let read = to_bytes(body, MOST_BYTES).await;

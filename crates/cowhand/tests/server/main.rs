@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use reqwest::{Client, Method, RequestBuilder};
 use ring::hmac::{HMAC_SHA256, Key, sign};
@@ -136,6 +137,7 @@ impl Scene {
     /// For what no decent client sends: the bytes as they are, and the status of the answer.
     pub(crate) fn raw(&self, bytes: &[u8]) -> u16 {
         let mut stream = TcpStream::connect(self.url.strip_prefix("http://").unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(bytes).unwrap();
         let mut answer = Vec::new();
         let mut buffer = [0; 1024];

@@ -10,6 +10,7 @@ mod migrations;
 mod postgres;
 mod races;
 mod retention;
+mod tokens;
 mod triggers;
 
 use cowhand::store::Store;
