@@ -83,7 +83,7 @@ impl Scene {
     }
 
     fn start(&self) {
-        let said = self.run(&["start", "-d"]);
+        let said = self.run(&["start", "-d", "--no-server"]);
         assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
     }
 
