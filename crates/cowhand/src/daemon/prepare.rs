@@ -11,7 +11,7 @@ use cowhand_core::firing;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::schedule::SkipReason;
+use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem};
 use jiff::tz::TimeZone;
@@ -41,7 +41,7 @@ pub(super) async fn prepare(engine: Arc<Engine>, schedule: ScheduleId, key: Firi
         let asked = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
         let message = format!("{error:#}");
         warn!(firing = %key, "cannot prepare it at the moment: {message}");
-        if let Err(error) = engine.store.trouble(schedule, message, engine.clock.now()).await {
+        if let Err(error) = engine.store.note_trouble(schedule, Some(message), engine.clock.now()).await {
             warn!("and cannot write that down: {error}");
         }
         tokio::time::sleep(asked.unwrap_or(pause)).await;
@@ -87,7 +87,10 @@ impl Errand<'_> {
 
     /// Why it does not run at all, if it does not.
     async fn refusal(&self, order: &Order<'_>) -> anyhow::Result<Option<SkipReason>> {
-        if !self.key.is_by_hand() && self.engine.store.is_off(self.schedule).await? {
+        let record = self.engine.store.schedule(self.schedule).await?;
+        let is_off = record.is_some_and(|record| record.state != ScheduleState::Active);
+        // A delay is off as soon as it has fired.
+        if is_off && !self.key.is_by_hand() && self.key.kind() != "delay" {
             return Ok(Some(SkipReason::Disabled));
         }
         let Some(command) = &order.schedule.when_command else { return Ok(None) };

@@ -3,14 +3,13 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::firing::{self, Occasion};
+use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::FiringKey;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
@@ -135,21 +134,4 @@ pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retr
     let Some(agent) = roster.agent(job.agent()) else { return Ok(Retry::default()) };
     let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
-}
-
-/// What a firing that should run is to make: its job, or first an inquiry.
-pub(crate) fn decide(
-    agent: &Agent,
-    schedule: &Schedule,
-    key: &FiringKey,
-    due: Option<Timestamp>,
-    occasion: Occasion,
-    now: Timestamp,
-) -> Decision {
-    if schedule.needs_preparing(agent) {
-        return Decision::Prepare(occasion);
-    }
-    let (schedule, zone) = (Some(schedule), &TimeZone::system());
-    let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
-    Decision::Run(firing.job(None, now))
 }

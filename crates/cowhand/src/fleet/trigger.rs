@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Fleet, FleetError};
-use crate::daemon::tick::decide;
-use crate::store::{Fired, Firing};
+use crate::store::Fired;
+use crate::trigger::dispatch::Dispatch;
 
 /// What to run now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,8 +75,7 @@ impl Fleet {
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
         let occasion = Occasion::by_hand(&key, trigger.prompt.clone());
-        let decision = decide(agent, schedule, &key, None, occasion, now);
-        let firing = Firing { schedule: schedule.id, key: key.clone(), due: now, decision };
+        let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), occasion, now);
         let before = match self.store().fire_once(firing, now).await? {
             Fired::Recorded(Some(job)) => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,
