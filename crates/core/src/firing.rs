@@ -80,7 +80,15 @@ impl Firing<'_> {
             prompt: Some(self.prompt(item, now)),
             origin: None,
             work_item: item.cloned(),
+            not_before: self.opens(now),
         }
+    }
+
+    /// What comes from outside while the schedule may not run waits until it may. The clock fires only when it may,
+    /// and a person knows what they do.
+    fn opens(&self, now: Timestamp) -> Option<Timestamp> {
+        let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
+        schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
     }
 
     fn trigger_type(&self) -> TriggerType {
@@ -171,6 +179,27 @@ mod tests {
         for (trigger, own, given, expected) in table {
             assert_eq!(job(trigger, &key, own, given).prompt.as_deref(), Some(expected), "{own:?} {given:?}");
         }
+    }
+
+    #[test]
+    fn what_comes_outside_the_hours_waits() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        let trigger = serde_json::from_str(r#"{"type":"webhook","allow_unsigned":true}"#).unwrap();
+        let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
+        schedule.timing =
+            serde_json::from_str(r#"{"active_hours":{"start":"09:00","end":"17:00"}}"#).unwrap();
+        agent.schedules.push(schedule);
+        let open = |occurrence: Occurrence<'_>, now: &str| {
+            let (key, occasion) = (occurrence.key(0), Occasion::default());
+            let schedule = Some(&agent.schedules[0]);
+            let (due, zone) = (None, &TimeZone::UTC);
+            let firing = Firing { agent: &agent, schedule, key: &key, due, occasion: &occasion, zone };
+            firing.job(None, now.parse().unwrap()).not_before.map(|at| at.to_string())
+        };
+        let hook = Occurrence::Webhook { delivery_id: "1" };
+        assert_eq!(open(hook, "2026-01-05T03:00:00Z").as_deref(), Some("2026-01-05T09:00:00Z"));
+        assert_eq!(open(hook, "2026-01-05T10:00:00Z"), None);
+        assert_eq!(open(Occurrence::Manual("1"), "2026-01-05T03:00:00Z"), None, "a person may");
     }
 
     #[test]

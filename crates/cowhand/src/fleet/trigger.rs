@@ -151,6 +151,7 @@ impl Fleet {
             origin: Some(origin),
             // The item is its own job's: nobody else claims or reports it.
             work_item: None,
+            not_before: None,
         };
         let job = self.store().add_job(new, self.clock().now()).await?;
         self.engine.count_trigger();

@@ -31,6 +31,11 @@ impl Dispatch<'_> {
         if is_in_a_circle || !self.schedule.filter.passes(&occasion) {
             return Decision::Skip(SkipReason::Filtered);
         }
+        let timing = &self.schedule.timing;
+        let zone = self.schedule.zone.time_zone();
+        if !key.is_by_clock() && !key.is_by_hand() && timing.next_allowed(now, zone).is_none() {
+            return Decision::Skip(SkipReason::OutsideHours);
+        }
         decide(self.agent, self.schedule, key, self.due, occasion, now)
     }
 }

@@ -106,6 +106,7 @@ pub(crate) fn new_job() -> NewJob {
         prompt: Some("Tidy up.\nThen rest.".into()),
         origin: None,
         work_item: None,
+        not_before: None,
     }
 }
 
