@@ -84,6 +84,13 @@ pub enum ItemState {
 }
 
 impl HeldItem {
+    pub(super) const fn closing(&self) -> Option<&Closing> {
+        match &self.state {
+            ItemState::Closing { closing, .. } => Some(closing),
+            ItemState::Claiming | ItemState::Held => None,
+        }
+    }
+
     /// The job that works on it; none if a person has it.
     pub fn job(&self) -> Option<JobId> {
         self.holder.parse().ok()

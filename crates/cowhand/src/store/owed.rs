@@ -109,9 +109,12 @@ impl Store {
     pub async fn paid(&self, owed: HeldItem, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                if !items::forget(tx, &owed.holder).await? {
+                let Some(now_owed) = items::lock(tx, &owed.holder).await? else { return Ok(()) };
+                // Somebody may have thought better of it meanwhile, which is still to be told.
+                if now_owed.closing() != owed.closing() {
                     return Ok(());
                 }
+                items::forget(tx, &owed.holder).await?;
                 let item = owed.item.id.clone();
                 let fact = match &owed.state {
                     ItemState::Closing { closing: Closing::Complete(result), .. } => {
