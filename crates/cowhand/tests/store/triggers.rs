@@ -114,5 +114,5 @@ async fn a_trigger_that_gave_up_is_enabled_again(place: Place) {
     let error = ScheduleState::Error { reason: "no such folder".into() };
     assert_eq!(store.schedules().await.unwrap()[0].state, error);
     assert!(store.enable(schedule, at(3)).await.unwrap());
-    assert_eq!(event_types(&store).await, ["schedule:error", "schedule:enabled"]);
+    assert_eq!(event_types(&store).await, ["schedule:delayed", "schedule:error", "schedule:enabled"]);
 }
