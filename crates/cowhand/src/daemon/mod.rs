@@ -2,6 +2,7 @@
 
 mod attempt;
 mod engine;
+mod lapsed;
 mod owed;
 mod prepare;
 mod prune;

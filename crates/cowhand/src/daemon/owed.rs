@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::work::Closing;
+use cowhand_core::work::{ClaimResult, Closing};
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
@@ -75,7 +75,10 @@ impl Desk {
             }
             Err(error) if error.is_moot() => {
                 info!(%item, "there is nothing to tell its source: {error}");
-                self.engine.store.paid(owed, self.now()).await
+                // Nobody was told how the job ended, so the event does not say so.
+                let closing = Closing::undo(error.to_string());
+                let state = ItemState::Closing { closing, tries, last_error: None };
+                self.engine.store.paid(HeldItem { state, ..owed }, self.now()).await
             }
             Err(error) => {
                 let pause = SignedDuration::from_secs(2 << tries.min(9)).min(LONGEST_PAUSE);
@@ -101,10 +104,20 @@ impl Desk {
         let until = self.in_future(HELD);
         let told = async {
             let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
-            source.renew_claim(&held.item.id, &self.claimant(&held, until).await?).await
+            let by = self.claimant(&held, until).await?;
+            match source.renew_claim(&held.item.id, &by).await {
+                // We were away for longer than it holds. If nobody has come since, it can be ours again.
+                Err(WorkSourceError::NotHeld { .. }) => source.claim_work(&held.item.id, &by).await.map(Some),
+                told => told.map(|()| None),
+            }
         };
         match told.await {
-            Ok(()) => self.engine.store.renewed(held.holder, until).await,
+            Ok(None | Some(ClaimResult::Claimed(_))) => self.engine.store.renewed(held.holder, until).await,
+            Ok(Some(ClaimResult::Refused { reason, message })) => {
+                let why = message.unwrap_or_else(|| format!("{reason:?}"));
+                warn!(item = %held.item.id, holder = held.holder, "its claim ran out and cannot be made again: {why}");
+                Ok(())
+            }
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
                 // Asked again at the next look, and no sooner.

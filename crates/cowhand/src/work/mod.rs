@@ -14,5 +14,5 @@ pub mod sources;
 
 pub use error::WorkSourceError;
 pub use registry::{Registry, Setting};
-pub use source::{Claimant, WorkSource};
+pub use source::{Claimant, LapsedClaim, WorkSource};
 pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

@@ -22,6 +22,14 @@ pub struct Claimant {
     pub until: Timestamp,
 }
 
+/// An item that stands as claimed although its claimer has been silent for too long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LapsedClaim {
+    pub item: WorkItem,
+    /// In words: who, and until when.
+    pub left_by: String,
+}
+
 /// A queue of work outside cowhand, in words that fit labels, columns and files alike.
 ///
 /// `complete_work` and `release_work` are told again after a crash or a lost answer. For one [`Claimant`] the second
@@ -57,6 +65,12 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     ) -> Result<ReleaseResult, WorkSourceError>;
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
+
+    /// Items that are claimed by the dead and are not listed as available for that reason; `claim_work` takes them all
+    /// the same. Asked now and then by everybody who takes work from here, so it has to be cheap.
+    async fn lapsed_claims(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
+        Ok(Vec::new())
+    }
 
     /// Whether it could do its work: it is there, and we may change it. For `doctor`.
     async fn check(&self) -> Result<(), WorkSourceError> {

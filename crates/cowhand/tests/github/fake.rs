@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+#[path = "fake/routes.rs"]
 mod routes;
 
 pub(crate) const REPO: &str = "my-org/my-repo";

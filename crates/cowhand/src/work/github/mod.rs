@@ -1,6 +1,7 @@
 //! GitHub issues as a work source.
 //!
-//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `marker` the rules of who has it.
+//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `lapsed` finds those that the dead have
+//! left, `marker` has the rules of who has it.
 //! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
 //! parts, `auth`, `app`, `identity` and `scopes` are about who asks.
 
@@ -15,6 +16,7 @@ mod error;
 mod finish;
 mod identity;
 mod issues;
+mod lapsed;
 mod limits;
 mod marker;
 mod models;
