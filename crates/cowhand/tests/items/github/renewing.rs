@@ -1,11 +1,11 @@
 //! A job takes longer than a claim holds without another word. Time is moved by hand, here and on GitHub.
 
 use cowhand::clock::Clock;
-use cowhand::fleet::Stop;
+use cowhand::fleet::{Fleet, Stop};
 use cowhand_core::event::Fact;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{BY_HAND, Hub, WAIT, heard, minutes, trigger};
+use super::{Hub, WAIT, heard, minutes, trigger};
 use crate::fake::LOGIN;
 use crate::{stop, until};
 
@@ -27,7 +27,7 @@ fn later(hub: &Hub, clock: &Clock, time: SignedDuration) {
 
 #[tokio::test]
 async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
-    let hub = Hub::new(WAIT, "", BY_HAND).await;
+    let hub = Hub::new(WAIT, "", "type: manual, timeout: 12h, idle_timeout: 12h").await;
     hub.fake.add(7, &["ready"]);
     let clock = Clock::by_hand(hub.fake.world().now);
     let fleet = hub.started_with(&clock).await;
@@ -36,15 +36,20 @@ async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
     assert_eq!(holds_until(&hub), clock.now() + minutes(30));
 
-    fleet.stop(Stop::KeepAgents).await.unwrap();
-    later(&hub, &clock, minutes(16));
     let mut renewals = heard(&hub.fake, "PATCH /repos/my-org/my-repo/issues/comments/");
+    later(&hub, &clock, minutes(16));
+    renewals.recv().await.unwrap();
+    until_it_holds(&hub, &clock).await;
+
+    drop(events);
+    leave(fleet).await;
+    later(&hub, &clock, minutes(16));
     let fleet = hub.started_with(&clock).await;
     renewals.recv().await.unwrap();
     until_it_holds(&hub, &clock).await;
 
     // The machine is off for longer than the claim holds. Nobody came meanwhile, so it is ours again.
-    fleet.stop(Stop::KeepAgents).await.unwrap();
+    leave(fleet).await;
     later(&hub, &clock, minutes(120));
     let mut claims = heard(&hub.fake, "POST /repos/my-org/my-repo/issues/7/comments");
     let fleet = hub.started_with(&clock).await;
@@ -58,6 +63,10 @@ async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     assert_eq!((issue.is_closed, issue.comments.len()), (true, 1), "{issue:?}");
     assert!(issue.comments[0].body.contains(job.id().as_str()), "{issue:?}");
     stop(fleet).await;
+}
+
+async fn leave(fleet: Fleet) {
+    fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
 /// The request was heard; its answer, and what follows from it, comes a moment later.
