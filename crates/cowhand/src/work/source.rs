@@ -6,8 +6,8 @@ use cowhand_core::work::{
 };
 use jiff::Timestamp;
 
-use super::WorkSourceError;
 use super::github::Quota;
+use super::{Finding, WorkSourceError};
 
 /// Who takes an item, and until when that holds without another word.
 ///
@@ -72,9 +72,9 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         Ok(Vec::new())
     }
 
-    /// Whether it could do its work: it is there, and we may change it. For `doctor`.
-    async fn check(&self) -> Result<(), WorkSourceError> {
-        Ok(())
+    /// Whether it could do its work: it is there, and we may change it. For `doctor`; changes nothing.
+    async fn check(&self) -> Vec<Finding> {
+        Vec::new()
     }
 
     /// What the outside system still lets us ask, if it counts that.

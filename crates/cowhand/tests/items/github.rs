@@ -1,6 +1,7 @@
 //! The same flow with issues on GitHub, which is the fake of the adapter's tests.
 
 mod crash;
+mod doctor;
 mod ends;
 mod lapsed;
 mod renewing;

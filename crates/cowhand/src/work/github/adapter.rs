@@ -16,7 +16,7 @@ use super::lapsed::Watched;
 use super::models::{Issue, IssueState};
 use super::quota::Quota;
 use super::settings::GitHubSettings;
-use crate::work::{Claimant, LapsedClaim, Setting, WorkSource, WorkSourceError};
+use crate::work::{Claimant, Finding, LapsedClaim, Setting, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.
 pub const SOURCE_TYPE: &str = "github";
@@ -27,6 +27,8 @@ pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
     pub(super) client: Client,
     pub(super) watched: Watched,
+    /// Where its identity comes from, in words.
+    pub(super) credentials: String,
 }
 
 impl GitHubWorkSource {
@@ -48,7 +50,7 @@ impl GitHubWorkSource {
             return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
         }
         let client = Client::new(&settings, Auth::from_config(auth, setting)?)?;
-        Ok(Self { settings, client, watched: Watched::default() })
+        Ok(Self { settings, client, watched: Watched::default(), credentials: Auth::origin(auth) })
     }
 
     /// With its budget.
@@ -162,8 +164,8 @@ impl WorkSource for GitHubWorkSource {
         self.find_lapsed().await
     }
 
-    async fn check(&self) -> Result<(), WorkSourceError> {
-        self.validate_token().await
+    async fn check(&self) -> Vec<Finding> {
+        self.findings().await
     }
 
     fn quota(&self) -> Option<Quota> {
