@@ -16,7 +16,7 @@ use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::engine::Engine;
 use super::tick;
@@ -112,6 +112,11 @@ impl Errand<'_> {
         let Some(source) = sources.source_of(whose)? else { return Ok(Prepared::Skip(SkipReason::NoWork)) };
         self.put_back_lapsed(order, source.as_ref()).await;
         let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
+        if let Some(quota) = source.quota() {
+            let left = quota.rate_limit.map(|info| info.remaining);
+            let (requests, unchanged, waits) = (quota.requests, quota.conditional_hits, quota.waits);
+            debug!(agent = %order.agent.name, requests, unchanged, waits, left, "asked for work");
+        }
         let mut places = self.places(order.agent).await?;
         // What a try before us has made counts, too.
         let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
