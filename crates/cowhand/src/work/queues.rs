@@ -84,7 +84,7 @@ pub(crate) fn queues(
 pub(crate) fn named(roster: &Roster) -> Vec<(&AgentName, &shape::WorkSource)> {
     let mut named: Vec<(&AgentName, &shape::WorkSource)> = Vec::new();
     for agent in &roster.agents {
-        for config in places(agent).filter_map(|whose| whose.config()) {
+        for config in places(agent).filter_map(For::config) {
             if !named.iter().any(|(_, known)| *known == config) {
                 named.push((&agent.name, config));
             }

@@ -87,7 +87,7 @@ async fn trigger(fleet: &Fleet) -> Job {
     let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
     match fleet.trigger(&worker, by_hand).await.unwrap() {
         Triggered::New(job) => job,
-        other => panic!("{other:?}"),
+        Triggered::Before(job) => panic!("{job:?}"),
     }
 }
 
@@ -96,7 +96,7 @@ async fn output(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
-/// Waits until the script has made `go`'s counterpart.
+/// What a script does until [`Hub::go`].
 const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
 /// How the comment of another fleet's claim reads.
@@ -110,17 +110,17 @@ fn said<'a>(issue: &'a FakeIssue, words: &str) -> Vec<&'a FakeComment> {
     issue.comments.iter().filter(|comment| comment.body.contains(words)).collect()
 }
 
-/// Answers for each request that begins so.
+/// A word for each request that begins so.
 fn heard(fake: &Fake, request: &'static str) -> tokio::sync::mpsc::UnboundedReceiver<()> {
-    let (heard, hears) = tokio::sync::mpsc::unbounded_channel();
+    let (ear, heard) = tokio::sync::mpsc::unbounded_channel();
     let listen = move |line: &str, _: &mut World| {
         if line.starts_with(request) {
             // Nobody may care any more.
-            let _ = heard.send(());
+            let _ = ear.send(());
         }
     };
     fake.world().meanwhile = Some(Meanwhile(Box::new(listen)));
-    hears
+    heard
 }
 
 fn minutes(minutes: i64) -> SignedDuration {

@@ -46,12 +46,11 @@ impl GitHubWorkSource {
                     continue;
                 }
                 let marks = self.issues().marks(issue.number).await?;
-                match left_by(&marks) {
-                    Some(left_by) => lapsed.push(LapsedClaim { item: work_item(issue)?, left_by }),
-                    None => {
-                        let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
-                        seen.insert(issue.number, known);
-                    }
+                if let Some(left_by) = left_by(&marks) {
+                    lapsed.push(LapsedClaim { item: work_item(issue)?, left_by });
+                } else {
+                    let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
+                    seen.insert(issue.number, known);
                 }
             }
             match page.next.filter(|&next| next > number) {
