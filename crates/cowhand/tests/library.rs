@@ -48,6 +48,7 @@ fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),
         work_sources: Registry::default(),
+        triggers: cowhand::trigger::Registry::default(),
     }
 }
 

@@ -88,6 +88,7 @@ impl Api {
             .route("/api/v1/agents", get(agents::list))
             .route("/api/v1/agents/{agent}", get(agents::one))
             .route("/api/v1/agents/{agent}/trigger", post(agents::trigger))
+            .route("/api/v1/agents/{agent}/clear", post(agents::clear))
             .route("/api/v1/schedules", get(schedules::list))
             .route("/api/v1/schedules/{agent}/{schedule}", get(schedules::one))
             .route("/api/v1/schedules/{agent}/{schedule}/firings", get(schedules::firings))

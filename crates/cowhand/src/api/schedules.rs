@@ -7,7 +7,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::Job;
 use cowhand_core::plan::{self, LiveState, Snapshot};
 use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
+use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct ScheduleView {
     pub last_run_at: Option<Timestamp>,
     /// A time that has passed means: due, and held back.
     pub next_run_at: Option<Timestamp>,
+    /// It has fired, and what it runs for is being found out.
+    pub preparing: bool,
     pub last_error: Option<String>,
     pub skip_reason: Option<SkipReason>,
 }
@@ -109,8 +111,7 @@ pub(super) async fn enable(
     Path((agent, schedule)): Path<(String, String)>,
 ) -> Result<Json<ScheduleView>, Problem> {
     let (daemon, agent) = (api.daemon()?, named(&agent)?);
-    daemon.store().enable(find(&api, &agent, &schedule)?, api.now()).await?;
-    daemon.nudge();
+    daemon.enable(&agent, &named(&schedule)?).await?;
     view(&api, &agent, &schedule).await
 }
 
@@ -119,8 +120,7 @@ pub(super) async fn disable(
     Path((agent, schedule)): Path<(String, String)>,
 ) -> Result<Json<ScheduleView>, Problem> {
     let (daemon, agent) = (api.daemon()?, named(&agent)?);
-    daemon.store().disable(find(&api, &agent, &schedule)?, DisabledBy::Person, api.now()).await?;
-    daemon.nudge();
+    daemon.disable(&agent, &named(&schedule)?).await?;
     view(&api, &agent, &schedule).await
 }
 
@@ -185,6 +185,7 @@ impl ScheduleView {
             status,
             last_run_at: record.and_then(|record| record.last_run_at),
             next_run_at: None,
+            preparing: snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id),
             last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason: if status == ScheduleStatus::Disabled {
                 Some(SkipReason::Disabled)

@@ -74,6 +74,9 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         }
         (Some(reason), None) => lines.push(format!("It waits: {}.", because(reason))),
         (None, Some(at)) => lines.push(format!("It fires next {} ({at:.0}).", ago::from_now(now, at))),
+        (None, None) if view.preparing => {
+            lines.push("It has fired, and finds out what there is to run for.".to_owned());
+        }
         (None, None) if view.status == ScheduleStatus::Idle => {
             lines.push(format!("A schedule of type {} does not fire by the clock.", view.kind));
         }
@@ -83,7 +86,12 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
     }
     if let Some(error) = &view.last_error {
-        lines.push(format!("That run failed: {}", print::one_line(error, 200)));
+        let what = match view.status {
+            ScheduleStatus::Error => "The reason",
+            _ if view.preparing => "It cannot go on, and is tried again",
+            _ => "Its last error",
+        };
+        lines.push(format!("{what}: {}", print::one_line(error, 200)));
     }
     lines
 }
@@ -105,10 +113,12 @@ fn ledger(firings: Vec<FiringView>, now: Timestamp) -> Table {
 
 fn reason_of(firing: &FiringView) -> &'static str {
     match firing.outcome.as_str() {
+        "preparing" => "it finds out what there is to run for",
         "missed" => "its time passed while nothing could fire it, and `misfire` lets it go",
         "coalesced" => "a later firing ran for it",
         _ if firing.key.is_by_hand() => "fired by hand",
-        _ => "it was due",
+        _ if firing.key.is_by_clock() => "it was due",
+        _ => "its trigger fired",
     }
 }
 
@@ -120,7 +130,7 @@ const fn because(reason: SkipReason) -> &'static str {
         SkipReason::AtCapacity => "the agent has no free place (`max_concurrent`)",
         SkipReason::NotDue => "it was not due",
         SkipReason::Duplicate => "the same work is done or under way",
-        SkipReason::Filtered => "its filter did not let it through",
+        SkipReason::Filtered => "its `filter` or `when_command` did not let it through",
         SkipReason::NoWork => "there was no work",
         SkipReason::OutsideHours => "it is outside its active hours",
         SkipReason::OverBudget => "the budget is used up",

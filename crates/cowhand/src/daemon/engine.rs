@@ -18,6 +18,7 @@ use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::trigger::Registry;
 use crate::work::Sources;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
@@ -35,6 +36,8 @@ pub(crate) struct Engine {
     pub(crate) growth: Growth,
     /// Something happened that may change the plan.
     pub(crate) nudge: Notify,
+    /// Types of triggers that are not built in.
+    pub(crate) triggers: Registry,
     /// Something is owed to a work source.
     pub(crate) owed: Notify,
     roster: RwLock<Arc<Loaded>>,
@@ -80,7 +83,14 @@ struct Running {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf, loaded: Loaded) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        home: Home,
+        clock: Clock,
+        program: PathBuf,
+        triggers: Registry,
+        loaded: Loaded,
+    ) -> Self {
         Self {
             store,
             home,
@@ -89,6 +99,7 @@ impl Engine {
             watch: Watch::new(),
             growth: Growth::default(),
             nudge: Notify::new(),
+            triggers,
             owed: Notify::new(),
             preparing: Mutex::default(),
             roster: RwLock::new(Arc::new(loaded)),

@@ -8,6 +8,7 @@ mod prepare;
 mod prune;
 mod recover;
 pub mod tick;
+mod triggers;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,12 +30,14 @@ use crate::fault;
 use crate::fleet::{Course, FleetError};
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
+use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
 pub(crate) use attempt::Wish;
 pub(crate) use engine::{Engine, Loaded};
 use engine::{HEARTBEAT, Home, LEASE};
 use tick::Startable;
+use triggers::Triggers;
 
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -44,6 +47,7 @@ pub(crate) struct Daemon {
     errands: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
+    triggers: Triggers,
     pruning: prune::Pruning,
 }
 
@@ -54,6 +58,7 @@ impl Daemon {
         state: StateFolder,
         clock: Clock,
         program: PathBuf,
+        registry: Registry,
     ) -> Result<Self, FleetError> {
         let place = state.path().display().to_string();
         let cannot = |source| FleetError::State { place: place.clone(), source };
@@ -64,12 +69,14 @@ impl Daemon {
         let store = Store::open(&url).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        let engine = Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, loaded));
+        let engine =
+            Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
-        let mut daemon = Self { engine, tasks, errands, heartbeat_at, views, pruning };
+        let mut daemon =
+            Self { engine, tasks, errands, heartbeat_at, views, pruning, triggers: Triggers::default() };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -89,6 +96,7 @@ impl Daemon {
             let wake_at = match now {
                 Course::Running => self.tick_and_start().await,
                 Course::Draining { until } if !self.engine.held().is_empty() => {
+                    self.triggers.stop().await;
                     if until <= Instant::now() {
                         self.give_up_waiting(course);
                         break;
@@ -99,6 +107,9 @@ impl Daemon {
             };
             self.prune_if_due();
             self.write_views().await;
+            if now == Course::Running {
+                self.triggers.follow(&self.engine).await;
+            }
             let held = !self.engine.held().is_empty();
             let wake_at = wake_at.into_iter().chain(held.then_some(self.heartbeat_at)).min();
             tokio::select! {
@@ -159,11 +170,17 @@ impl Daemon {
         let claim =
             self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
         fault::place("claimed");
-        if let Claim::Claimed { job, epoch } = claim
-            && let Some(wishes) = self.engine.begin(job.id(), epoch)
-        {
-            let charge = Charge { engine: Arc::clone(&self.engine), job, epoch, wishes, stopped: None };
-            self.tasks.spawn(charge.look_after(true));
+        match claim {
+            Claim::Claimed { job, epoch } => {
+                if let Some(wishes) = self.engine.begin(job.id(), epoch) {
+                    let charge =
+                        Charge { engine: Arc::clone(&self.engine), job, epoch, wishes, stopped: None };
+                    self.tasks.spawn(charge.look_after(true));
+                }
+            }
+            // Whoever pays our debts renews it, or finds that it is lost.
+            Claim::ItemLapsed => self.engine.owed.notify_one(),
+            Claim::Taken | Claim::AtCapacity => {}
         }
         Ok(())
     }
@@ -234,6 +251,7 @@ impl Daemon {
     }
 
     async fn end(mut self, mut way: watch::Receiver<Course>) {
+        self.triggers.stop().await;
         self.pruning.stop();
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };

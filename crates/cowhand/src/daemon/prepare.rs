@@ -19,7 +19,6 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::{debug, info, warn};
 
 use super::engine::Engine;
-use super::tick;
 use crate::fault;
 use crate::run::gate;
 use crate::store::{OfFiring, Preparation, Prepared, Taken, Taking};
@@ -30,7 +29,7 @@ const LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// A claim that is not finished by then is taken back.
 pub(super) const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
 /// A claim outside holds for so long without another word; it is renewed when half of it is over.
-pub(super) const HELD: SignedDuration = SignedDuration::from_mins(30);
+pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -69,7 +68,7 @@ impl Errand<'_> {
         let (engine, now) = (self.engine, self.now());
         let loaded = engine.loaded();
         // A schedule that is gone from the config keeps its firing, in case it comes back.
-        let Some((agent, schedule)) = tick::find(&loaded.roster, self.schedule) else { return Ok(()) };
+        let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Ok(()) };
         let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE)?);
         let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await?;
         let Some(preparation) = taken else { return Ok(()) };

@@ -16,6 +16,7 @@ use tracing::{error, info, warn};
 
 use crate::fault;
 use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
+use crate::trigger::dispatch::Dispatch;
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -103,17 +104,18 @@ async fn act(
         }
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?
-                && let Some((agent, schedule)) = find(roster, schedule)
+                && let Some((agent, schedule)) = roster.schedule(schedule)
             {
                 info!("{}", hold.line(&agent.name, schedule));
             }
             Ok(false)
         }
         Action::Fire { schedule, key, due, outcome } => {
-            let Some((agent, known)) = find(roster, schedule) else { return Ok(false) };
+            let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
-                    decide(agent, known, &key, Some(due), Occasion::by_clock(known, &key, due), now)
+                    let occasion = Occasion::by_clock(known, &key, due);
+                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
                 }
                 FiringOutcome::Skipped(reason) => Decision::Skip(reason),
                 FiringOutcome::Missed => Decision::Miss,
@@ -125,13 +127,6 @@ async fn act(
             Ok(matches!(fired, Fired::Recorded(_)))
         }
     }
-}
-
-pub(crate) fn find(roster: &Roster, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
-    roster.agents.iter().find_map(|agent| {
-        let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
-        Some((agent, schedule))
-    })
 }
 
 /// The policy of the job's schedule, or of its agent. One whose agent is gone from the config is not tried again.

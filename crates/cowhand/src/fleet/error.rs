@@ -40,6 +40,10 @@ pub enum FleetError {
     KeyWithoutSchedule,
     #[error("the key was used before for {agent}/{schedule}, and its job is gone")]
     KeyUsed { agent: AgentName, schedule: ScheduleName },
+    #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {agent}/{schedule}` turns it on")]
+    ScheduleOff { agent: AgentName, schedule: ScheduleName },
+    #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
+    TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
     #[error("{schedule} did not run: {reason}{}", explained(*.reason))]
     NotRun { schedule: ScheduleName, reason: SkipReason },
     #[error("the daemon is stopping and takes no new work; start it again first")]

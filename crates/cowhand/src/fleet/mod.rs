@@ -14,9 +14,11 @@
 //! # }
 //! ```
 
+mod deliver;
 mod error;
 mod events;
 mod stop;
+mod switch;
 mod trigger;
 mod work;
 
@@ -24,7 +26,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -37,13 +39,16 @@ use crate::daemon::{Daemon, Engine, Loaded, Wish, load};
 use crate::run::growth::Growth;
 use crate::state::StateFolder;
 use crate::store::{Cancel, Store};
+use crate::trigger::Registry as Triggers;
 use crate::work::{Registry, Setting, Sources};
 
+pub use deliver::Delivered;
 pub use error::FleetError;
 pub use events::Subscription;
 pub(crate) use stop::Course;
 pub use stop::Stop;
 pub use trigger::{Changes, Trigger, Triggered};
+pub(crate) use work::HELD_BY_PERSON;
 
 /// What a fleet is started with.
 #[derive(Debug, Clone)]
@@ -55,6 +60,8 @@ pub struct Options {
     pub program: PathBuf,
     /// Where work can come from: what is built in, and what this program adds.
     pub work_sources: Registry,
+    /// Types of triggers that are not built in.
+    pub triggers: Triggers,
 }
 
 /// Who is in the fleet.
@@ -115,6 +122,7 @@ impl Options {
             clock: Clock::System,
             program: program.into(),
             work_sources: Registry::default(),
+            triggers: Triggers::default(),
         }
     }
 }
@@ -122,7 +130,7 @@ impl Options {
 impl Fleet {
     /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
-        let Options { agents, state, clock, program, work_sources } = options;
+        let Options { agents, state, clock, program, work_sources, triggers } = options;
         let (config, base, (roster, variables)) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -133,7 +141,7 @@ impl Fleet {
         };
         let surroundings = Surroundings { base, clock: clock.clone(), registry: Arc::new(work_sources) };
         let loaded = surroundings.loaded(roster, variables);
-        let daemon = Daemon::open(loaded, state, clock, program).await?;
+        let daemon = Daemon::open(loaded, state, clock, program, triggers).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
         let (course, way) = watch::channel(Course::Running);
@@ -232,6 +240,14 @@ impl Fleet {
     async fn take(&self, roster: Roster, variables: HashMap<String, String>) -> Result<(), FleetError> {
         self.engine.store.load_schedules(roster.clone(), self.engine.clock.now()).await?;
         self.engine.set_roster(self.surroundings.loaded(roster, variables));
+        self.nudge();
+        Ok(())
+    }
+
+    /// Says that the agent is to begin anew, for the schedules that wait for that.
+    pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
+        self.roster().agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        self.engine.store.clear_agent(agent.clone(), self.engine.clock.now()).await?;
         self.nudge();
         Ok(())
     }

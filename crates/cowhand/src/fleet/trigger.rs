@@ -150,6 +150,7 @@ impl Fleet {
             origin: Some(origin),
             // The item is its own job's: nobody else claims or reports it.
             work_item: None,
+            not_before: None,
         };
         let job = self.store().add_job(new, self.clock().now()).await?;
         self.engine.count_trigger();
@@ -162,12 +163,12 @@ impl Fleet {
     }
 
     /// A fleet that stops takes no new work.
-    fn open(&self) -> Result<(), FleetError> {
+    pub(super) fn open(&self) -> Result<(), FleetError> {
         if self.is_running() { Ok(()) } else { Err(FleetError::Stopping) }
     }
 }
 
-fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
+pub(super) fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
     let none = || FleetError::NoSchedule { agent: agent.name.clone(), schedule: name.to_string() };
     agent.schedules.iter().find(|schedule| schedule.name == *name).ok_or_else(none)
 }

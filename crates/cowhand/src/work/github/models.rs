@@ -125,7 +125,7 @@ pub(super) struct Refusal {
 
 /// Labels are objects, and GitHub's description allows plain names as well. There can be many: nothing else of them is
 /// kept, not even for a moment.
-fn label_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn label_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct Label(Option<String>);
 
     struct LabelVisitor;
