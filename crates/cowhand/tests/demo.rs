@@ -9,9 +9,16 @@ fn the_demo_runs_a_fleet_and_ends_by_itself() {
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}\n{errors}");
     assert_eq!(errors, "");
-    for expected in
-        ["triager/new-issues", "builder/docs", "done: 1,312 passed in 41 s", "high priority", " jobs: "]
-    {
+    for expected in [
+        "triager/new-issues",
+        "builder/docs",
+        "done: 1,312 passed in 41 s",
+        "high priority",
+        "files-fix-login: available → claimed",
+        "done: Fix the login with SSO: https://git.example.com/shop/pull/",
+        "files-fix-login: claimed → completed",
+        " jobs: ",
+    ] {
         assert!(said.contains(expected), "{expected} in:\n{said}");
     }
     let folder = said.split_whitespace().find(|word| word.contains("cowhand-demo-")).unwrap();

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod engine;
+mod lapsed;
 mod owed;
 mod prepare;
 mod prune;
@@ -89,6 +90,8 @@ impl Daemon {
     /// Until it is told to stop, and then until that is done.
     pub(crate) async fn run(mut self, mut way: watch::Receiver<Course>, course: &watch::Sender<Course>) {
         loop {
+            // First: after a sleep of the machine a plan would take our own jobs for those of a dead node.
+            self.heartbeat().await;
             let now = *way.borrow_and_update();
             let wake_at = match now {
                 Course::Running => self.tick_and_start().await,
@@ -102,7 +105,6 @@ impl Daemon {
                 }
                 _ => break,
             };
-            self.heartbeat().await;
             self.prune_if_due();
             self.write_views().await;
             if now == Course::Running {
@@ -190,7 +192,8 @@ impl Daemon {
         if now < self.heartbeat_at || held.is_empty() {
             return;
         }
-        match self.engine.store.renew(self.engine.home.node.clone(), LEASE, now).await {
+        // Also those that ran out while the machine slept: as long as nobody has settled them, they are ours.
+        match self.engine.store.adopt(self.engine.home.node.clone(), LEASE, now).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {

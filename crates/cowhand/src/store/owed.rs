@@ -2,7 +2,7 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::job::{Job, Outcome};
-use cowhand_core::work::{Closing, ReleaseOptions};
+use cowhand_core::work::Closing;
 use jiff::Timestamp;
 
 use super::db::{Row, Tx, args};
@@ -34,8 +34,7 @@ impl Store {
         reason: String,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let release = ReleaseOptions { reason: Some(reason), add_comment: false };
-        self.close_item(holder, Closing::Release(release), now).await
+        self.close_item(holder, Closing::undo(reason), now).await
     }
 
     /// The source is to be told.
@@ -203,8 +202,7 @@ pub(super) async fn job_ended(
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
-        let reason = Some("the claim was not finished".to_owned());
-        owe(tx, &holder, &Closing::Release(ReleaseOptions { reason, add_comment: false }), now).await?;
+        owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), now).await?;
     }
     Ok(())
 }
