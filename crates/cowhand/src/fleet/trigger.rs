@@ -78,7 +78,7 @@ impl Fleet {
         let decision = decide(agent, schedule, &key, None, occasion, now);
         let firing = Firing { schedule: schedule.id, key: key.clone(), due: now, decision };
         let before = match self.store().fire_once(firing, now).await? {
-            Fired::Recorded(Some(job)) => return Ok(Triggered::New(job)),
+            Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,
             Fired::Duplicate => true,
         };
