@@ -322,3 +322,19 @@ fn asking_right_after_the_launch_disturbs_nothing() {
         assert_eq!(scene.ending().status, ExitStatus::Code { code: 0 });
     }
 }
+
+/// The names of the records are on disk before the agent begins; what is in them may not be.
+#[test]
+fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.attempt.folder()).unwrap();
+    assert!(!scene.attempt.began().unwrap());
+    for record in ["keeper.json", "agent.json"] {
+        for left in ["", "\0\0\0\0", "{\"pid\":4"] {
+            std::fs::write(scene.attempt.folder().join(record), left).unwrap();
+            assert_eq!(scene.attempt.standing().unwrap(), Standing::Gone, "{record} {left:?}");
+            assert!(scene.attempt.began().unwrap(), "{record} {left:?}");
+            assert_eq!(scene.attempt.stop().unwrap(), Stop::NoKeeper, "{record} {left:?}");
+        }
+    }
+}

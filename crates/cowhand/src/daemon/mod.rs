@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use cowhand_core::config::report;
 use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -36,7 +37,7 @@ use attempt::Charge;
 pub(crate) use attempt::Wish;
 pub(crate) use engine::{Engine, Loaded};
 use engine::{HEARTBEAT, Home, LEASE};
-use tick::Startable;
+use tick::{AtOnce, Startable};
 use triggers::Triggers;
 
 #[derive(Debug)]
@@ -140,7 +141,10 @@ impl Daemon {
     async fn tick_and_start(&mut self) -> Option<Timestamp> {
         let now = self.engine.clock.now();
         let loaded = self.engine.loaded();
-        let tick = match tick::tick(&self.engine.store, &loaded.roster, now).await {
+        let (engine, tasks) = (&self.engine, &mut self.tasks);
+        let mut begin = |job, epoch| begin(engine, tasks, job, epoch);
+        let at_once = AtOnce { node: &engine.home.node, lease: LEASE, begin: &mut begin };
+        let tick = match tick::tick(&engine.store, &loaded.roster, now, Some(at_once)).await {
             Ok(tick) => tick,
             Err(error) => {
                 error!("cannot plan: {error}");
@@ -169,15 +173,8 @@ impl Daemon {
         let Startable { job, max_concurrent, .. } = start;
         let claim =
             self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
-        fault::place("claimed");
         match claim {
-            Claim::Claimed { job, epoch } => {
-                if let Some(wishes) = self.engine.begin(job.id(), epoch) {
-                    let charge =
-                        Charge { engine: Arc::clone(&self.engine), job, epoch, wishes, stopped: None };
-                    self.tasks.spawn(charge.look_after(true));
-                }
-            }
+            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
             Claim::Taken | Claim::AtCapacity => {}
@@ -271,6 +268,15 @@ impl Daemon {
         self.pay_debts().await;
         self.write_views().await;
         info!("stopped");
+    }
+}
+
+/// A job that has just been claimed gets a task that looks after it.
+fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64) {
+    fault::place("claimed");
+    if let Some(wishes) = engine.begin(job.id(), epoch) {
+        let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stopped: None };
+        tasks.spawn(charge.look_after(true));
     }
 }
 

@@ -5,6 +5,7 @@
 
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::job::Job;
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
 use crate::fault;
-use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
+use crate::store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
 use crate::trigger::dispatch::Dispatch;
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
@@ -37,6 +38,20 @@ pub struct Startable {
     pub max_concurrent: u32,
 }
 
+/// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
+pub struct AtOnce<'a> {
+    pub node: &'a str,
+    pub lease: SignedDuration,
+    /// Told of each job that was claimed, with its epoch, before the next look.
+    pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
+}
+
+impl std::fmt::Debug for AtOnce<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AtOnce").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
 /// Before what failed is tried again.
 const RETRY: SignedDuration = SignedDuration::from_secs(2);
 
@@ -44,7 +59,12 @@ const RETRY: SignedDuration = SignedDuration::from_secs(2);
 const MOST_LOOKS: usize = 10;
 
 /// Decides and records everything that is due now.
-pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick, StoreError> {
+pub async fn tick(
+    store: &Store,
+    roster: &Roster,
+    now: Timestamp,
+    mut at_once: Option<AtOnce<'_>>,
+) -> Result<Tick, StoreError> {
     let mut fired = 0;
     for _ in 0..MOST_LOOKS {
         let snapshot = store.snapshot().await?;
@@ -53,7 +73,7 @@ pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick
         let mut changed = false;
         for action in plan.actions {
             // One row that cannot be written must not keep the rest of the fleet waiting.
-            match act(store, roster, action, now, &mut tick).await {
+            match act(store, roster, action, now, &mut tick, at_once.as_mut()).await {
                 Ok(news) => changed |= news,
                 Err(error) => {
                     error!("cannot act: {error}");
@@ -77,6 +97,7 @@ async fn act(
     action: Action,
     now: Timestamp,
     tick: &mut Tick,
+    at_once: Option<&mut AtOnce<'_>>,
 ) -> Result<bool, StoreError> {
     match action {
         Action::Start { job, agent, max_concurrent } => {
@@ -120,10 +141,22 @@ async fn act(
                 FiringOutcome::Missed => Decision::Miss,
                 FiringOutcome::Coalesced => Decision::Coalesce,
             };
-            let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
+            let firing = Firing { schedule, key, due, decision };
+            let fired = match &at_once {
+                Some(AtOnce { node, lease, .. }) => {
+                    let (node, lease) = ((*node).to_owned(), *lease);
+                    let starter = Starter { node, lease, max_concurrent: agent.max_concurrent };
+                    store.fire_and_claim(firing, starter, now).await?
+                }
+                None => store.fire_once(firing, now).await?,
+            };
             fault::place("fired");
-            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_))));
-            Ok(matches!(fired, Fired::Recorded(_)))
+            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
+            let news = fired != Fired::Duplicate;
+            if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {
+                (at_once.begin)(job, epoch);
+            }
+            Ok(news)
         }
     }
 }

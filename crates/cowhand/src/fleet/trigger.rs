@@ -78,7 +78,7 @@ impl Fleet {
         let occasion = Occasion::by_hand(&key, trigger.prompt.clone());
         let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), occasion, now);
         let before = match self.store().fire_once(firing, now).await? {
-            Fired::Recorded(Some(job)) => return Ok(Triggered::New(job)),
+            Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,
             Fired::Duplicate => true,
         };

@@ -5,9 +5,9 @@
 #[path = "../store/postgres.rs"]
 mod postgres;
 
-use cowhand::daemon::tick::{Tick, tick};
+use cowhand::daemon::tick::{AtOnce, Tick, tick};
 use cowhand::store::{Claim, Store};
-use cowhand_core::job::Outcome;
+use cowhand_core::job::{Job, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use jiff::tz::TimeZone;
@@ -86,20 +86,28 @@ impl Story {
 
     async fn look(&mut self) -> Option<Timestamp> {
         self.finish_jobs().await;
-        let tick = tick(&self.store, &self.roster, self.now).await.unwrap();
+        let mut begun = Vec::new();
+        let mut begin = |job, epoch| begun.push((job, epoch));
+        let lease = SignedDuration::from_hours(1_000_000);
+        let at_once = AtOnce { node: "node", lease, begin: &mut begin };
+        let tick = tick(&self.store, &self.roster, self.now, Some(at_once)).await.unwrap();
         for start in tick.start {
-            let lease = SignedDuration::from_hours(1_000_000);
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
             if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
-                let name = job.schedule().map(ToString::to_string).unwrap_or_default();
-                let clock = TimeZone::UTC.to_datetime(self.now).strftime("%d %H:%M").to_string();
-                self.started.push(format!("{clock} {name}"));
-                self.running.push((job.id().clone(), epoch, self.now.checked_add(self.job_takes).unwrap()));
+                begun.push((job, epoch));
             }
         }
+        begun.into_iter().for_each(|(job, epoch)| self.begun(&job, epoch));
         let most = self.roster.agents[0].max_concurrent as usize;
         assert!(self.running.len() <= most, "{} at once", self.running.len());
         tick.wake_at
+    }
+
+    fn begun(&mut self, job: &Job, epoch: i64) {
+        let name = job.schedule().map(ToString::to_string).unwrap_or_default();
+        let clock = TimeZone::UTC.to_datetime(self.now).strftime("%d %H:%M").to_string();
+        self.started.push(format!("{clock} {name}"));
+        self.running.push((job.id().clone(), epoch, self.now.checked_add(self.job_takes).unwrap()));
     }
 
     async fn finish_jobs(&mut self) {
@@ -323,7 +331,7 @@ async fn a_restart_in_the_middle_of_a_firing(database: &str) {
     story.look().await;
     story.now = "2026-01-05T10:00:00Z".parse().unwrap();
     // The firing and its job are recorded; the daemon dies before it starts anything.
-    let recorded = tick(&story.store, &story.roster, story.now).await.unwrap();
+    let recorded = tick(&story.store, &story.roster, story.now, None).await.unwrap();
     assert_eq!(recorded.start.len(), 1);
     story.restart_at("2026-01-05T10:20:00Z").await;
     assert_eq!(story.started(), ["05 10:20 s"], "once, as soon as it is back");
@@ -334,11 +342,11 @@ async fn ticking_twice_changes_nothing(database: &str) {
     let schedules = [("poll", EVERY), ("hourly", r#"{"type":"cron","expression":"0 * * * *"}"#)];
     let story = Story::begin(database, "2026-01-05T10:00:00Z", &schedules).await;
     let now: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
-    let first = tick(&story.store, &story.roster, now).await.unwrap();
+    let first = tick(&story.store, &story.roster, now, None).await.unwrap();
     let events = story.store.last_event().await.unwrap();
     assert!(first.fired > 0);
     for _ in 0..3 {
-        let again = tick(&story.store, &story.roster, now).await.unwrap();
+        let again = tick(&story.store, &story.roster, now, None).await.unwrap();
         assert_eq!(again, Tick { fired: 0, ..first.clone() });
     }
     assert_eq!(story.store.last_event().await.unwrap(), events);
