@@ -1,9 +1,10 @@
 //! Finding what dead fleets have left, and what that costs.
 
-use cowhand::work::WorkSource;
+use cowhand::work::{Claimant, WorkSource};
+use cowhand_core::work::ClaimResult;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{claim, scene};
+use crate::{claimant, id, scene};
 
 fn foreign(until: Timestamp) -> String {
     let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
@@ -46,6 +47,7 @@ async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
     assert_eq!(paid, 1 + 80, "one page has changed, and those claimed by hand are not looked at again");
 
     // Whoever claims it has it, and nobody finds it any more.
-    claim(&source, 2, "job-1").await.unwrap();
+    let by = Claimant { until: fake.world().now + SignedDuration::from_mins(10), ..claimant("job-1") };
+    assert!(matches!(source.claim_work(&id(2), &by).await, Ok(ClaimResult::Claimed(_))));
     assert_eq!(source.lapsed_claims().await.unwrap().len(), 78);
 }

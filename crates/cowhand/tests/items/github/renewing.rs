@@ -9,6 +9,11 @@ use super::{Hub, WAIT, heard, minutes, trigger};
 use crate::fake::LOGIN;
 use crate::{stop, until};
 
+/// How long a claim holds without another word.
+const HELD: SignedDuration = SignedDuration::from_mins(60);
+/// It is renewed by then.
+const HALF: SignedDuration = SignedDuration::from_mins(31);
+
 /// What the marker on the issue says.
 fn holds_until(hub: &Hub) -> Timestamp {
     let issue = hub.fake.issue(7);
@@ -34,16 +39,16 @@ async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     let mut events = fleet.subscribe_after(0);
     let job = trigger(&fleet).await;
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
-    assert_eq!(holds_until(&hub), clock.now() + minutes(30));
+    assert_eq!(holds_until(&hub), clock.now() + HELD);
 
     let mut renewals = heard(&hub.fake, "PATCH /repos/my-org/my-repo/issues/comments/");
-    later(&hub, &clock, minutes(16));
+    later(&hub, &clock, HALF);
     renewals.recv().await.unwrap();
     until_it_holds(&hub, &clock).await;
 
     drop(events);
     leave(fleet).await;
-    later(&hub, &clock, minutes(16));
+    later(&hub, &clock, HALF);
     let fleet = hub.started_with(&clock).await;
     renewals.recv().await.unwrap();
     until_it_holds(&hub, &clock).await;
@@ -75,7 +80,7 @@ async fn until_it_holds(hub: &Hub, clock: &Clock) {
         let issue = hub.fake.issue(7);
         issue.comments.iter().filter(|comment| comment.login == LOGIN).count() == 1
     };
-    while !is_single() || holds_until(hub) != clock.now() + minutes(30) {
+    while !is_single() || holds_until(hub) != clock.now() + HELD {
         tokio::task::yield_now().await;
     }
 }
