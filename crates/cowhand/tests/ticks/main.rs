@@ -86,18 +86,20 @@ impl Story {
 
     async fn look(&mut self) -> Option<Timestamp> {
         self.finish_jobs().await;
-        let mut begun = Vec::new();
-        let mut begin = |job, epoch| begun.push((job, epoch));
+        let mut started = Vec::new();
+        let mut begin = |job, epoch| started.push((job, epoch));
         let lease = SignedDuration::from_hours(1_000_000);
         let at_once = AtOnce { node: "node", lease, begin: &mut begin };
         let tick = tick(&self.store, &self.roster, self.now, Some(at_once)).await.unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
             if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
-                begun.push((job, epoch));
+                started.push((job, epoch));
             }
         }
-        begun.into_iter().for_each(|(job, epoch)| self.begun(&job, epoch));
+        for (job, epoch) in started {
+            self.begun(&job, epoch);
+        }
         let most = self.roster.agents[0].max_concurrent as usize;
         assert!(self.running.len() <= most, "{} at once", self.running.len());
         tick.wake_at
