@@ -1,4 +1,4 @@
-//! Firings whose jobs are not made yet.
+//! Firings of which it is not known yet what they run for.
 
 use super::*;
 
