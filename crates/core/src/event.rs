@@ -86,6 +86,12 @@ pub enum Fact {
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
+    /// Its trigger cannot go on until a person mends something.
+    #[serde(rename = "schedule:error")]
+    ScheduleError { reason: String },
+    /// Somebody wants the agent to begin anew.
+    #[serde(rename = "agent:cleared")]
+    AgentCleared,
     #[serde(rename = "work:claimed")]
     WorkClaimed { item: WorkItemId },
     /// The source was told how it ended.
@@ -98,6 +104,9 @@ pub enum Fact {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The item is gone or somebody else's: there was nothing left to tell.
+    #[serde(rename = "work:dropped")]
+    WorkDropped { item: WorkItemId, message: String },
     /// The source could not be told; it will be, again and again.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
@@ -152,9 +161,12 @@ impl Fact {
             Self::ScheduleDelayed { .. } => "schedule:delayed",
             Self::ScheduleEnabled => "schedule:enabled",
             Self::ScheduleDisabled { .. } => "schedule:disabled",
+            Self::ScheduleError { .. } => "schedule:error",
+            Self::AgentCleared => "agent:cleared",
             Self::WorkClaimed { .. } => "work:claimed",
             Self::WorkReported { .. } => "work:reported",
             Self::WorkReleased { .. } => "work:released",
+            Self::WorkDropped { .. } => "work:dropped",
             Self::WorkDelayed { .. } => "work:delayed",
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::job::{NewJob, TriggerType};
-use crate::prompt::{self, Context, Template, Variables};
+use crate::prompt::{self, Context, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{FiringKey, Task, TriggerConfig};
 use crate::work::WorkItem;
@@ -58,6 +58,11 @@ impl Occasion {
         Self { task, ..Self::default() }
     }
 
+    /// What a strategy hands on.
+    pub fn of_task(task: Task) -> Self {
+        Self { task, ..Self::default() }
+    }
+
     /// What a person hands on who fires it.
     pub fn by_hand(key: &FiringKey, prompt: Option<String>) -> Self {
         let task = Task { source_id: key.to_string(), ..Task::default() };
@@ -75,7 +80,15 @@ impl Firing<'_> {
             prompt: Some(self.prompt(item, now)),
             origin: None,
             work_item: item.cloned(),
+            not_before: self.opens(now),
         }
+    }
+
+    /// What comes from outside while the schedule may not run waits until it may. The clock fires only when it may,
+    /// and a person knows what they do.
+    fn opens(&self, now: Timestamp) -> Option<Timestamp> {
+        let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
+        schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
     }
 
     fn trigger_type(&self) -> TriggerType {
@@ -95,6 +108,7 @@ impl Firing<'_> {
         let text = prompt::choose(given, own, self.agent.settings.default_prompt.as_deref());
         let trigger = self.schedule.map_or("manual", |schedule| schedule.trigger.type_name());
         let zone = self.schedule.map_or(self.zone, |schedule| schedule.zone.time_zone());
+        let upstream = Upstream::of(trigger, &self.occasion.task);
         let context = Context {
             now: &now.to_zoned(zone.clone()),
             agent: &self.agent.name,
@@ -102,7 +116,7 @@ impl Firing<'_> {
             firing: prompt::Firing { trigger, key: self.key, fired_at: now, scheduled_for: self.due },
             task: &self.occasion.task,
             work_item: item,
-            upstream: None,
+            upstream: upstream.as_ref(),
             payload: self.occasion.payload.as_ref(),
         };
         let variables = Variables::of(trigger, item.is_some());
@@ -165,6 +179,27 @@ mod tests {
         for (trigger, own, given, expected) in table {
             assert_eq!(job(trigger, &key, own, given).prompt.as_deref(), Some(expected), "{own:?} {given:?}");
         }
+    }
+
+    #[test]
+    fn what_comes_outside_the_hours_waits() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        let trigger = serde_json::from_str(r#"{"type":"webhook","allow_unsigned":true}"#).unwrap();
+        let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
+        schedule.timing =
+            serde_json::from_str(r#"{"active_hours":{"start":"09:00","end":"17:00"}}"#).unwrap();
+        agent.schedules.push(schedule);
+        let open = |occurrence: Occurrence<'_>, now: &str| {
+            let (key, occasion) = (occurrence.key(0), Occasion::default());
+            let schedule = Some(&agent.schedules[0]);
+            let (due, zone) = (None, &TimeZone::UTC);
+            let firing = Firing { agent: &agent, schedule, key: &key, due, occasion: &occasion, zone };
+            firing.job(None, now.parse().unwrap()).not_before.map(|at| at.to_string())
+        };
+        let hook = Occurrence::Webhook { delivery_id: "1" };
+        assert_eq!(open(hook, "2026-01-05T03:00:00Z").as_deref(), Some("2026-01-05T09:00:00Z"));
+        assert_eq!(open(hook, "2026-01-05T10:00:00Z"), None);
+        assert_eq!(open(Occurrence::Manual("1"), "2026-01-05T03:00:00Z"), None, "a person may");
     }
 
     #[test]

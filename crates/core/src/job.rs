@@ -57,6 +57,8 @@ pub struct NewJob {
     pub prompt: Option<String>,
     pub origin: Option<Origin>,
     pub work_item: Option<WorkItem>,
+    /// It does not start before this.
+    pub not_before: Option<Timestamp>,
 }
 
 /// The earlier job that a job came from.
@@ -181,7 +183,7 @@ pub enum ExitReason {
 
 impl Job {
     pub fn new(id: JobId, new: NewJob, now: Timestamp) -> Self {
-        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item } = new;
+        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, not_before } = new;
         Self {
             id,
             agent,
@@ -195,7 +197,7 @@ impl Job {
             run_started_at: None,
             usage: None,
             work_item,
-            state: JobState::Pending { not_before: None },
+            state: JobState::Pending { not_before },
         }
     }
 

@@ -8,9 +8,10 @@
 pub mod config;
 pub mod cron;
 pub mod cut;
+pub mod delivery;
 pub mod event;
+pub mod filter;
 pub mod firing;
-
 pub mod id;
 pub mod interval;
 pub mod job;

@@ -38,6 +38,8 @@ pub struct Snapshot {
 pub struct Preparing {
     pub schedule: ScheduleId,
     pub key: FiringKey,
+    /// It was tried before, and has to be tried again.
+    pub in_trouble: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -259,8 +261,9 @@ impl Places {
             LiveState::Running { .. } => true,
         };
         let of_agent = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
-        // Each will need one at least.
-        let preparing = snapshot.preparing.iter().filter(|firing| of_agent(firing.schedule)).count();
+        // Each will need one at least. One whose source or command does not answer must not keep the others waiting.
+        let preparing = snapshot.preparing.iter().filter(|firing| !firing.in_trouble);
+        let preparing = preparing.filter(|firing| of_agent(firing.schedule)).count();
         let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
         Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX) }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::config::shape;
+use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::retention::Retention;
@@ -42,6 +43,8 @@ pub struct Schedule {
     pub timing: Timing,
     /// Of the cron expression, the active hours and the excluded dates.
     pub zone: Zone,
+    /// What does not pass is written down as skipped.
+    pub filter: Filter,
     pub prompt: Option<String>,
     pub work_source: Option<shape::WorkSource>,
     /// Asked before each firing whether it runs.
@@ -78,6 +81,7 @@ impl Schedule {
             trigger,
             timing: Timing::default(),
             zone: Zone::UTC,
+            filter: Filter::default(),
             prompt: None,
             work_source: None,
             when_command: None,
@@ -99,6 +103,33 @@ impl Roster {
         self.agents.iter().find(|agent| agent.name == *name)
     }
 
+    pub fn schedule(&self, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
+        self.agents.iter().find_map(|agent| {
+            let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
+            Some((agent, schedule))
+        })
+    }
+
+    /// The agent that another one means by a name: inside its own fleet first, then from the root.
+    pub fn agent_near(&self, from: &AgentName, name: &str) -> Option<&Agent> {
+        let nearby = from.as_str().rsplit_once('.').map(|(fleet, _)| format!("{fleet}.{name}"));
+        let called = |name: &str| self.agents.iter().find(|agent| agent.name.as_str() == name);
+        nearby.and_then(|name| called(&name)).or_else(|| called(name))
+    }
+
+    /// `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
+    pub fn schedule_near(&self, from: &AgentName, name: &str) -> Option<&Schedule> {
+        let of = |agent: &'_ Agent, name: &str| {
+            agent.schedules.iter().position(|known| known.name.as_str() == name)
+        };
+        let own = self.agent(from).and_then(|agent| agent.schedules.get(of(agent, name)?));
+        own.or_else(|| {
+            let (agent, schedule) = name.split_once('/')?;
+            let agent = self.agent_near(from, agent)?;
+            agent.schedules.get(of(agent, schedule)?)
+        })
+    }
+
     /// Whether no limit is set for anybody.
     pub fn keeps_everything(&self) -> bool {
         let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
@@ -108,5 +139,48 @@ impl Roster {
     /// The agent's own, or for one that has left the fleet, that of the root file.
     pub fn retention(&self, name: &AgentName) -> Retention {
         self.agent(name).map_or(self.retention, |agent| agent.settings.retention.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_looked_for_nearby_first() {
+        let agent = |name: &str, schedules: &[&str]| {
+            let mut agent = Agent::new(name.parse().unwrap());
+            let schedule =
+                |of: &&str| Schedule::new(&agent.name, of.parse().unwrap(), TriggerConfig::Manual {});
+            agent.schedules = schedules.iter().map(schedule).collect();
+            agent
+        };
+        let roster = Roster::of(vec![
+            agent("coder", &["s", "odd/name"]),
+            agent("web.coder", &["s", "t"]),
+            agent("web.tester", &["s"]),
+        ]);
+        for (from, name, expected) in [
+            ("coder", "coder", Some("coder")),
+            ("web.tester", "coder", Some("web.coder")),
+            ("coder", "web.coder", Some("web.coder")),
+            ("coder", "tester", None),
+        ] {
+            let found = roster.agent_near(&from.parse().unwrap(), name);
+            assert_eq!(found.map(|agent| agent.name.as_str()), expected, "{from} {name}");
+        }
+        for (from, name, expected) in [
+            ("coder", "s", Some("coder/s")),
+            ("coder", "odd/name", Some("coder/odd/name")),
+            ("web.tester", "coder/s", Some("web.coder/s")),
+            ("web.tester", "t", None),
+            ("coder", "web.tester/s", Some("web.tester/s")),
+        ] {
+            let found = roster
+                .schedule_near(&from.parse().unwrap(), name)
+                .and_then(|found| roster.schedule(found.id));
+            let found = found.map(|(agent, schedule)| format!("{}/{}", agent.name, schedule.name));
+            assert_eq!(found.as_deref(), expected, "{from} {name}");
+        }
     }
 }

@@ -182,6 +182,16 @@ impl ScheduleRecord {
         changed
     }
 
+    /// Its trigger cannot go on; only one that is on can give up.
+    pub fn give_up(&mut self, reason: &str) -> bool {
+        let on = self.state == ScheduleState::Active;
+        if on {
+            self.state = ScheduleState::Error { reason: reason.to_owned() };
+            self.waiting = None;
+        }
+        on
+    }
+
     /// A firing by the clock was decided, one way or another: the clock moves on.
     pub fn passed(&mut self, key: &FiringKey, due: Timestamp) {
         self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));

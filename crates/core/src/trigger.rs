@@ -1,17 +1,21 @@
 //! Triggers: *when* a schedule fires, the key that makes each firing happen once, and the task it hands on.
 
-use std::fmt;
+mod key;
+pub mod listen;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::config::shape::Auth;
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::Zone;
+use crate::word::written_as;
+pub use key::{FiringKey, Occurrence};
 
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
 ///
@@ -51,11 +55,9 @@ pub enum TriggerConfig {
         /// Accept deliveries without a signature.
         #[serde(default, skip_serializing_if = "is_default")]
         allow_unsigned: bool,
-        /// Only these event names; empty means all.
+        /// Only these events, for example `issues` or `issues.opened`; empty means all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         events: Vec<String>,
-        #[serde(default, skip_serializing_if = "is_default")]
-        filter: WebhookFilter,
     },
     /// On a chat message.
     Chat {
@@ -84,6 +86,15 @@ pub enum TriggerConfig {
         /// Unset means 60s.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         poll_interval: Option<Interval>,
+        /// Of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means GitHub itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(regex(pattern = "^https?://"))]
+        api_url: Option<String>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        auth: Auth,
+        /// Unset means `rest`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        backend: Option<GithubBackend>,
     },
     /// Once for each matching pull request.
     GithubPullRequests {
@@ -99,6 +110,15 @@ pub enum TriggerConfig {
         /// Unset means 60s.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         poll_interval: Option<Interval>,
+        /// Of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means GitHub itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(regex(pattern = "^https?://"))]
+        api_url: Option<String>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        auth: Auth,
+        /// Unset means `rest`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        backend: Option<GithubBackend>,
         /// `push` fires again for each new head commit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         on: Option<PullOccasion>,
@@ -121,6 +141,28 @@ pub enum TriggerConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<EndStatus>,
     },
+    /// A type that a program built on cowhand has registered.
+    Custom {
+        /// As it was registered.
+        #[schemars(length(min = 1))]
+        name: String,
+        /// Whatever it needs to know.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        with: Map<String, Value>,
+    },
+}
+
+/// What makes a schedule fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// The plan: it knows when.
+    Clock,
+    /// Nobody but a person.
+    Hand,
+    /// Whoever receives deliveries and messages.
+    Delivery,
+    /// A strategy that waits for something and hands on tasks.
+    Strategy,
 }
 
 impl TriggerConfig {
@@ -137,7 +179,26 @@ impl TriggerConfig {
             Self::GithubPullRequests { .. } => "github_pull_requests",
             Self::AgentLifecycle { .. } => "agent_lifecycle",
             Self::DispatchResult { .. } => "dispatch_result",
+            Self::Custom { .. } => "custom",
         }
+    }
+
+    pub const fn driver(&self) -> Driver {
+        match self {
+            Self::Interval { .. } | Self::Cron { .. } | Self::Delay { .. } => Driver::Clock,
+            Self::Manual {} => Driver::Hand,
+            Self::Webhook { .. } | Self::Chat { .. } => Driver::Delivery,
+            Self::GithubIssues { .. }
+            | Self::GithubPullRequests { .. }
+            | Self::AgentLifecycle { .. }
+            | Self::DispatchResult { .. }
+            | Self::Custom { .. } => Driver::Strategy,
+        }
+    }
+
+    /// It lives by what the event log says.
+    pub const fn follows_events(&self) -> bool {
+        matches!(self, Self::AgentLifecycle { .. } | Self::DispatchResult { .. })
     }
 
     /// Rules between fields, which no single field can show.
@@ -166,21 +227,6 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// All that are set must hold.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct WebhookFilter {
-    /// The payload's `action` is one of these.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub actions: Vec<String>,
-    /// The issue or pull request has one of these labels.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
-    /// JSON pointers into the payload and the value found there.
-    #[serde(skip_serializing_if = "IndexMap::is_empty")]
-    pub payload: IndexMap<String, Value>,
-}
-
 macro_rules! words {
     ($(#[$doc:meta] $name:ident { $($variant:ident),+ })+) => {$(
         #[$doc]
@@ -201,8 +247,14 @@ words! {
     PullOccasion { Opened, Push }
     /// What can happen to a session.
     LifecycleEvent { SessionStart, SessionEnd, ContextClear }
+    /// How GitHub is asked: by its REST API, or by the program `gh`.
+    GithubBackend { Rest, Gh }
     /// How a job can end; a status that a job never ends with cannot be waited for.
     EndStatus { Completed, Failed, Cancelled }
+}
+
+written_as! {
+    EndStatus { Completed = "completed", Failed = "failed", Cancelled = "cancelled" }
 }
 
 /// What a trigger hands on.
@@ -215,92 +267,6 @@ pub struct Task {
     pub labels: Vec<String>,
     pub assignee: Option<String>,
     pub metadata: IndexMap<String, String>,
-}
-
-/// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and
-/// for a redelivery; the generation starts anew what was re-armed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Occurrence<'a> {
-    Cron(Timestamp),
-    /// The how-manieth interval firing of the schedule this is, from 1.
-    Interval(u64),
-    Delay(Timestamp),
-    Webhook {
-        delivery_id: &'a str,
-    },
-    Chat {
-        platform: ChatPlatform,
-        message_id: &'a str,
-    },
-    Github {
-        number: u64,
-        head: Option<&'a str>,
-    },
-    Event {
-        seq: i64,
-    },
-    /// By a person: their idempotency key, or a new UUID.
-    Manual(&'a str),
-}
-
-impl Occurrence<'_> {
-    pub fn key(&self, generation: u32) -> FiringKey {
-        let base = match self {
-            Self::Cron(at) => format!("cron:{}", whole_second(*at)),
-            Self::Interval(number) => format!("interval:{number}"),
-            Self::Delay(at) => format!("delay:{at}"),
-            Self::Webhook { delivery_id } => format!("webhook:{delivery_id}"),
-            Self::Chat { platform: ChatPlatform::Slack, message_id } => format!("chat:slack:{message_id}"),
-            Self::Chat { platform: ChatPlatform::Discord, message_id } => {
-                format!("chat:discord:{message_id}")
-            }
-            Self::Github { number, head: None } => format!("github:{number}"),
-            Self::Github { number, head: Some(head) } => format!("github:{number}:{head}"),
-            Self::Event { seq } => format!("event:{seq}"),
-            Self::Manual(key) => format!("manual:{key}"),
-        };
-        FiringKey(if generation == 0 { base } else { format!("{base}#{generation}") })
-    }
-}
-
-fn whole_second(at: Timestamp) -> Timestamp {
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
-}
-
-/// Unique within a schedule; inserting it is the lock.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct FiringKey(String);
-
-impl FiringKey {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The word before the colon.
-    pub fn kind(&self) -> &str {
-        self.0.split_once(':').map_or(self.as_str(), |(kind, _)| kind)
-    }
-
-    /// The schedule's own clock made it, as opposed to something outside.
-    pub fn is_by_clock(&self) -> bool {
-        matches!(self.kind(), "cron" | "interval" | "delay")
-    }
-
-    /// A person made it, as opposed to the schedule's trigger.
-    pub fn is_by_hand(&self) -> bool {
-        self.kind() == "manual"
-    }
-
-    /// A key as it was stored.
-    pub fn stored(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Display for FiringKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -317,8 +283,8 @@ pub enum TriggerError {
 mod tests {
     use super::*;
 
-    /// The eight documented lines, and the two types that are ours.
-    const GOLDEN: [(&str, &str); 10] = [
+    /// The eight documented lines, and the types that are ours.
+    const GOLDEN: [(&str, &str); 11] = [
         (
             "github_issues",
             r#"{ "type": "github_issues", "owner": "myorg", "repo": "myrepo", "labels": ["agent"] }"#,
@@ -338,6 +304,7 @@ mod tests {
         ("manual", r#"{ "type": "manual" }"#),
         ("interval", r#"{ "type": "interval", "interval": "5m" }"#),
         ("chat", r#"{ "type": "chat", "platform": "slack", "channel": "C42", "pattern": "^!triage" }"#),
+        ("custom", r#"{ "type": "custom", "name": "inbox", "with": { "folder": "in" } }"#),
     ];
 
     #[test]
@@ -356,7 +323,7 @@ mod tests {
         for (written, kept) in [
             (r#"{"type":"cron","cron":"@daily"}"#, r#"{"type":"cron","expression":"@daily"}"#),
             (
-                r#"{"type":"webhook","secret_env":"S","events":[],"allow_unsigned":false,"filter":{}}"#,
+                r#"{"type":"webhook","secret_env":"S","events":[],"allow_unsigned":false}"#,
                 r#"{"type":"webhook","secret_env":"S"}"#,
             ),
             (
@@ -391,25 +358,6 @@ mod tests {
         ] {
             let trigger: TriggerConfig = serde_json::from_str(line).unwrap();
             assert_eq!(trigger.check(), Err(error), "{line}");
-        }
-    }
-
-    #[test]
-    fn firing_keys() {
-        let at: Timestamp = "2026-04-01T09:00:00.25Z".parse().unwrap();
-        for (occurrence, generation, key) in [
-            (Occurrence::Cron(at), 0, "cron:2026-04-01T09:00:00Z"),
-            (Occurrence::Interval(7), 0, "interval:7"),
-            (Occurrence::Delay(at), 0, "delay:2026-04-01T09:00:00.25Z"),
-            (Occurrence::Delay(at), 2, "delay:2026-04-01T09:00:00.25Z#2"),
-            (Occurrence::Webhook { delivery_id: "d-1" }, 0, "webhook:d-1"),
-            (Occurrence::Chat { platform: ChatPlatform::Discord, message_id: "9" }, 0, "chat:discord:9"),
-            (Occurrence::Github { number: 42, head: None }, 1, "github:42#1"),
-            (Occurrence::Github { number: 42, head: Some("abc") }, 0, "github:42:abc"),
-            (Occurrence::Event { seq: 17 }, 0, "event:17"),
-            (Occurrence::Manual("k"), 0, "manual:k"),
-        ] {
-            assert_eq!(occurrence.key(generation).as_str(), key);
         }
     }
 }

@@ -11,5 +11,6 @@ mod prune;
 pub mod run;
 pub mod state;
 pub mod store;
+pub mod trigger;
 mod view;
 pub mod work;

@@ -51,10 +51,14 @@ impl<'a> Known<'a> {
 
     pub(super) fn check(&self, problems: &mut Problems) {
         let mut upstream: HashMap<ScheduleId, ScheduleId> = HashMap::new();
+        let mut for_anyone = Vec::new();
         for place in self.places() {
             match &place.schedule.trigger {
                 TriggerConfig::AgentLifecycle { agent: Some(name), .. } => {
                     place.lifecycle(self, name, problems);
+                }
+                TriggerConfig::DispatchResult { source_workflow_id: None, schedule: None, .. } => {
+                    for_anyone.push(place);
                 }
                 TriggerConfig::DispatchResult { source_workflow_id, schedule: name, .. } => {
                     let id = source_workflow_id.map(ScheduleId);
@@ -66,6 +70,7 @@ impl<'a> Known<'a> {
             }
         }
         self.circles(&upstream, problems);
+        self.small_circles(&for_anyone, &upstream, problems);
     }
 
     fn places(&self) -> impl Iterator<Item = Place<'_>> {
@@ -117,6 +122,25 @@ impl<'a> Known<'a> {
             }
         }
     }
+
+    /// Whoever waits for anyone waits for everyone who waits for it.
+    fn small_circles(
+        &self,
+        for_anyone: &[Place<'_>],
+        upstream: &HashMap<ScheduleId, ScheduleId>,
+        problems: &mut Problems,
+    ) {
+        let waits_for: HashMap<ScheduleId, ScheduleId> =
+            upstream.iter().map(|(id, source)| (*source, *id)).collect();
+        for (number, place) in for_anyone.iter().enumerate() {
+            let named = waits_for.get(&place.schedule.id);
+            let named = named.and_then(|id| self.places().find(|other| other.schedule.id == *id));
+            let Some(other) = named.or_else(|| for_anyone.get(number + 1).copied()) else { continue };
+            let at = schedule_at(place.draft, place.schedule.name.as_str());
+            let problem = Problem::error(at, in_a_circle(&[place, &other]));
+            problems.add(problem.key(place.key("type")));
+        }
+    }
 }
 
 fn in_a_circle(round: &[&Place<'_>]) -> String {
@@ -136,6 +160,7 @@ fn spellings(name: &str, from: &Draft) -> [String; 2] {
 /// After so many errors nobody reads suggestions, and comparing every name with every other takes its time.
 const MOST_SUGGESTIONS: usize = 100;
 
+#[derive(Clone, Copy)]
 struct Place<'a> {
     agent: &'a Agent,
     draft: &'a Draft,
@@ -183,13 +208,7 @@ impl Place<'_> {
         id: Option<ScheduleId>,
         problems: &mut Problems,
     ) -> Option<ScheduleId> {
-        let Some(id) = id else {
-            let message = "`schedule` is missing (for `type: dispatch_result`)";
-            let at = schedule_at(self.draft, self.schedule.name.as_str());
-            let key = self.draft.key_of(&format!("schedules.{}", self.schedule.name));
-            problems.add(Problem::error(at, message).key(key));
-            return None;
-        };
+        let id = id?;
         let exists = known.names.ids.contains(&id);
         if !exists && known.all && known.names.broken.is_empty() {
             let problem =

@@ -128,6 +128,7 @@ fn schedule(
         trigger,
         timing: schedule.timing,
         zone,
+        filter: schedule.filter.unwrap_or_default(),
         prompt: schedule.prompt,
         work_source: schedule.work_source,
         when_command: schedule.when_command,
@@ -138,21 +139,12 @@ fn schedule(
     }
 }
 
-/// Types that nothing fires by itself yet; all of them can be fired by hand.
+/// Types whose deliveries only a program that uses the library receives yet; all of them can be fired by hand.
 const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
     match trigger {
-        TriggerConfig::Interval { .. }
-        | TriggerConfig::Cron { .. }
-        | TriggerConfig::Delay { .. }
-        | TriggerConfig::Manual {} => None,
-        TriggerConfig::Webhook { .. } => Some("deliveries are not received yet"),
+        TriggerConfig::Webhook { .. } => Some("no server receives deliveries yet"),
         TriggerConfig::Chat { .. } => Some("chat is not connected yet"),
-        TriggerConfig::GithubIssues { .. } | TriggerConfig::GithubPullRequests { .. } => {
-            Some("GitHub is not asked yet")
-        }
-        TriggerConfig::AgentLifecycle { .. } | TriggerConfig::DispatchResult { .. } => {
-            Some("nothing that happens inside fires a schedule yet")
-        }
+        _ => None,
     }
 }
 

@@ -45,7 +45,8 @@ impl Look<'_> {
             | TriggerConfig::GithubIssues { .. }
             | TriggerConfig::GithubPullRequests { .. }
             | TriggerConfig::AgentLifecycle { .. }
-            | TriggerConfig::DispatchResult { .. } => Verdict::default(),
+            | TriggerConfig::DispatchResult { .. }
+            | TriggerConfig::Custom { .. } => Verdict::default(),
         }
     }
 

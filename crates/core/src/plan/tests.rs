@@ -1,5 +1,7 @@
 //! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
 
+mod preparing;
+
 use super::*;
 use crate::schedule::{DisabledBy, Waiting};
 
@@ -442,6 +444,7 @@ fn what_is_off_or_waits_for_the_outside_does_not_fire() {
         r#"{"type":"github_pull_requests","owner":"o","repo":"r"}"#,
         r#"{"type":"agent_lifecycle","event":"session_end"}"#,
         r#"{"type":"dispatch_result"}"#,
+        r#"{"type":"custom","name":"x"}"#,
     ] {
         assert_eq!(Scene::new(trigger).plan("10:00"), "", "{trigger}");
     }

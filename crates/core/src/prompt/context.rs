@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use jiff::{Timestamp, Zoned};
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+use super::VALUE_CAP;
+use crate::cut::cut;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::trigger::{EndStatus, FiringKey, Task};
 use crate::work::WorkItem;
@@ -37,7 +40,7 @@ pub struct Firing<'a> {
     pub scheduled_for: Option<Timestamp>,
 }
 
-/// The job whose end made this one.
+/// The job whose end made this one. It travels as metadata of the task, under names that begin with `upstream.`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Upstream {
     pub agent: AgentName,
@@ -46,6 +49,40 @@ pub struct Upstream {
     pub status: EndStatus,
     pub result: Option<String>,
     pub summary: Option<String>,
+    /// What that job was about, if it was about one item.
+    pub work_item: Option<String>,
+}
+
+impl Upstream {
+    /// Only the trigger that writes it is believed: a task's other metadata may come from anywhere.
+    pub(crate) fn of(trigger: &str, task: &Task) -> Option<Self> {
+        let get = |key: &str| task.metadata.get(key).filter(|_| trigger == "dispatch_result");
+        Some(Self {
+            agent: get("upstream.agent")?.parse().ok()?,
+            schedule: get("upstream.schedule").and_then(|name| name.parse().ok()),
+            job_id: get("upstream.job_id")?.parse().ok()?,
+            status: get("upstream.status")?.parse().ok()?,
+            result: get("upstream.result").cloned(),
+            summary: get("upstream.summary").cloned(),
+            work_item: get("upstream.work_item").cloned(),
+        })
+    }
+
+    /// What is longer than a prompt could take is cut.
+    pub fn write(self, metadata: &mut IndexMap<String, String>) {
+        let Self { agent, schedule, job_id, status, result, summary, work_item } = self;
+        let pairs = [
+            ("agent", Some(agent.to_string())),
+            ("schedule", schedule.map(|name| name.to_string())),
+            ("job_id", Some(job_id.to_string())),
+            ("status", Some(status.to_string())),
+            ("result", result.map(|text| cut(&text, 0, VALUE_CAP))),
+            ("summary", summary.map(|text| cut(&text, 0, VALUE_CAP))),
+            ("work_item", work_item),
+        ];
+        let set = pairs.into_iter().filter_map(|(name, value)| Some((format!("upstream.{name}"), value?)));
+        metadata.extend(set);
+    }
 }
 
 impl Context<'_> {

@@ -183,9 +183,10 @@ fn upstream() {
         status: EndStatus::Failed,
         result: Some("done".into()),
         summary: None,
+        work_item: Some("github-7".into()),
     });
-    let text = "{{upstream.agent}} {{upstream.job_id}} {{upstream.status}} <{{upstream.summary}}>\n{{upstream.result}}";
-    let expected = format!("reviewer job-2025-01-19-000000 failed <>\n{}", fenced("~~~~", "done"));
+    let text = "{{upstream.agent}} {{upstream.work_item}} {{upstream.job_id}} {{upstream.status}} <{{upstream.summary}}>\n{{upstream.result}}";
+    let expected = format!("reviewer github-7 job-2025-01-19-000000 failed <>\n{}", fenced("~~~~", "done"));
     assert_eq!(parts.render(text).unwrap(), expected);
 }
 
@@ -206,7 +207,7 @@ fn every_documented_variable_is_known_for_its_trigger() {
         (
             "dispatch_result",
             "upstream.result upstream.status upstream.job_id upstream.schedule upstream.agent upstream.summary \
-             source_workflow_id dispatch_id status timestamp",
+             upstream.work_item source_workflow_id dispatch_id status timestamp",
         ),
         ("one_of_theirs", ""),
     ] {

@@ -51,6 +51,7 @@ impl Variables {
                 "upstream.schedule",
                 "upstream.agent",
                 "upstream.summary",
+                "upstream.work_item",
                 "source_workflow_id",
                 "dispatch_id",
                 "status",

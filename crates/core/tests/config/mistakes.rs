@@ -93,7 +93,8 @@ fn one_by_one() {
         ("too much jitter", schedule("{type: interval, interval: 5m, jitter: 11}")),
         ("a bad pattern", schedule("{type: chat, pattern: '['}")),
         ("a bad id", schedule("{type: dispatch_result, source_workflow_id: x}")),
-        ("waits for nobody", schedule("{type: dispatch_result}")),
+        ("a bad filter", schedule("{type: manual, filter: {labels: bug, title: '(', lables: [x]}}")),
+        ("a custom trigger without a name", schedule("{type: custom, with: {a: 1}}")),
         ("waits for itself", schedule("{type: dispatch_result, schedule: s}")),
         ("an unknown agent", schedule("{type: agent_lifecycle, event: session_end, agent: b}")),
         ("an unknown hook", agent("hooks: {after_run: [{type: shel, command: x}]}")),
@@ -232,6 +233,24 @@ fn circles_of_schedules() {
             "cowhand.yaml:5:47 `a/self` waits for itself; a job never triggers its own schedule",
         ]
     );
+}
+
+#[test]
+fn whoever_waits_for_anyone_waits_for_everyone() {
+    let text = "agents:
+  - name: a
+    schedules:
+      any: {type: dispatch_result, status: failed}
+      fine: {type: interval, interval: 5m}
+      other: {type: dispatch_result, schedule: fine}
+";
+    assert!(lines(&load_text(text)).is_empty());
+    let back = format!("{text}      back: {{type: dispatch_result, schedule: any}}\n");
+    let circle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/back → a/any";
+    assert_eq!(lines(&load_text(&back)), [circle]);
+    let two = format!("{text}      all: {{type: dispatch_result}}\n");
+    let circle = "cowhand.yaml:4:7 these schedules wait for each other: a/any → a/all → a/any";
+    assert_eq!(lines(&load_text(&two)), [circle]);
 }
 
 #[test]

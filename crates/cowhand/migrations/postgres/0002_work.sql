@@ -6,6 +6,7 @@ alter table firings add constraint firings_outcome_check
 alter table firings add column occasion text;
 alter table firings add column preparer text;
 alter table firings add column prepare_until bigint;
+alter table firings add column prepare_tries bigint not null default 0;
 create index firings_preparing on firings (schedule_id) where outcome = 'preparing';
 
 alter table jobs add column work_item text;

@@ -11,6 +11,7 @@ create table firings_2 (
     occasion    text,
     preparer    text,
     prepare_until integer,
+    prepare_tries integer not null default 0,
     primary key (schedule_id, key)
 ) strict;
 insert into firings_2 (schedule_id, key, due_at, decided_at, outcome, reason, job_id)

@@ -69,6 +69,14 @@ pub(super) async fn trigger(
     triggered(&api, &named(&agent)?, asked).await
 }
 
+pub(super) async fn clear(
+    State(api): State<Api>,
+    Path(agent): Path<String>,
+) -> Result<Json<AgentView>, Problem> {
+    api.daemon()?.clear(&named(&agent)?).await?;
+    one(State(api), Path(agent)).await
+}
+
 /// `CREATED` for a new job, `OK` for the one that this key has made before.
 pub(super) async fn triggered(
     api: &Api,

@@ -116,14 +116,19 @@ impl From<FleetError> for Problem {
             | FleetError::NoSchedule { .. }
             | FleetError::NoJob(_)
             | FleetError::NoItem(_) => Code::NotFound,
-            FleetError::ItemHeld { .. } | FleetError::ItemRefused { .. } => Code::Conflict,
-            FleetError::NotFinished { .. } | FleetError::NotRun { .. } | FleetError::KeyUsed { .. } => {
-                Code::Conflict
-            }
-            FleetError::KeyWithoutSchedule => Code::BadRequest,
+            FleetError::InUse { .. }
+            | FleetError::ItemHeld { .. }
+            | FleetError::ItemRefused { .. }
+            | FleetError::NotFinished { .. }
+            | FleetError::NotRun { .. }
+            | FleetError::KeyUsed { .. }
+            | FleetError::ScheduleOff { .. } => Code::Conflict,
+            FleetError::KeyWithoutSchedule | FleetError::TakesNoDeliveries { .. } => Code::BadRequest,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
             FleetError::WorkSource(_)
+            | FleetError::Output { .. }
+            | FleetError::Prune(_)
             | FleetError::AlreadyRunning(_)
             | FleetError::State { .. }
             | FleetError::Died => Code::Unavailable,

@@ -4,6 +4,7 @@ mod agents;
 mod ago;
 mod background;
 mod cancel;
+mod clear;
 mod completions;
 mod config;
 mod demo;
@@ -79,6 +80,8 @@ enum Verb {
     Logs(logs::Logs),
     /// End a job with all its processes
     Cancel(cancel::Cancel),
+    /// Say that an agent is to begin anew
+    Clear(clear::Clear),
     /// Run a finished job again, as a new one
     Retry(retry::Retry),
     /// Make a new job that goes on from an earlier one
@@ -125,6 +128,7 @@ pub fn run() -> ExitCode {
         Verb::Job(job) => job.run(config),
         Verb::Logs(logs) => logs.run(config),
         Verb::Cancel(cancel) => cancel.run(config),
+        Verb::Clear(clear) => clear.run(config),
         Verb::Retry(retry) => retry.run(config),
         Verb::Fork(fork) => fork.run(config),
         Verb::Schedule(schedule) => schedule.run(config),

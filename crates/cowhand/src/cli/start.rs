@@ -16,7 +16,7 @@ use crate::api::{Api, Socket};
 use crate::clock::Clock;
 use crate::config::ConfigWatch;
 use crate::fleet::{Agents, Fleet, FleetError, Options, Stop};
-use crate::work::Registry;
+use crate::{trigger, work};
 
 #[derive(Debug, Args)]
 pub(super) struct Start {
@@ -56,8 +56,8 @@ impl Start {
         self.log();
         let files = ConfigWatch::new(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
-        let work_sources = Registry::default();
-        let options = Options { agents, state, clock: Clock::System, program, work_sources };
+        let (work_sources, triggers) = (work::Registry::default(), trigger::Registry::default());
+        let options = Options { agents, state, clock: Clock::System, program, work_sources, triggers };
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
         runtime.block_on(serve(options, files, stop))

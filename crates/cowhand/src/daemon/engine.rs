@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use cowhand_core::config::shape::WorkSource;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
@@ -17,6 +18,7 @@ use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::trigger::Registry;
 use crate::work::Sources;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
@@ -34,12 +36,16 @@ pub(crate) struct Engine {
     pub(crate) growth: Growth,
     /// Something happened that may change the plan.
     pub(crate) nudge: Notify,
+    /// Types of triggers that are not built in.
+    pub(crate) triggers: Registry,
     /// Something is owed to a work source.
     pub(crate) owed: Notify,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
     /// Firings that an errand of ours is about.
     preparing: Mutex<HashSet<(ScheduleId, FiringKey)>>,
+    /// When claims that ran out were last looked for.
+    looked_for_lapsed: Mutex<Vec<(WorkSource, Timestamp)>>,
     counts: Mutex<Counts>,
 }
 
@@ -77,7 +83,14 @@ struct Running {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Store, home: Home, clock: Clock, program: PathBuf, loaded: Loaded) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        home: Home,
+        clock: Clock,
+        program: PathBuf,
+        triggers: Registry,
+        loaded: Loaded,
+    ) -> Self {
         Self {
             store,
             home,
@@ -86,10 +99,12 @@ impl Engine {
             watch: Watch::new(),
             growth: Growth::default(),
             nudge: Notify::new(),
+            triggers,
             owed: Notify::new(),
             preparing: Mutex::default(),
             roster: RwLock::new(Arc::new(loaded)),
             running: Mutex::default(),
+            looked_for_lapsed: Mutex::default(),
             counts: Mutex::default(),
         }
     }
@@ -145,6 +160,17 @@ impl Engine {
     pub(crate) fn prepared(&self, schedule: ScheduleId, key: &FiringKey) {
         self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&(schedule, key.clone()));
         self.nudge.notify_one();
+    }
+
+    /// Whether it is time to; if so, it counts as done.
+    pub(crate) fn looks_for_lapsed(&self, source: &WorkSource, now: Timestamp) -> bool {
+        let mut looked = self.looked_for_lapsed.lock().unwrap_or_else(PoisonError::into_inner);
+        looked.retain(|(_, at)| now.duration_since(*at) < super::lapsed::LOOK);
+        let is_time = !looked.iter().any(|(known, _)| known == source);
+        if is_time {
+            looked.push((source.clone(), now));
+        }
+        is_time
     }
 
     pub(crate) fn counts(&self) -> Counts {

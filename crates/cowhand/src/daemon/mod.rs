@@ -2,11 +2,13 @@
 
 mod attempt;
 mod engine;
+mod lapsed;
 mod owed;
 mod prepare;
 mod prune;
 mod recover;
 pub mod tick;
+mod triggers;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -30,12 +32,14 @@ use crate::fleet::{Course, FleetError};
 use crate::run::cgroup;
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
+use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
 pub(crate) use attempt::Wish;
 pub(crate) use engine::{Engine, Loaded};
 use engine::{HEARTBEAT, Home, LEASE};
 use tick::{AtOnce, Startable};
+use triggers::Triggers;
 
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -45,6 +49,7 @@ pub(crate) struct Daemon {
     errands: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
+    triggers: Triggers,
     pruning: prune::Pruning,
 }
 
@@ -55,6 +60,7 @@ impl Daemon {
         state: StateFolder,
         clock: Clock,
         program: PathBuf,
+        registry: Registry,
     ) -> Result<Self, FleetError> {
         let place = state.path().display().to_string();
         let cannot = |source| FleetError::State { place: place.clone(), source };
@@ -65,12 +71,14 @@ impl Daemon {
         let store = Store::open(&url).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        let engine = Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, loaded));
+        let engine =
+            Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
-        let mut daemon = Self { engine, tasks, errands, heartbeat_at, views, pruning };
+        let mut daemon =
+            Self { engine, tasks, errands, heartbeat_at, views, pruning, triggers: Triggers::default() };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -84,10 +92,13 @@ impl Daemon {
     /// Until it is told to stop, and then until that is done.
     pub(crate) async fn run(mut self, mut way: watch::Receiver<Course>, course: &watch::Sender<Course>) {
         loop {
+            // First: after a sleep of the machine a plan would take our own jobs for those of a dead node.
+            self.heartbeat().await;
             let now = *way.borrow_and_update();
             let wake_at = match now {
                 Course::Running => self.tick_and_start().await,
                 Course::Draining { until } if !self.engine.held().is_empty() => {
+                    self.triggers.stop().await;
                     if until <= Instant::now() {
                         self.give_up_waiting(course);
                         break;
@@ -96,9 +107,11 @@ impl Daemon {
                 }
                 _ => break,
             };
-            self.heartbeat().await;
             self.prune_if_due();
             self.write_views().await;
+            if now == Course::Running {
+                self.triggers.follow(&self.engine).await;
+            }
             let held = !self.engine.held().is_empty();
             let wake_at = wake_at.into_iter().chain(held.then_some(self.heartbeat_at)).min();
             tokio::select! {
@@ -162,8 +175,11 @@ impl Daemon {
         expect();
         let claim =
             self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
-        if let Claim::Claimed { job, epoch } = claim {
-            begin(&self.engine, &mut self.tasks, job, epoch);
+        match claim {
+            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
+            // Whoever pays our debts renews it, or finds that it is lost.
+            Claim::ItemLapsed => self.engine.owed.notify_one(),
+            Claim::Taken | Claim::AtCapacity => {}
         }
         Ok(())
     }
@@ -175,7 +191,8 @@ impl Daemon {
         if now < self.heartbeat_at || held.is_empty() {
             return;
         }
-        match self.engine.store.renew(self.engine.home.node.clone(), LEASE, now).await {
+        // Also those that ran out while the machine slept: as long as nobody has settled them, they are ours.
+        match self.engine.store.adopt(self.engine.home.node.clone(), LEASE, now).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
@@ -233,6 +250,7 @@ impl Daemon {
     }
 
     async fn end(mut self, mut way: watch::Receiver<Course>) {
+        self.triggers.stop().await;
         self.pruning.stop();
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };

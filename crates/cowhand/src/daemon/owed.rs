@@ -6,21 +6,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::work::Closing;
+use cowhand_core::work::{ClaimResult, Closing, ReleaseResult};
+use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
+use super::attempt::Wish;
 use super::engine::Engine;
 use super::prepare::HELD;
 use crate::fault;
+use crate::fleet::HELD_BY_PERSON;
 use crate::store::{HeldItem, ItemState, StoreError};
-use crate::work::{Claimant, WorkSourceError};
+use crate::work::{Claimant, WorkSourceError, tries_the_next};
 
 /// One who takes a debt in hand has so long to pay it before another may try.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// Between two looks while anything is in hand.
 const LOOK: SignedDuration = SignedDuration::from_mins(1);
+/// So many sources are told at the same time.
+const AT_ONCE: usize = 8;
 const AFTER_TROUBLE: Duration = Duration::from_secs(5);
 
 pub(super) async fn settle_debts(engine: Arc<Engine>) {
@@ -47,8 +52,18 @@ impl Desk {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
         let node = || self.engine.home.node.clone();
-        while let Some(owed) = store.take_owed(node(), self.in_future(LEASE), self.now()).await? {
-            self.pay(owed).await?;
+        loop {
+            let mut owed = Vec::new();
+            while owed.len() < AT_ONCE
+                && let Some(one) = store.take_owed(node(), self.in_future(LEASE), self.now()).await?
+            {
+                owed.push(one);
+            }
+            if owed.is_empty() {
+                break;
+            }
+            // Side by side: a source that does not answer holds up no other.
+            try_join_all(owed.into_iter().map(|owed| self.pay(owed))).await?;
         }
         for held in store.items_to_renew(self.in_future(HELD / 2)).await? {
             self.renew(held).await?;
@@ -75,7 +90,7 @@ impl Desk {
             }
             Err(error) if error.is_moot() => {
                 info!(%item, "there is nothing to tell its source: {error}");
-                self.engine.store.paid(owed, self.now()).await
+                self.engine.store.drop_item(owed, error.to_string(), self.now()).await
             }
             Err(error) => {
                 let pause = SignedDuration::from_secs(2 << tries.min(9)).min(LONGEST_PAUSE);
@@ -93,24 +108,55 @@ impl Desk {
         let by = self.claimant(owed, owed.until).await?;
         match closing {
             Closing::Complete(result) => source.complete_work(&owed.item.id, result, &by).await,
-            Closing::Release(options) => source.release_work(&owed.item.id, options, &by).await.map(drop),
+            Closing::Release(options) => {
+                let ReleaseResult { success, message } =
+                    source.release_work(&owed.item.id, options, &by).await?;
+                let stands = message.unwrap_or_else(|| "is not ours to release".to_owned());
+                if success {
+                    Ok(())
+                } else {
+                    Err(WorkSourceError::NotHeld { item: owed.item.id.clone(), stands })
+                }
+            }
         }
     }
 
     async fn renew(&self, held: HeldItem) -> Result<(), StoreError> {
-        let until = self.in_future(HELD);
+        let until = self.in_future(if held.job().is_some() { HELD } else { HELD_BY_PERSON });
         let told = async {
             let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
-            source.renew_claim(&held.item.id, &self.claimant(&held, until).await?).await
+            let (id, by) = (&held.item.id, self.claimant(&held, until).await?);
+            match source.renew_claim(id, &by).await {
+                Err(lost @ WorkSourceError::NotHeld { .. }) => again(source.claim_work(id, &by).await?, lost),
+                told => told,
+            }
         };
         match told.await {
-            Ok(()) => self.engine.store.renewed(held.holder, until).await,
+            Ok(()) => {
+                self.engine.store.renewed(held.holder, until).await?;
+                // A job that waited for this may start.
+                self.engine.nudge.notify_one();
+                Ok(())
+            }
+            Err(error) if error.is_moot() => self.lost(&held, &error).await,
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
                 // Asked again at the next look, and no sooner.
                 Ok(())
             }
         }
+    }
+
+    /// Somebody else has the item, or nobody: a job that went on with it would do the same work a second time.
+    async fn lost(&self, held: &HeldItem, error: &WorkSourceError) -> Result<(), StoreError> {
+        warn!(item = %held.item.id, holder = held.holder, "its claim is lost: {error}");
+        let Some(job) = held.job() else {
+            return self.engine.store.drop_item(held.clone(), error.to_string(), self.now()).await;
+        };
+        self.engine.store.cancel(job.clone(), self.now()).await?;
+        self.engine.wish(&job, Wish::Cancel);
+        self.engine.nudge.notify_one();
+        Ok(())
     }
 
     async fn claimant(&self, held: &HeldItem, until: Timestamp) -> Result<Claimant, WorkSourceError> {
@@ -125,5 +171,18 @@ impl Desk {
 
     fn in_future(&self, time: SignedDuration) -> Timestamp {
         self.now().checked_add(time).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// A claim that ran out while we were away is made again, if nobody has come since. Otherwise it is lost, unless the
+/// source is only ill.
+fn again(claimed: ClaimResult, lost: WorkSourceError) -> Result<(), WorkSourceError> {
+    match claimed {
+        ClaimResult::Claimed(_) => Ok(()),
+        ClaimResult::Refused { reason, .. } if tries_the_next(reason) => Err(lost),
+        ClaimResult::Refused { reason, message } => {
+            let why = message.unwrap_or_else(|| format!("{reason:?}"));
+            Err(WorkSourceError::Other(anyhow::anyhow!(why)))
+        }
     }
 }

@@ -3,20 +3,20 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::firing::{self, Occasion};
+use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::FiringKey;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
 use crate::fault;
 use crate::store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
+use crate::trigger::dispatch::Dispatch;
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -126,17 +126,18 @@ async fn act(
         }
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?
-                && let Some((agent, schedule)) = find(roster, schedule)
+                && let Some((agent, schedule)) = roster.schedule(schedule)
             {
                 info!("{}", hold.line(&agent.name, schedule));
             }
             Ok(false)
         }
         Action::Fire { schedule, key, due, outcome } => {
-            let Some((agent, known)) = find(roster, schedule) else { return Ok(false) };
+            let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
-                    decide(agent, known, &key, Some(due), Occasion::by_clock(known, &key, due), now)
+                    let occasion = Occasion::by_clock(known, &key, due);
+                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
                 }
                 FiringOutcome::Skipped(reason) => Decision::Skip(reason),
                 FiringOutcome::Missed => Decision::Miss,
@@ -165,34 +166,10 @@ async fn act(
     }
 }
 
-pub(crate) fn find(roster: &Roster, id: ScheduleId) -> Option<(&Agent, &Schedule)> {
-    roster.agents.iter().find_map(|agent| {
-        let schedule = agent.schedules.iter().find(|schedule| schedule.id == id)?;
-        Some((agent, schedule))
-    })
-}
-
 /// The policy of the job's schedule, or of its agent. One whose agent is gone from the config is not tried again.
 pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retry, StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok(Retry::default()) };
     let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
-}
-
-/// What a firing that should run is to make: its job, or first an inquiry.
-pub(crate) fn decide(
-    agent: &Agent,
-    schedule: &Schedule,
-    key: &FiringKey,
-    due: Option<Timestamp>,
-    occasion: Occasion,
-    now: Timestamp,
-) -> Decision {
-    if schedule.needs_preparing(agent) {
-        return Decision::Prepare(occasion);
-    }
-    let (schedule, zone) = (Some(schedule), &TimeZone::system());
-    let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
-    Decision::Run(firing.job(None, now))
 }

@@ -7,6 +7,7 @@
 //! let fleet = Fleet::start(Options::of("cowhand.yaml", "/usr/local/bin/cowhand")).await?;
 //! let mut events = fleet.subscribe().await?;
 //! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
+//! // `fleet.output(job)` tells what a job says, `fleet.result(job)` what it came to.
 //! while let Some(event) = events.next().await? {
 //!     println!("{} {:?}", event.agent, event.fact);
 //! }
@@ -14,9 +15,15 @@
 //! # }
 //! ```
 
+mod deliver;
 mod error;
 mod events;
+mod jobs;
+mod output;
+mod prune;
+mod schedules;
 mod stop;
+mod switch;
 mod trigger;
 mod work;
 
@@ -24,7 +31,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -33,17 +40,25 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::daemon::{Daemon, Engine, Loaded, Wish, load};
-use crate::run::growth::Growth;
+use crate::daemon::{Daemon, Engine, Loaded, load};
 use crate::state::StateFolder;
-use crate::store::{Cancel, Store};
+use crate::store::Store;
+use crate::trigger::Registry as Triggers;
 use crate::work::{Registry, Setting, Sources};
 
+pub use deliver::Delivered;
 pub use error::FleetError;
 pub use events::Subscription;
+pub(crate) use output::{Listening, result};
+pub use output::{Output, Said};
+pub(crate) use prune::prune;
+pub use prune::{PruneAsked, PruneView, PrunedJob};
+pub(crate) use schedules::schedules;
+pub use schedules::{ScheduleStatus, ScheduleView};
 pub(crate) use stop::Course;
 pub use stop::Stop;
 pub use trigger::{Changes, Trigger, Triggered};
+pub(crate) use work::HELD_BY_PERSON;
 
 /// What a fleet is started with.
 #[derive(Debug, Clone)]
@@ -55,6 +70,8 @@ pub struct Options {
     pub program: PathBuf,
     /// Where work can come from: what is built in, and what this program adds.
     pub work_sources: Registry,
+    /// Types of triggers that are not built in.
+    pub triggers: Triggers,
 }
 
 /// Who is in the fleet.
@@ -115,6 +132,7 @@ impl Options {
             clock: Clock::System,
             program: program.into(),
             work_sources: Registry::default(),
+            triggers: Triggers::default(),
         }
     }
 }
@@ -122,7 +140,7 @@ impl Options {
 impl Fleet {
     /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
-        let Options { agents, state, clock, program, work_sources } = options;
+        let Options { agents, state, clock, program, work_sources, triggers } = options;
         let (config, base, (roster, variables)) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -133,7 +151,7 @@ impl Fleet {
         };
         let surroundings = Surroundings { base, clock: clock.clone(), registry: Arc::new(work_sources) };
         let loaded = surroundings.loaded(roster, variables);
-        let daemon = Daemon::open(loaded, state, clock, program).await?;
+        let daemon = Daemon::open(loaded, state, clock, program, triggers).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
         let (course, way) = watch::channel(Course::Running);
@@ -146,21 +164,19 @@ impl Fleet {
         Ok(Self { engine, surroundings, config, course, ended, started_at })
     }
 
+    /// For whatever this face has no word for. What is written here past it is seen at the next look only.
     pub fn store(&self) -> &Store {
         &self.engine.store
     }
 
+    /// Where everything is kept that is not in the store.
     pub fn state_folder(&self) -> &StateFolder {
         &self.engine.home.state
     }
 
+    /// The time by which it plans.
     pub fn clock(&self) -> &Clock {
         &self.engine.clock
-    }
-
-    /// For whoever listens to a job.
-    pub(crate) fn growth(&self) -> &Growth {
-        &self.engine.growth
     }
 
     /// Who we are to others that share the store.
@@ -168,6 +184,7 @@ impl Fleet {
         &self.engine.home.node
     }
 
+    /// Who is in the fleet now.
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.engine.loaded().roster)
     }
@@ -176,10 +193,12 @@ impl Fleet {
         Arc::clone(&self.engine.loaded().sources)
     }
 
+    /// Whether it takes new work.
     pub fn is_running(&self) -> bool {
         self.status() == FleetStatus::Running
     }
 
+    /// Running, on its way to stop, or stopped.
     pub fn status(&self) -> FleetStatus {
         // A loop that is gone without a word is as stopped as one that said so.
         if *self.ended.borrow() || self.ended.has_changed().is_err() {
@@ -191,6 +210,7 @@ impl Fleet {
         }
     }
 
+    /// How it stands, in numbers.
     pub fn state(&self) -> FleetState {
         let counts = self.engine.counts();
         FleetState {
@@ -236,14 +256,12 @@ impl Fleet {
         Ok(())
     }
 
-    /// A waiting job is cancelled at once; of a running one the whole process tree is asked to end.
-    pub async fn cancel(&self, job: JobId) -> Result<Cancel, FleetError> {
-        let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
-        // Told directly as well: a fleet that drains makes no more plans.
-        self.engine.wish(&job, Wish::Cancel);
+    /// Says that the agent is to begin anew, for the schedules that wait for that.
+    pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
+        self.roster().agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        self.engine.store.clear_agent(agent.clone(), self.engine.clock.now()).await?;
         self.nudge();
-        self.engine.owed.notify_one();
-        Ok(answer)
+        Ok(())
     }
 
     /// Something was written that may change the plan.

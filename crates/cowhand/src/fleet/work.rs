@@ -10,7 +10,7 @@ use crate::work::queues::{self, ItemStatus, ItemView, Queue};
 use crate::work::{Claimant, WorkSourceError};
 
 /// A person takes longer than a job; what is not renewed for so long is free again.
-const HELD: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
 
 impl Fleet {
     /// Keeps an item from the agents, for a person who works on it.
@@ -22,7 +22,7 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, agent).await?;
         let now = self.clock().now();
-        let until = now.checked_add(HELD).unwrap_or(now);
+        let until = now.checked_add(HELD_BY_PERSON).unwrap_or(now);
         let holder = format!("{person}@{id}");
         let taking = Taking {
             queue: queue.name.clone(),
@@ -70,6 +70,7 @@ impl Fleet {
         self.close_item(id, agent, Closing::Release(options)).await
     }
 
+    /// Tells the item's source that a person has done it, or could not.
     pub async fn complete_item(
         &self,
         id: &WorkItemId,

@@ -166,7 +166,8 @@ impl Attempt {
     /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be
     /// run again; what may have begun cannot.
     pub fn began(&self) -> io::Result<bool> {
-        self.folder.join(KEEPER).try_exists()
+        // Also if the record itself was damaged since.
+        fs::exists(self.folder.join(KEEPER))
     }
 
     /// When it last wrote anything.

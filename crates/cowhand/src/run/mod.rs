@@ -16,6 +16,7 @@ mod descriptors;
 pub mod ending;
 pub(crate) mod gate;
 pub mod growth;
+pub(crate) mod jsonl;
 pub mod keeper;
 pub mod launch;
 pub mod lines;

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, items, jobs, schedules};
+use super::{Store, StoreError, items, jobs, owed, schedules};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -39,6 +39,8 @@ pub enum Claim {
     Taken,
     /// The agent has no place free any more.
     AtCapacity,
+    /// Its claim on the work item ran out while nobody was here to renew it; somebody else may have taken it.
+    ItemLapsed,
 }
 
 /// Who starts a job, and how many of its agent's may run.
@@ -84,6 +86,9 @@ impl Store {
                 let mut job = jobs::lock(tx, &id).await?;
                 if job.start(now).is_err() {
                     return Ok(Claim::Taken);
+                }
+                if items::has_lapsed(tx, &job, now).await? {
+                    return Ok(Claim::ItemLapsed);
                 }
                 jobs::save(tx, &job).await?;
                 let epoch = begin_attempt(tx, &job, node, lease, now).await?;
@@ -304,7 +309,7 @@ pub(super) async fn ended(
     outcome: &Outcome,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    items::job_ended(tx, job, outcome, now).await?;
+    owed::job_ended(tx, job, outcome, now).await?;
     tell_schedule(tx, job, outcome, now).await
 }
 

@@ -44,11 +44,12 @@ impl Store {
 
     /// The number of the newest event, 0 before the first.
     pub async fn last_event(&self) -> Result<i64, StoreError> {
-        self.read(|tx| {
-            Box::pin(async move { tx.one(LAST_EVENT, args![]).await?.map_or(Ok(0), |row| row.get("value")) })
-        })
-        .await
+        self.read(|tx| Box::pin(last(tx))).await
     }
+}
+
+pub(super) async fn last(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
+    tx.one(LAST_EVENT, args![]).await?.map_or(Ok(0), |row| row.get("value"))
 }
 
 fn read_event(row: &Row) -> Result<Event, StoreError> {

@@ -10,14 +10,14 @@ use jiff::Timestamp;
 
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Starter, Store, StoreError, claims, jobs, schedules};
+use super::{Starter, Store, StoreError, claims, cursors, jobs, schedules};
 
 statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion) \
         values ($1, $2, $3, $4, $5, $6, $7) on conflict (schedule_id, key) do nothing";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
     GET_FIRING = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 and key = $2";
-    TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4 where schedule_id = $1 and key = $2 \
+    TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4, prepare_tries = prepare_tries + 1 where schedule_id = $1 and key = $2 \
         and outcome = 'preparing' and (preparer is null or preparer = $3 or prepare_until <= $5) returning due_at, occasion";
     PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, occasion = null, preparer = null, \
         prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";
@@ -110,6 +110,21 @@ impl Store {
     ) -> Result<Fired, StoreError> {
         let random = self.random;
         self.write(move |tx| Box::pin(fire_once(tx, firing, Some(starter), now, random))).await
+    }
+
+    /// Many at once, in this order; all of them, or none.
+    pub async fn fire_all(&self, firings: Vec<Firing>, now: Timestamp) -> Result<Vec<Fired>, StoreError> {
+        let random = self.random;
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut fired = Vec::with_capacity(firings.len());
+                for firing in firings {
+                    fired.push(fire_once(tx, firing, None, now, random).await?);
+                }
+                Ok(fired)
+            })
+        })
+        .await
     }
 
     /// Takes a firing that is being prepared in hand, for so long. None if it is done, or somebody else has it.
@@ -233,7 +248,15 @@ async fn fire_once(
     }
     if key.is_by_clock() {
         record.passed(&key, due);
+        // An interval is counted from what came of the last one; if that was nothing, from now.
+        if key.kind() == "interval" && outcome.skip_reason().is_some() {
+            let error = record.last_error.take();
+            record.finished(now, error);
+        }
         schedules::save(tx, &record).await?;
+    }
+    if let Some(seq) = key.event() {
+        cursors::advance(tx, schedule, seq).await?;
     }
     let fact = fact(outcome, key.clone(), due);
     let (agent, name) = (record.agent, Some(record.name));

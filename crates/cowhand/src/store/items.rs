@@ -12,9 +12,9 @@
 use cowhand_core::config::shape;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
-use cowhand_core::job::{Job, NewJob, Outcome};
+use cowhand_core::job::{Job, NewJob};
 use cowhand_core::trigger::FiringKey;
-use cowhand_core::work::{Closing, ReleaseOptions, WorkItem, WorkItemId};
+use cowhand_core::work::{Closing, WorkItem, WorkItemId};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
@@ -30,23 +30,10 @@ statements! {
     ALL_ITEMS = same "select * from items order by queue, item";
     HOLD_ITEM = same "update items set state = 'held', until = $2, content = $3 where holder = $1 and state = 'claiming'";
     RENEW_ITEM = same "update items set until = $2 where holder = $1 and state = 'held'";
-    OWE = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0 where holder = $1";
     FORGET_ITEM = same "delete from items where holder = $1";
-    GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
-    CLAIMS_OF = locked "select * from items where state = 'claiming' and node = $1 order by queue, item";
-    STALE_CLAIMS = same "select holder from items where state = 'claiming' and until <= $1 limit 1";
-    OWED = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
-    OWED_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
-    TAKE_OWED = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
-    TRY_OWED = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
-    RESUME_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1";
-    POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
     NEXT_ITEM_TIME = same "select min(case state when 'closing' then not_before else until end) as at from items";
     TO_RENEW = same "select * from items where state = 'held' and until <= $1 order by until";
     FAILURES = same "select failures from item_failures where queue = $1 and item = $2";
-    COUNT_FAILURE = same "insert into item_failures (queue, item, failures) values ($1, $2, 1) \
-        on conflict (queue, item) do update set failures = item_failures.failures + 1 returning failures";
-    FORGET_FAILURES = same "delete from item_failures where queue = $1 and item = $2";
     ADD_IDENTITY = same "insert into identity (name, value) values ('fleet', $1) on conflict (name) do nothing";
     IDENTITY = same "select value from identity where name = 'fleet'";
     LINK_FIRST_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2 and job_id is null";
@@ -94,6 +81,20 @@ pub enum ItemState {
     Claiming,
     Held,
     Closing { closing: Closing, tries: u32, last_error: Option<String> },
+}
+
+impl HeldItem {
+    pub(super) const fn closing(&self) -> Option<&Closing> {
+        match &self.state {
+            ItemState::Closing { closing, .. } => Some(closing),
+            ItemState::Claiming | ItemState::Held => None,
+        }
+    }
+
+    /// The job that works on it; none if a person has it.
+    pub fn job(&self) -> Option<JobId> {
+        self.holder.parse().ok()
+    }
 }
 
 /// The firing that a job belongs to.
@@ -196,27 +197,6 @@ impl Store {
             .await
     }
 
-    /// Whatever was said outside is taken back.
-    pub async fn give_up_item(
-        &self,
-        holder: String,
-        reason: String,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let release = ReleaseOptions { reason: Some(reason), add_comment: false };
-        self.close_item(holder, Closing::Release(release), now).await
-    }
-
-    /// The source is to be told.
-    pub async fn close_item(
-        &self,
-        holder: String,
-        closing: Closing,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.write(move |tx| Box::pin(async move { owe(tx, &holder, &closing, now).await })).await
-    }
-
     /// The claim of a person stands outside.
     pub async fn hold_for_person(
         &self,
@@ -226,117 +206,10 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let Some(row) = tx.one(LOCK_ITEM, args![holder.as_str()]).await? else { return Ok(()) };
-                let held = read(&row)?;
+                let Some(held) = lock(tx, &holder).await? else { return Ok(()) };
                 let content = jobs::written(&held.item)?;
                 tx.execute(HOLD_ITEM, args![holder, until, content]).await?;
                 tx.record(recorded(&held, Fact::WorkClaimed { item: held.item.id.clone() }, now));
-                Ok(())
-            })
-        })
-        .await
-    }
-
-    /// A node has just started: whoever made its claims and paid its debts is gone. Claims that were not finished are
-    /// taken back, and what is owed is tried at once.
-    pub async fn take_up_items(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let claims = tx.all(CLAIMS_OF, args![node.as_str()]).await?;
-                give_up(tx, claims, now).await?;
-                tx.execute(RESUME_OWED, args![node, now]).await.map(drop)
-            })
-        })
-        .await
-    }
-
-    /// Claims that nobody finished in time are taken back. Nothing is written if there are none.
-    pub async fn give_up_stale_claims(&self, now: Timestamp) -> Result<(), StoreError> {
-        let any = self
-            .read(move |tx| Box::pin(async move { Ok(tx.one(STALE_CLAIMS, args![now]).await?.is_some()) }));
-        if !any.await? {
-            return Ok(());
-        }
-        self.write(move |tx| {
-            Box::pin(async move {
-                let claims = tx.all(GIVE_UP_CLAIMS, args![now]).await?;
-                give_up(tx, claims, now).await
-            })
-        })
-        .await
-    }
-
-    /// Something that is owed, for the caller to do; nobody else gets it before `lease_until`.
-    pub async fn take_owed(
-        &self,
-        node: String,
-        lease_until: Timestamp,
-        now: Timestamp,
-    ) -> Result<Option<HeldItem>, StoreError> {
-        let any = self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED, args![now]).await?.is_some()) }));
-        if !any.await? {
-            return Ok(None);
-        }
-        self.write(move |tx| {
-            Box::pin(async move {
-                let Some(row) = tx.one(TAKE_OWED, args![now]).await? else { return Ok(None) };
-                let owed = read(&row)?;
-                tx.execute(TRY_OWED, args![owed.holder.as_str(), lease_until, node]).await?;
-                Ok(Some(owed))
-            })
-        })
-        .await
-    }
-
-    /// Whether anything could be told a source now.
-    pub async fn anything_owed(&self, now: Timestamp) -> Result<bool, StoreError> {
-        self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED_OR_TRIED, args![now]).await?.is_some()) }))
-            .await
-    }
-
-    /// The source knows: the item is nobody's any more.
-    pub async fn paid(&self, owed: HeldItem, now: Timestamp) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                if tx.execute(FORGET_ITEM, args![owed.holder.as_str()]).await? == 0 {
-                    return Ok(());
-                }
-                let item = owed.item.id.clone();
-                let fact = match &owed.state {
-                    ItemState::Closing { closing: Closing::Complete(result), .. } => {
-                        Fact::WorkReported { item, outcome: result.outcome }
-                    }
-                    ItemState::Closing { closing: Closing::Release(options), .. } => {
-                        Fact::WorkReleased { item, reason: options.reason.clone() }
-                    }
-                    ItemState::Claiming | ItemState::Held => Fact::WorkReleased { item, reason: None },
-                };
-                tx.record(recorded(&owed, fact, now));
-                Ok(())
-            })
-        })
-        .await
-    }
-
-    /// The source could not be told. Said once for each new reason.
-    pub async fn postpone(
-        &self,
-        owed: HeldItem,
-        message: String,
-        not_before: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let known = match &owed.state {
-                    ItemState::Closing { last_error, .. } => last_error.as_deref() == Some(&message),
-                    ItemState::Claiming | ItemState::Held => false,
-                };
-                let row = args![owed.holder.as_str(), not_before, message.as_str()];
-                if tx.execute(POSTPONE, row).await? == 1 && !known {
-                    let fact = Fact::WorkDelayed { item: owed.item.id.clone(), message };
-                    tx.record(recorded(&owed, fact, now));
-                }
                 Ok(())
             })
         })
@@ -375,59 +248,35 @@ impl Store {
     }
 }
 
-/// Part of the transaction that ends the job.
-pub(super) async fn job_ended(
-    tx: &mut Tx<'_>,
-    job: &Job,
-    outcome: &Outcome,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+/// Whether the job's claim outside is no longer sure to hold.
+pub(super) async fn has_lapsed(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
     if job.work_item().is_none() {
-        return Ok(());
+        return Ok(false);
     }
-    // A retry or a fork speaks of an item, too; only the holder has a row.
-    let Some(row) = tx.one(LOCK_ITEM, args![job.id().as_str()]).await? else { return Ok(()) };
-    let held = read(&row)?;
-    let (queue, item) = (held.queue.as_str(), held.item.id.to_string());
-    let failures = match outcome {
-        Outcome::Failed { .. } => {
-            let row = tx.one(COUNT_FAILURE, args![queue, item]).await?;
-            row.map_or(Ok(1), |row| row.count("failures"))?
-        }
-        Outcome::Completed { .. } => {
-            tx.execute(FORGET_FAILURES, args![queue, item]).await?;
-            0
-        }
-        Outcome::Cancelled { .. } => failures(tx, queue, &held.item.id).await?,
-    };
-    let closing = Closing::after(job.id(), outcome, held.source.rules(), failures);
-    owe(tx, job.id().as_str(), &closing, now).await
+    Ok(lock(tx, job.id().as_str()).await?.is_some_and(|held| held.until <= now))
 }
 
-async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
-    for row in claims {
-        let holder: String = row.get("holder")?;
-        let reason = Some("the claim was not finished".to_owned());
-        owe(tx, &holder, &Closing::Release(ReleaseOptions { reason, add_comment: false }), now).await?;
-    }
-    Ok(())
+/// The holder's row, kept from other writers until the end of the transaction.
+pub(super) async fn lock(tx: &mut Tx<'_>, holder: &str) -> Result<Option<HeldItem>, StoreError> {
+    tx.one(LOCK_ITEM, args![holder]).await?.as_ref().map(read).transpose()
 }
 
-async fn owe(tx: &mut Tx<'_>, holder: &str, closing: &Closing, now: Timestamp) -> Result<(), StoreError> {
-    tx.execute(OWE, args![holder, jobs::written(closing)?, now]).await.map(drop)
+/// Whether there was a row.
+pub(super) async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<bool, StoreError> {
+    Ok(tx.execute(FORGET_ITEM, args![holder]).await? == 1)
 }
 
-async fn failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<u32, StoreError> {
+pub(super) async fn failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<u32, StoreError> {
     let row = tx.one(FAILURES, args![queue, item.to_string()]).await?;
     row.map_or(Ok(0), |row| row.count("failures"))
 }
 
-fn recorded(item: &HeldItem, fact: Fact, now: Timestamp) -> Recorded {
+pub(super) fn recorded(item: &HeldItem, fact: Fact, now: Timestamp) -> Recorded {
     let (agent, schedule) = (item.agent.clone(), item.schedule.clone());
-    Recorded { at: now, agent, schedule, job: item.holder.parse().ok(), fact }
+    Recorded { at: now, agent, schedule, job: item.job(), fact }
 }
 
-fn read(row: &Row) -> Result<HeldItem, StoreError> {
+pub(super) fn read(row: &Row) -> Result<HeldItem, StoreError> {
     let state: String = row.get("state")?;
     let unreadable = |column: &str| row.unreadable(column, "nothing");
     let state = match state.as_str() {

@@ -14,6 +14,7 @@
 
 mod changes;
 mod claims;
+mod cursors;
 mod db;
 mod dialect;
 mod error;
@@ -22,8 +23,10 @@ mod firings;
 mod items;
 mod jobs;
 mod open;
+mod owed;
 mod retention;
 mod schedules;
+mod sightings;
 mod snapshot;
 mod writer;
 
@@ -103,12 +106,15 @@ impl Store {
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
             claims::ALL,
+            cursors::ALL,
             events::ALL,
             firings::ALL,
             items::ALL,
             jobs::ALL,
+            owed::ALL,
             retention::ALL,
             schedules::ALL,
+            sightings::ALL,
             snapshot::ALL,
         ]
         .concat();

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError};
+use super::{Store, StoreError, cursors};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
+    GET_SCHEDULE = same "select * from schedules where id = $1";
     LOCK_SCHEDULE = locked "select * from schedules where id = $1";
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
         armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason) \
@@ -28,19 +29,33 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 for (agent, schedule) in in_order(&roster) {
+                    let listens = schedule.trigger.follows_events();
                     let new = ScheduleRecord::new(&agent.name, schedule, now);
                     if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
                         let mut known = lock(tx, schedule.id).await?;
                         if !known.reload(schedule, now) {
+                            if listens {
+                                cursors::keep(tx, schedule).await?;
+                            }
                             continue;
                         }
                         save(tx, &known).await?;
+                    }
+                    if listens {
+                        cursors::arm(tx, schedule.id).await?;
                     }
                     let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
                     tx.record(Recorded { at: now, agent, schedule, job: None, fact: Fact::ScheduleArmed });
                 }
                 Ok(())
             })
+        })
+        .await
+    }
+
+    pub async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRecord>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move { tx.one(GET_SCHEDULE, args![id]).await?.as_ref().map(read).transpose() })
         })
         .await
     }
@@ -58,6 +73,40 @@ impl Store {
     pub async fn disable(&self, id: ScheduleId, why: DisabledBy, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.disable(why).then_some(Fact::ScheduleDisabled { why })
+        })
+        .await
+    }
+
+    /// Its trigger cannot go on; says whether it could before.
+    pub async fn give_up(&self, id: ScheduleId, reason: String, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, move |schedule, _| {
+            schedule.give_up(&reason).then_some(Fact::ScheduleError { reason })
+        })
+        .await
+    }
+
+    /// What keeps it from firing for the time being, told once for each new reason; none when that is over.
+    pub async fn note_trouble(
+        &self,
+        id: ScheduleId,
+        trouble: Option<String>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut schedule = lock(tx, id).await?;
+                if schedule.last_error == trouble {
+                    return Ok(());
+                }
+                schedule.last_error.clone_from(&trouble);
+                save(tx, &schedule).await?;
+                if let Some(message) = trouble {
+                    let (agent, name) = (schedule.agent, Some(schedule.name));
+                    let fact = Fact::ScheduleDelayed { message };
+                    tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
+                }
+                Ok(())
+            })
         })
         .await
     }
@@ -82,23 +131,6 @@ impl Store {
         .await
     }
 
-    /// Something keeps it from firing that may pass. Each new reason is told once.
-    pub async fn trouble(&self, id: ScheduleId, message: String, now: Timestamp) -> Result<bool, StoreError> {
-        self.change(id, now, move |schedule, _| {
-            let known = schedule.last_error.as_ref() == Some(&message);
-            schedule.last_error = Some(message.clone());
-            (!known).then_some(Fact::ScheduleDelayed { message })
-        })
-        .await
-    }
-
-    /// Somebody turned it off, or it gave up.
-    pub async fn is_off(&self, id: ScheduleId) -> Result<bool, StoreError> {
-        let all = self.schedules().await?;
-        let found = all.iter().find(|schedule| schedule.id == id);
-        Ok(found.is_some_and(|schedule| schedule.state != ScheduleState::Active))
-    }
-
     async fn change<F>(&self, id: ScheduleId, now: Timestamp, change: F) -> Result<bool, StoreError>
     where
         F: FnOnce(&mut ScheduleRecord, Timestamp) -> Option<Fact> + Send + 'static,
@@ -108,6 +140,9 @@ impl Store {
                 let mut schedule = lock(tx, id).await?;
                 let Some(fact) = change(&mut schedule, now) else { return Ok(false) };
                 save(tx, &schedule).await?;
+                if fact == Fact::ScheduleEnabled && schedule.trigger.follows_events() {
+                    cursors::arm(tx, id).await?;
+                }
                 let ScheduleRecord { agent, name, .. } = schedule;
                 tx.record(Recorded { at: now, agent, schedule: Some(name), job: None, fact });
                 Ok(true)

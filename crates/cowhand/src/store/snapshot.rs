@@ -12,7 +12,7 @@ statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
         jobs.cancel_asked_at, jobs.epoch, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
         where jobs.status in ('pending', 'running') order by jobs.number";
-    PREPARING = same "select schedule_id, key from firings where outcome = 'preparing' order by due_at, key";
+    PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' order by due_at, key";
 }
 
 impl Store {
@@ -32,7 +32,12 @@ impl Store {
 }
 
 fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
-    Ok(Preparing { schedule: row.parse("schedule_id")?, key: FiringKey::stored(row.get("key")?) })
+    let tries: i64 = row.get("prepare_tries")?;
+    Ok(Preparing {
+        schedule: row.parse("schedule_id")?,
+        key: FiringKey::stored(row.get("key")?),
+        in_trouble: tries > 1,
+    })
 }
 
 fn read(row: &Row) -> Result<LiveJob, StoreError> {

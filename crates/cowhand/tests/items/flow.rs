@@ -2,12 +2,15 @@
 
 use std::fs;
 
-use cowhand::fleet::{FleetError, Trigger, Triggered};
+use cowhand::clock::Clock;
+use cowhand::fleet::{Fleet, FleetError, Options, Stop, Trigger, Triggered};
 use cowhand_core::event::Fact;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::work::WorkOutcome;
+
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{Scene, jobs, stop, until};
 
@@ -93,6 +96,8 @@ async fn what_the_agent_reports_is_reported_and_left_for_a_person() {
     assert_eq!(job.work_item().unwrap().id.external_id(), "hard");
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { outcome: WorkOutcome::Failure, .. }))
         .await;
+    let ended = fleet.job(job.id()).await.unwrap();
+    assert_eq!((ended.status(), ended.work_item()), (JobStatus::Failed, job.work_item()));
     let text = scene.read("hard");
     assert_eq!(scene.status("hard"), "failed", "{text}");
     assert!(text.contains("it does not compile"), "{text}");
@@ -204,5 +209,60 @@ async fn a_command_can_say_no() {
     assert!(jobs(&fleet).await.is_empty());
     fs::write(scene.path("open"), "").unwrap();
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    stop(fleet).await;
+}
+
+/// The daemon was away for so long that claims ran out. What is still ours goes on; an item that somebody else has
+/// taken meanwhile is not worked on a second time.
+#[tokio::test]
+async fn a_claim_that_ran_out_while_nobody_was_here() {
+    let patient = "type: manual, timeout: 0, idle_timeout: 0";
+    let scene = Scene::new("touch up; while [ ! -e go ]; do sleep 0.05; done", "", patient);
+    for name in ["first", "second"] {
+        scene.task(name, "");
+    }
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    fleet.trigger(&worker(), by_hand()).await.unwrap();
+    until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    let Triggered::New(waiting) = fleet.trigger(&worker(), by_hand()).await.unwrap() else { panic!("new") };
+    assert_eq!(waiting.status(), JobStatus::Pending, "one place");
+    let lost = waiting.work_item().unwrap().id.external_id().to_owned();
+    let cursor = fleet.store().last_event().await.unwrap();
+    fleet.stop(Stop::KeepAgents).await.unwrap();
+    drop(fleet);
+
+    let theirs = scene.read(&lost).replace(waiting.id().as_str(), "somebody-else");
+    let theirs = theirs.replace("claimed_until: 20", "claimed_until: 21");
+    fs::write(scene.path(&format!("tasks/{lost}.md")), theirs).unwrap();
+    let later = Timestamp::now() + SignedDuration::from_hours(2);
+    let options = Options::of(scene.path("cowhand.yaml"), env!("CARGO_BIN_EXE_cowhand"));
+    let fleet = Fleet::start(Options { clock: Clock::by_hand(later), ..options }).await.unwrap();
+    let mut events = fleet.subscribe_after(cursor);
+    let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. })).await;
+    let cancelled = seen.iter().find(|event| matches!(event.fact, Fact::JobCancelled { .. })).unwrap();
+    assert_eq!(cancelled.job.as_ref(), Some(waiting.id()));
+    fs::write(scene.path("go"), "").unwrap();
+    let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    assert!(!seen.iter().any(|event| matches!(event.fact, Fact::JobStarted { .. })), "{seen:?}");
+    assert!(scene.read(&lost).contains("somebody-else"), "{}", scene.read(&lost));
+    assert_eq!(scene.status(&lost), "claimed");
+    stop(fleet).await;
+}
+
+/// A schedule that cannot find out what to run for must not use up its agent's places.
+#[tokio::test]
+async fn trouble_with_one_schedule_does_not_hold_up_another() {
+    let scene = Scene::new("cat", "", OFTEN);
+    let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();
+    let broken = "      broken: {type: interval, interval: 1s, when_command: [no-such-program]}\n";
+    fs::write(scene.path("cowhand.yaml"), format!("{text}{broken}")).unwrap();
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleDelayed { .. })).await;
+    for name in ["a", "b", "c"] {
+        scene.task(name, "");
+    }
+    until(&mut events, 3, |fact| matches!(fact, Fact::WorkReported { .. })).await;
     stop(fleet).await;
 }

@@ -63,7 +63,7 @@ fn failed(kind: ErrorKind) -> Outcome {
     }
 }
 
-async fn fire(store: &Store, schedule: ScheduleId, second: i64) -> Job {
+pub(crate) async fn fire(store: &Store, schedule: ScheduleId, second: i64) -> Job {
     let firing =
         Firing { schedule, key: cron_key(second), due: at(second), decision: Decision::Run(new_job()) };
     match store.fire_once(firing, at(second)).await.unwrap() {
@@ -79,7 +79,7 @@ async fn claim(store: &Store, job: &Job, second: i64) -> (Job, i64) {
     }
 }
 
-async fn event_types(store: &Store) -> Vec<&'static str> {
+pub(crate) async fn event_types(store: &Store) -> Vec<&'static str> {
     let events = store.events_after(0, 1_000).await.unwrap();
     let gap = events.iter().zip(1..).find(|(event, seq)| event.seq != *seq);
     assert!(gap.is_none(), "the sequence has no gaps: {gap:?}");

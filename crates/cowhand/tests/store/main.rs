@@ -5,10 +5,12 @@
 mod conformance;
 mod crash;
 mod damage;
+mod items;
 mod migrations;
 mod postgres;
 mod races;
 mod retention;
+mod triggers;
 
 use cowhand::store::Store;
 use cowhand_core::id::{JobId, ScheduleId};
@@ -104,6 +106,7 @@ pub(crate) fn new_job() -> NewJob {
         prompt: Some("Tidy up.\nThen rest.".into()),
         origin: None,
         work_item: None,
+        not_before: None,
     }
 }
 

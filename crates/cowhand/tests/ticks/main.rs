@@ -86,18 +86,22 @@ impl Story {
 
     async fn look(&mut self) -> Option<Timestamp> {
         self.finish_jobs().await;
-        let mut begun = Vec::new();
-        let mut begin = |job, epoch| begun.push((job, epoch));
+        let mut started = Vec::new();
+        let mut begin = |job, epoch| started.push((job, epoch));
         let lease = SignedDuration::from_hours(1_000_000);
         let at_once = AtOnce { node: "node", lease, expect: &|| (), begin: &mut begin };
         let tick = tick(&self.store, &self.roster, self.now, Some(at_once)).await.unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
             if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
-                begun.push((job, epoch));
+                started.push((job, epoch));
             }
         }
-        begun.into_iter().for_each(|(job, epoch)| self.begun(&job, epoch));
+        for (job, epoch) in started {
+            self.begun(&job, epoch);
+        }
+        let most = self.roster.agents[0].max_concurrent as usize;
+        assert!(self.running.len() <= most, "{} at once", self.running.len());
         tick.wake_at
     }
 
@@ -180,6 +184,7 @@ on_both! {
     a_night_with_a_gap_and_a_night_with_an_overlap,
     sleep_is_made_up_once,
     often_daily_and_weekly_side_by_side,
+    the_documented_agent_with_five_schedules,
     each_misfire_policy_after_a_restart,
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
@@ -261,6 +266,28 @@ async fn often_daily_and_weekly_side_by_side(database: &str) {
     assert_eq!(of("weekly"), ["05 10:00"]);
     assert_eq!(of("often")[..4], ["03 00:00", "03 07:00", "03 14:00", "03 21:00"], "from end to start");
     assert_eq!(of("often").len(), 11);
+}
+
+/// On a Monday morning, with two places: what has none waits for one, and the webhook is nobody's hour.
+async fn the_documented_agent_with_five_schedules(database: &str) {
+    let schedules = [
+        ("health-check", EVERY),
+        ("security-scan", r#"{"type":"cron","cron":"0 * * * *"}"#),
+        ("daily-capacity", r#"{"type":"cron","cron":"0 8 * * *"}"#),
+        ("weekly-review", r#"{"type":"cron","cron":"0 10 * * 1"}"#),
+        ("deploy", r#"{"type":"webhook","allow_unsigned":true}"#),
+    ];
+    let mut story = Story::begin(database, "2026-01-05T07:56:00Z", &schedules).await.places(2).job_takes(6);
+    story.until("2026-01-05T10:15:00Z").await;
+    let started = story.started();
+    let of = |name: &str| -> Vec<&str> {
+        started.iter().filter_map(|start| start.strip_suffix(name)).map(str::trim_end).collect()
+    };
+    assert_eq!(of("security-scan"), ["05 08:00", "05 09:00", "05 10:00"], "{started:?}");
+    assert_eq!(of("daily-capacity"), ["05 08:02"], "the first check ran until then: {started:?}");
+    assert_eq!(of("weekly-review"), ["05 10:03"], "after another check: {started:?}");
+    assert_eq!(of("health-check")[..3], ["05 07:56", "05 08:07", "05 08:18"], "{started:?}");
+    assert_eq!(of("deploy"), [] as [&str; 0]);
 }
 
 async fn each_misfire_policy_after_a_restart(database: &str) {

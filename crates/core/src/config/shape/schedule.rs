@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WorkSource;
+use crate::filter::Filter;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::trigger::TriggerConfig;
 
@@ -17,6 +18,9 @@ pub struct Schedule {
     /// `false` means that it never fires by itself.
     #[serde(default)]
     pub enabled: Option<bool>,
+    /// What its firings must be about; the rest is written down as skipped.
+    #[serde(default)]
+    pub filter: Option<Filter>,
     #[serde(default)]
     pub work_source: Option<WorkSource>,
     /// A program and its arguments, asked before each firing: exit code 0 lets it run, any other skips it.

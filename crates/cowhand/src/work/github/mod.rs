@@ -1,13 +1,15 @@
 //! GitHub issues as a work source.
 //!
-//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `marker` the rules of who has it.
+//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `lapsed` finds those that the dead have
+//! left, `marker` has the rules of who has it.
 //! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
-//! parts, `auth`, `app`, `identity` and `scopes` are about who asks.
+//! parts, `auth`, `app`, `identity` and `scopes` are about who asks, and `check` tells `doctor`.
 
 mod adapter;
 mod app;
 mod auth;
 mod cache;
+mod check;
 mod claim;
 mod client;
 mod cursor;
@@ -15,7 +17,9 @@ mod error;
 mod finish;
 mod identity;
 mod issues;
+mod lapsed;
 mod limits;
+mod listing;
 mod marker;
 mod models;
 mod pages;
@@ -30,6 +34,7 @@ pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
 pub use client::Client;
 pub use error::{ApiFailure, GitHubApiError, GitHubAuthError};
 pub use limits::{RateLimitInfo, extract_rate_limit_info, is_rate_limit_response};
+pub(crate) use listing::{Branch, Listed, Lists};
 pub use quota::{OnWarning, Quota, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
 pub use settings::{Claiming, GitHubSettings};

@@ -91,6 +91,10 @@ pub(super) struct Repository {
     pub(super) full_name: String,
     #[serde(default)]
     pub(super) private: bool,
+    #[serde(default)]
+    pub(super) has_issues: Option<bool>,
+    #[serde(default)]
+    pub(super) archived: bool,
 }
 
 /// What `POST /app/installations/{id}/access_tokens` gives. No `Debug`: it is a secret.
@@ -121,7 +125,7 @@ pub(super) struct Refusal {
 
 /// Labels are objects, and GitHub's description allows plain names as well. There can be many: nothing else of them is
 /// kept, not even for a moment.
-fn label_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn label_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct Label(Option<String>);
 
     struct LabelVisitor;

@@ -1,0 +1,283 @@
+//! Deliveries: what webhooks and chats bring, and what a schedule makes of it.
+
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::filter::matches;
+use crate::firing::Occasion;
+use crate::trigger::{ChatPlatform, Occurrence, Task, TriggerConfig};
+
+/// One thing that somebody outside sent, once however often it is sent again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivery {
+    Webhook(Webhook),
+    Chat(Message),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Webhook {
+    /// The same for the same delivery when it is sent again.
+    pub id: String,
+    /// For example `issues`; empty if the sender has no such word.
+    pub event: String,
+    pub payload: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub platform: ChatPlatform,
+    pub id: String,
+    pub channel: String,
+    pub author: String,
+    pub text: String,
+    pub url: String,
+}
+
+/// What a trigger says to a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reception {
+    Wanted,
+    Unwanted,
+    /// The sender tries whether anybody is there.
+    Ping,
+    /// The schedule has a trigger of another type.
+    WrongType,
+}
+
+impl Delivery {
+    pub fn occurrence(&self) -> Occurrence<'_> {
+        match self {
+            Self::Webhook(webhook) => Occurrence::Webhook { delivery_id: &webhook.id },
+            Self::Chat(message) => Occurrence::Chat { platform: message.platform, message_id: &message.id },
+        }
+    }
+
+    pub fn reception(&self, trigger: &TriggerConfig) -> Reception {
+        let wanted = match (self, trigger) {
+            (Self::Webhook(webhook), TriggerConfig::Webhook { .. }) if webhook.event == "ping" => {
+                return Reception::Ping;
+            }
+            (Self::Webhook(webhook), TriggerConfig::Webhook { events, .. }) => {
+                events.is_empty() || events.iter().any(|event| webhook.is(event))
+            }
+            (Self::Chat(message), TriggerConfig::Chat { platform, channel, pattern }) => {
+                platform.is_none_or(|platform| platform == message.platform)
+                    && channel.as_ref().is_none_or(|channel| *channel == message.channel)
+                    && matches(pattern.as_deref(), &message.text)
+            }
+            _ => return Reception::WrongType,
+        };
+        if wanted { Reception::Wanted } else { Reception::Unwanted }
+    }
+
+    /// What the firing is about.
+    pub fn occasion(self, now: Timestamp) -> Occasion {
+        match self {
+            Self::Webhook(webhook) => {
+                let task = webhook.task(now);
+                Occasion { task, payload: Some(webhook.payload), prompt: None }
+            }
+            Self::Chat(message) => Occasion { task: message.task(now), ..Occasion::default() },
+        }
+    }
+}
+
+/// More than this is no delivery; GitHub sends as much.
+pub const MOST_BYTES: usize = 25 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a delivery of {bytes} bytes is too large; the most is {MOST_BYTES}")]
+pub struct TooLarge {
+    pub bytes: usize,
+}
+
+impl Webhook {
+    /// A body that is no JSON is a payload of one text.
+    pub fn of_body(id: impl Into<String>, event: impl Into<String>, body: &[u8]) -> Result<Self, TooLarge> {
+        if body.len() > MOST_BYTES {
+            return Err(TooLarge { bytes: body.len() });
+        }
+        let text = || Value::String(String::from_utf8_lossy(body).into_owned());
+        let payload = serde_json::from_slice(body).unwrap_or_else(|_| text());
+        Ok(Self { id: id.into(), event: event.into(), payload })
+    }
+
+    /// `issues` is every such event, `issues.opened` one with that action.
+    fn is(&self, wanted: &str) -> bool {
+        let action = text(self.payload.pointer("/action"));
+        wanted == self.event || wanted.strip_prefix(&self.event) == Some(&format!(".{action}"))
+    }
+
+    /// In the words that GitHub, GitLab and their like share; everything else is in the payload.
+    fn task(&self, now: Timestamp) -> Task {
+        let payload = &self.payload;
+        let at = |pointer: &str| payload.pointer(pointer);
+        let (issue, pull) = (at("/issue"), at("/pull_request"));
+        let subject = pull.or(issue).unwrap_or(&Value::Null);
+        let of_subject = |pointer: &str| text(subject.pointer(pointer));
+        let number = |of: Option<&Value>| text(of.and_then(|of| of.get("number")));
+        let labels = subject.get("labels").and_then(Value::as_array).into_iter().flatten();
+        let metadata = [
+            ("github_event", self.event.clone()),
+            ("action", text(at("/action"))),
+            ("delivery_id", self.id.clone()),
+            ("issue_number", number(issue)),
+            ("pr_number", number(pull)),
+            ("author", of_subject("/user/login")),
+            ("sender", text(at("/sender/login"))),
+            ("repository", text(at("/repository/full_name"))),
+            ("timestamp", now.to_string()),
+        ];
+        let title = of_subject("/title");
+        Task {
+            source_id: self.id.clone(),
+            title: if title.is_empty() { format!("Webhook: {}", self.event) } else { title },
+            body: of_subject("/body"),
+            url: of_subject("/html_url"),
+            labels: labels.map(|label| text(label.get("name").or(Some(label)))).collect(),
+            assignee: Some(of_subject("/assignee/login")).filter(|login| !login.is_empty()),
+            metadata: set(metadata),
+        }
+    }
+}
+
+impl Message {
+    fn task(self, now: Timestamp) -> Task {
+        let Self { platform, id, channel, author, text, url } = self;
+        let platform = match platform {
+            ChatPlatform::Slack => "slack",
+            ChatPlatform::Discord => "discord",
+        };
+        let metadata = [
+            ("platform", platform.to_owned()),
+            ("channel", channel),
+            ("author", author),
+            ("timestamp", now.to_string()),
+        ];
+        let title = text.lines().next().unwrap_or_default().to_owned();
+        Task { source_id: id, title, body: text, url, metadata: set(metadata), ..Task::default() }
+    }
+}
+
+/// Nothing for what is not there or is no plain value.
+fn text(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Without what has no value.
+fn set<const N: usize>(pairs: [(&str, String); N]) -> IndexMap<String, String> {
+    pairs
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn webhook(event: &str, payload: Value) -> Delivery {
+        Delivery::Webhook(Webhook { id: "d-1".into(), event: event.into(), payload })
+    }
+
+    fn message(text: &str) -> Delivery {
+        Delivery::Chat(Message {
+            platform: ChatPlatform::Slack,
+            id: "1.2".into(),
+            channel: "C1".into(),
+            author: "ann".into(),
+            text: text.into(),
+            url: String::new(),
+        })
+    }
+
+    #[test]
+    fn who_is_received() {
+        use Reception::{Ping, Unwanted, Wanted, WrongType};
+        let opened = || webhook("issues", json!({"action": "opened"}));
+        for (delivery, trigger, expected) in [
+            (opened(), r#"{"type":"webhook"}"#, Wanted),
+            (opened(), r#"{"type":"webhook","events":["push","issues"]}"#, Wanted),
+            (opened(), r#"{"type":"webhook","events":["issues.opened"]}"#, Wanted),
+            (opened(), r#"{"type":"webhook","events":["issues.closed"]}"#, Unwanted),
+            (opened(), r#"{"type":"webhook","events":["push"]}"#, Unwanted),
+            (webhook("", json!("plain")), r#"{"type":"webhook","events":["push"]}"#, Unwanted),
+            (webhook("ping", json!({"zen": "x"})), r#"{"type":"webhook","events":["push"]}"#, Ping),
+            (opened(), r#"{"type":"manual"}"#, WrongType),
+            (opened(), r#"{"type":"chat"}"#, WrongType),
+            (message("!go now"), r#"{"type":"chat"}"#, Wanted),
+            (
+                message("!go now"),
+                r#"{"type":"chat","platform":"slack","channel":"C1","pattern":"^!go\\b"}"#,
+                Wanted,
+            ),
+            (message("!going"), r#"{"type":"chat","pattern":"^!go\\b"}"#, Unwanted),
+            (message("!go"), r#"{"type":"chat","platform":"discord"}"#, Unwanted),
+            (message("!go"), r#"{"type":"chat","channel":"C2"}"#, Unwanted),
+            (message("!go"), r#"{"type":"webhook"}"#, WrongType),
+        ] {
+            let trigger = serde_json::from_str(trigger).unwrap();
+            assert_eq!(delivery.reception(&trigger), expected, "{delivery:?} {trigger:?}");
+        }
+    }
+
+    #[test]
+    fn bodies() {
+        for (body, expected) in [
+            (&b"{\"a\": 1}"[..], json!({"a": 1})),
+            (b"a=1&b=2", json!("a=1&b=2")),
+            (b"\xff", json!("\u{fffd}")),
+            (b"", json!("")),
+        ] {
+            assert_eq!(Webhook::of_body("1", "push", body).unwrap().payload, expected);
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(Webhook::of_body("1", "push", deep.as_bytes()).unwrap().payload, json!(deep));
+        let error = Webhook::of_body("1", "push", &vec![b' '; MOST_BYTES + 1]).unwrap_err();
+        assert_eq!(error.to_string(), "a delivery of 26214401 bytes is too large; the most is 26214400");
+    }
+
+    #[test]
+    fn what_they_bring() {
+        let now: Timestamp = "2026-01-05T09:00:00Z".parse().unwrap();
+        let payload = json!({
+            "action": "labeled",
+            "issue": {"number": 7, "title": "T", "body": "B", "html_url": "https://x/7", "user": {"login": "ann"},
+                "labels": [{"name": "bug"}, "plain"], "assignee": {"login": "bob"}},
+            "sender": {"login": "carl"}, "repository": {"full_name": "o/r"},
+        });
+        let Occasion { task, payload: kept, .. } = webhook("issues", payload.clone()).occasion(now);
+        assert_eq!(kept, Some(payload));
+        assert_eq!((task.title.as_str(), task.body.as_str(), task.url.as_str()), ("T", "B", "https://x/7"));
+        assert_eq!(
+            (task.labels, task.assignee.as_deref()),
+            (vec!["bug".into(), "plain".into()], Some("bob"))
+        );
+        assert_eq!(
+            json!(task.metadata),
+            json!({
+                "github_event": "issues", "action": "labeled", "delivery_id": "d-1", "issue_number": "7", "author": "ann",
+                "sender": "carl", "repository": "o/r", "timestamp": "2026-01-05T09:00:00Z",
+            })
+        );
+
+        for odd in [json!(null), json!([1]), json!("text"), json!({"issue": 5, "labels": {}, "action": {}})] {
+            let task = webhook("push", odd).occasion(now).task;
+            assert_eq!((task.title.as_str(), task.body.as_str()), ("Webhook: push", ""));
+        }
+        let task = message("!go\nplease").occasion(now).task;
+        assert_eq!(
+            (task.title.as_str(), task.body.as_str(), task.source_id.as_str()),
+            ("!go", "!go\nplease", "1.2")
+        );
+        assert_eq!(task.metadata["author"], "ann");
+    }
+}

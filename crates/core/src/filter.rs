@@ -1,0 +1,140 @@
+//! Filters: which occurrences of a trigger a schedule wants.
+
+use indexmap::IndexMap;
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::firing::Occasion;
+
+/// What a firing must be about; all that are set must hold. Who fires by hand is not asked.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Filter {
+    /// The payload's `action` is one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<String>,
+    /// The task, issue or pull request has one of these labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// It has none of these labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exclude_labels: Vec<String>,
+    /// It was written by one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub author: Vec<String>,
+    /// It is assigned to one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assignee: Vec<String>,
+    /// A regular expression that its title must match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "regex"))]
+    pub title: Option<String>,
+    /// A regular expression that its body must match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "regex"))]
+    pub body: Option<String>,
+    /// Keys of its metadata and the value found there.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub metadata: IndexMap<String, String>,
+    /// JSON pointers into the payload and the value found there.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub payload: IndexMap<String, Value>,
+}
+
+impl Filter {
+    pub fn passes(&self, occasion: &Occasion) -> bool {
+        let Occasion { task, payload, .. } = occasion;
+        let metadata = |key: &str| task.metadata.get(key).map(String::as_str);
+        let labelled = |wanted: &String| task.labels.iter().any(|label| same_word(label, wanted));
+        let at = |pointer: &String| payload.as_ref().and_then(|payload| payload.pointer(pointer));
+        one_of(&self.actions, metadata("action"))
+            && (self.labels.is_empty() || self.labels.iter().any(labelled))
+            && !self.exclude_labels.iter().any(labelled)
+            && one_of(&self.author, metadata("author"))
+            && one_of(&self.assignee, task.assignee.as_deref())
+            && matches(self.title.as_deref(), &task.title)
+            && matches(self.body.as_deref(), &task.body)
+            && self.metadata.iter().all(|(key, wanted)| metadata(key) == Some(wanted))
+            && self.payload.iter().all(|(pointer, wanted)| at(pointer) == Some(wanted))
+    }
+}
+
+/// Labels and people's names are the same however they are written, in the trackers too.
+fn same_word(one: &str, other: &str) -> bool {
+    one.to_lowercase() == other.to_lowercase()
+}
+
+fn one_of(wanted: &[String], found: Option<&str>) -> bool {
+    wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| same_word(wanted, found)))
+}
+
+/// What is no expression was refused when it was loaded; here it matches nothing.
+pub(crate) fn matches(pattern: Option<&str>, text: &str) -> bool {
+    pattern.is_none_or(|pattern| Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::trigger::Task;
+
+    #[test]
+    fn what_passes() {
+        let metadata = [("author", "Octocat"), ("action", "opened"), ("head_ref", "main")];
+        let task = Task {
+            title: "Login fails".into(),
+            body: "Steps:\n1. open\n".into(),
+            labels: vec!["Bug".into(), "p1".into()],
+            assignee: Some("hubot".into()),
+            metadata: metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..Task::default()
+        };
+        let payload = Some(json!({"sender": {"type": "User"}, "commits": [{"id": 7}], "a/b": null}));
+        let occasion = Occasion { task, payload, ..Occasion::default() };
+        for (filter, expected) in [
+            (json!({}), true),
+            (json!({"actions": ["closed", "opened"]}), true),
+            (json!({"actions": ["closed"]}), false),
+            (json!({"labels": ["bug"]}), true),
+            (json!({"labels": ["docs", "P1"]}), true),
+            (json!({"labels": ["docs"]}), false),
+            (json!({"exclude_labels": ["wip"]}), true),
+            (json!({"labels": ["bug"], "exclude_labels": ["P1"]}), false),
+            (json!({"author": ["octocat"]}), true),
+            (json!({"author": ["mallory"]}), false),
+            (json!({"assignee": ["hubot", "x"]}), true),
+            (json!({"assignee": ["x"]}), false),
+            (json!({"title": "(?i)^login"}), true),
+            (json!({"title": "^fails"}), false),
+            (json!({"title": "("}), false),
+            (json!({"body": r"(?m)^1\. open$"}), true),
+            (json!({"metadata": {"head_ref": "main"}}), true),
+            (json!({"metadata": {"head_ref": "Main"}}), false),
+            (json!({"metadata": {"none": ""}}), false),
+            (json!({"payload": {"/sender/type": "User", "/commits/0/id": 7}}), true),
+            (json!({"payload": {"/sender/type": "Bot"}}), false),
+            (json!({"payload": {"/commits/0/id": "7"}}), false),
+            (json!({"payload": {"/a~1b": null}}), true),
+            (json!({"payload": {"/none": null}}), false),
+            (json!({"payload": {"no pointer": 1}}), false),
+        ] {
+            let read: Filter = serde_json::from_value(filter.clone()).unwrap();
+            assert_eq!(read.passes(&occasion), expected, "{filter}");
+            assert_eq!(serde_json::to_value(&read).unwrap(), filter, "only what was set is written");
+        }
+        let nothing = Occasion::default();
+        for (filter, expected) in [
+            (json!({}), true),
+            (json!({"exclude_labels": ["x"]}), true),
+            (json!({"assignee": ["x"]}), false),
+            (json!({"payload": {"": null}}), false),
+        ] {
+            let filter: Filter = serde_json::from_value(filter).unwrap();
+            assert_eq!(filter.passes(&nothing), expected, "{filter:?}");
+        }
+    }
+}

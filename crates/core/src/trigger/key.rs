@@ -1,0 +1,202 @@
+//! The key of a firing: what makes each occurrence of a trigger happen once.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{ChatPlatform, PullOccasion, Task, TriggerConfig};
+
+/// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and
+/// for a redelivery; the generation starts anew what was re-armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occurrence<'a> {
+    Cron(Timestamp),
+    /// The how-manieth interval firing of the schedule this is, from 1.
+    Interval(u64),
+    Delay(Timestamp),
+    Webhook {
+        delivery_id: &'a str,
+    },
+    Chat {
+        platform: ChatPlatform,
+        message_id: &'a str,
+    },
+    Github {
+        number: u64,
+        head: Option<&'a str>,
+    },
+    Event {
+        seq: i64,
+    },
+    /// By a person: their idempotency key, or a new UUID.
+    Manual(&'a str),
+    /// Of a type that cowhand does not have: as it calls it.
+    Custom(&'a str),
+}
+
+impl<'a> Occurrence<'a> {
+    /// What it is that a strategy's task tells of.
+    pub fn of_task(trigger: &TriggerConfig, task: &'a Task) -> Self {
+        let id = task.source_id.as_str();
+        let number = id.parse().ok();
+        let head = task.metadata.get("head_sha").map(String::as_str);
+        match (trigger, number) {
+            (TriggerConfig::GithubIssues { .. }, Some(number)) => Self::Github { number, head: None },
+            (TriggerConfig::GithubPullRequests { on, .. }, Some(number)) => {
+                Self::Github { number, head: head.filter(|_| *on == Some(PullOccasion::Push)) }
+            }
+            (trigger, _) if trigger.follows_events() => {
+                id.parse().map_or(Self::Custom(id), |seq| Self::Event { seq })
+            }
+            _ => Self::Custom(id),
+        }
+    }
+
+    pub fn key(&self, generation: u32) -> FiringKey {
+        let base = match self {
+            Self::Cron(at) => format!("cron:{}", whole_second(*at)),
+            Self::Interval(number) => format!("interval:{number}"),
+            Self::Delay(at) => format!("delay:{at}"),
+            Self::Webhook { delivery_id } => format!("webhook:{}", tame(delivery_id)),
+            Self::Chat { platform: ChatPlatform::Slack, message_id } => {
+                format!("chat:slack:{}", tame(message_id))
+            }
+            Self::Chat { platform: ChatPlatform::Discord, message_id } => {
+                format!("chat:discord:{}", tame(message_id))
+            }
+            Self::Github { number, head: None } => format!("github:{number}"),
+            Self::Github { number, head: Some(head) } => format!("github:{number}:{head}"),
+            Self::Event { seq } => format!("event:{seq}"),
+            Self::Manual(key) => format!("manual:{key}"),
+            Self::Custom(id) => format!("custom:{}", tame(id)),
+        };
+        FiringKey(base).in_generation(generation)
+    }
+}
+
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+/// An id from outside, if it is short and could be nothing else; else a name that is made from it. `#` would be taken
+/// for a generation.
+fn tame(id: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 200;
+    if id.len() <= LONGEST && !id.contains(|c: char| c == '#' || c.is_control()) {
+        return Cow::Borrowed(id);
+    }
+    Cow::Owned(Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).to_string())
+}
+
+/// Unique within a schedule; inserting it is the lock.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct FiringKey(String);
+
+impl FiringKey {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A first key, for what is armed anew for the how-manieth time.
+    #[must_use]
+    pub fn in_generation(&self, generation: u32) -> Self {
+        if generation == 0 { self.clone() } else { Self(format!("{self}#{generation}")) }
+    }
+
+    /// The word before the colon.
+    pub fn kind(&self) -> &str {
+        self.0.split_once(':').map_or(self.as_str(), |(kind, _)| kind)
+    }
+
+    /// The schedule's own clock made it, as opposed to something outside.
+    pub fn is_by_clock(&self) -> bool {
+        matches!(self.kind(), "cron" | "interval" | "delay")
+    }
+
+    /// A person made it, as opposed to the schedule's trigger.
+    pub fn is_by_hand(&self) -> bool {
+        self.kind() == "manual"
+    }
+
+    /// The number of the event that it tells of.
+    pub fn event(&self) -> Option<i64> {
+        self.0.strip_prefix("event:")?.parse().ok()
+    }
+
+    /// A key as it was stored.
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for FiringKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firing_keys() {
+        let at: Timestamp = "2026-04-01T09:00:00.25Z".parse().unwrap();
+        for (occurrence, generation, key) in [
+            (Occurrence::Cron(at), 0, "cron:2026-04-01T09:00:00Z"),
+            (Occurrence::Interval(7), 0, "interval:7"),
+            (Occurrence::Delay(at), 0, "delay:2026-04-01T09:00:00.25Z"),
+            (Occurrence::Delay(at), 2, "delay:2026-04-01T09:00:00.25Z#2"),
+            (Occurrence::Webhook { delivery_id: "d-1" }, 0, "webhook:d-1"),
+            (Occurrence::Chat { platform: ChatPlatform::Discord, message_id: "9" }, 0, "chat:discord:9"),
+            (Occurrence::Github { number: 42, head: None }, 1, "github:42#1"),
+            (Occurrence::Github { number: 42, head: Some("abc") }, 0, "github:42:abc"),
+            (Occurrence::Event { seq: 17 }, 0, "event:17"),
+            (Occurrence::Manual("k"), 0, "manual:k"),
+            (Occurrence::Custom("mail 7"), 1, "custom:mail 7#1"),
+        ] {
+            assert_eq!(occurrence.key(generation).as_str(), key);
+        }
+    }
+
+    #[test]
+    fn ids_from_outside_are_short_and_mean_one_thing() {
+        let long = "x".repeat(1_000_000);
+        let of = |id: &str| Occurrence::Custom(id).key(0);
+        for id in [&long, "two\nlines", "a#1", "\u{1b}[31m"] {
+            let key = of(id);
+            assert!(key.as_str().len() < 60 && !key.as_str().contains(['#', '\n', '\u{1b}']), "{key}");
+            assert_eq!(key, of(id), "the same every time");
+        }
+        assert_ne!(of("a#1"), Occurrence::Custom("a").key(1));
+        assert_ne!(of(&long), of(&"x".repeat(1_000_001)));
+    }
+
+    #[test]
+    fn what_a_task_tells_of() {
+        let task = |id: &str| Task {
+            source_id: id.into(),
+            metadata: [("head_sha".to_owned(), "abc".to_owned())].into(),
+            ..Task::default()
+        };
+        let pulls = r#"{"type":"github_pull_requests","owner":"o","repo":"r"}"#;
+        for (trigger, id, key) in [
+            (r#"{"type":"github_issues","owner":"o","repo":"r"}"#, "42", "github:42"),
+            (pulls, "42", "github:42"),
+            (&pulls.replace('}', r#","on":"push"}"#), "42", "github:42:abc"),
+            (r#"{"type":"agent_lifecycle","event":"session_end"}"#, "17", "event:17"),
+            (r#"{"type":"dispatch_result"}"#, "17", "event:17"),
+            (r#"{"type":"custom","name":"x"}"#, "17", "custom:17"),
+            (pulls, "not a number", "custom:not a number"),
+        ] {
+            let trigger: TriggerConfig = serde_json::from_str(trigger).unwrap();
+            let key_of_task = Occurrence::of_task(&trigger, &task(id)).key(0);
+            assert_eq!(key_of_task.as_str(), key);
+            assert_eq!(key_of_task.event(), (key == "event:17").then_some(17));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A trigger type of one's own: each file that somebody puts into a folder makes a job.
+//!
+//! ```sh
+//! cargo run --example own_trigger -- cowhand.yaml path/to/cowhand
+//! ```
+//!
+//! with, in `cowhand.yaml`:
+//!
+//! ```yaml
+//! agents:
+//!   - name: clerk
+//!     schedules:
+//!       inbox: {type: custom, name: inbox, with: {folder: in}, prompt: 'Answer this letter: {{body}}'}
+//! ```
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cowhand::fleet::{Fleet, Options};
+use cowhand::trigger::{PollingStrategy, Registry, Setting, Task, TaskSource, TriggerStrategy};
+
+/// *What*: the files that are there now.
+struct Inbox {
+    folder: PathBuf,
+}
+
+#[async_trait]
+impl TaskSource for Inbox {
+    async fn fetch_tasks(&self) -> anyhow::Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let body = std::fs::read_to_string(entry.path())?;
+            // The same name is the same letter. Taken away and put back, it is a new one.
+            tasks.push(Task { source_id: name.clone(), title: name, body, ..Task::default() });
+        }
+        tasks.sort_by(|one, other| one.source_id.cmp(&other.source_id));
+        Ok(tasks)
+    }
+
+    fn source_type(&self) -> &'static str {
+        "inbox"
+    }
+}
+
+/// What stands under `with:`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct With {
+    folder: PathBuf,
+}
+
+/// *When*: polling is a strategy that is there already.
+fn inbox(setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
+    let With { folder } = setting.with()?;
+    Ok(Box::new(PollingStrategy::new(Inbox { folder }, Duration::from_secs(1))))
+}
+
+pub(crate) fn registry() -> Registry {
+    Registry::default().with("inbox", inbox)
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(config), Some(program)) = (arguments.next(), arguments.next()) else {
+        anyhow::bail!("usage: own_trigger CONFIG PROGRAM");
+    };
+    let options = Options { triggers: registry(), ..Options::of(config, program) };
+    let fleet = Fleet::start(options).await?;
+    let mut events = fleet.subscribe().await?;
+    while let Some(event) = events.next().await? {
+        println!("{} {}", event.agent, event.fact.type_name());
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! What comes from outside for a schedule: webhooks and chat messages, each once.
+
+use cowhand_core::delivery::{Delivery, Reception};
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::job::Job;
+use cowhand_core::roster::Schedule;
+use cowhand_core::schedule::{ScheduleState, SkipReason};
+
+use super::trigger::schedule_of;
+use super::{Fleet, FleetError};
+use crate::store::{Decision, Fired, Firing};
+use crate::trigger::dispatch::Dispatch;
+
+/// What became of a delivery. Whatever it is, it is on disk.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivered {
+    New(Job),
+    /// It is asked first what there is to do.
+    Preparing,
+    /// It was decided about before.
+    Duplicate,
+    /// The schedule does not want it; its ledger says so.
+    Filtered,
+    /// The sender only wanted to know whether anybody is there.
+    Ping,
+}
+
+impl Fleet {
+    /// Whoever calls this has made sure that the delivery is genuine.
+    pub async fn deliver(
+        &self,
+        agent: &AgentName,
+        schedule: &ScheduleName,
+        delivery: Delivery,
+    ) -> Result<Delivered, FleetError> {
+        self.open()?;
+        let roster = self.roster();
+        let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let schedule = schedule_of(agent, schedule)?;
+        let name = || (agent.name.clone(), schedule.name.clone());
+        let reception = delivery.reception(&schedule.trigger);
+        match reception {
+            Reception::Ping => return Ok(Delivered::Ping),
+            Reception::WrongType => {
+                let ((agent, schedule), kind) = (name(), schedule.trigger.type_name());
+                return Err(FleetError::TakesNoDeliveries { agent, schedule, kind });
+            }
+            Reception::Wanted | Reception::Unwanted => {}
+        }
+        if !self.is_on(schedule).await? {
+            let (agent, schedule) = name();
+            return Err(FleetError::ScheduleOff { agent, schedule });
+        }
+        let now = self.clock().now();
+        let key = delivery.occurrence().key(0);
+        let firing = if reception == Reception::Unwanted {
+            let decision = Decision::Skip(SkipReason::Filtered);
+            Firing { schedule: schedule.id, key, due: now, decision }
+        } else {
+            Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
+        };
+        let is_prepared_first = matches!(firing.decision, Decision::Prepare(_));
+        Ok(match self.store().fire_once(firing, now).await? {
+            Fired::Duplicate => Delivered::Duplicate,
+            Fired::Recorded(None) if is_prepared_first => {
+                self.nudge();
+                Delivered::Preparing
+            }
+            Fired::Recorded(None) => Delivered::Filtered,
+            Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => {
+                self.engine.count_trigger();
+                self.nudge();
+                Delivered::New(job)
+            }
+        })
+    }
+
+    async fn is_on(&self, schedule: &Schedule) -> Result<bool, FleetError> {
+        let record = self.store().schedule(schedule.id).await?;
+        Ok(schedule.enabled && record.is_some_and(|record| record.state == ScheduleState::Active))
+    }
+}

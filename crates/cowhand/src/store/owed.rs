@@ -1,0 +1,212 @@
+//! What is owed to work sources: kept until it is paid, and paid by one at a time.
+
+use cowhand_core::event::Fact;
+use cowhand_core::job::{Job, Outcome};
+use cowhand_core::work::Closing;
+use jiff::Timestamp;
+
+use super::db::{Row, Tx, args};
+use super::dialect::statements;
+use super::items::{self, HeldItem, ItemState, failures, read, recorded};
+use super::{Store, StoreError, jobs};
+
+statements! {
+    OWE = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0 where holder = $1";
+    STALE_CLAIMS = same "select holder from items where state = 'claiming' and until <= $1 limit 1";
+    GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
+    CLAIMS_OF = locked "select * from items where state = 'claiming' and node = $1 order by queue, item";
+    OWED = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
+    OWED_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
+    TAKE_OWED = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
+    TRY_OWED = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
+    RESUME_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1";
+    POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
+    COUNT_FAILURE = same "insert into item_failures (queue, item, failures) values ($1, $2, 1) \
+        on conflict (queue, item) do update set failures = item_failures.failures + 1 returning failures";
+    FORGET_FAILURES = same "delete from item_failures where queue = $1 and item = $2";
+}
+
+impl Store {
+    /// Whatever was said outside is taken back.
+    pub async fn give_up_item(
+        &self,
+        holder: String,
+        reason: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.close_item(holder, Closing::undo(reason), now).await
+    }
+
+    /// The source is to be told.
+    pub async fn close_item(
+        &self,
+        holder: String,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| Box::pin(async move { owe(tx, &holder, &closing, now).await })).await
+    }
+
+    /// A node has just started: whoever made its claims and paid its debts is gone. Claims that were not finished are
+    /// taken back, and what is owed is tried at once.
+    pub async fn take_up_items(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let claims = tx.all(CLAIMS_OF, args![node.as_str()]).await?;
+                give_up(tx, claims, now).await?;
+                tx.execute(RESUME_OWED, args![node, now]).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Claims that nobody finished in time are taken back. Nothing is written if there are none.
+    pub async fn give_up_stale_claims(&self, now: Timestamp) -> Result<(), StoreError> {
+        let any = self
+            .read(move |tx| Box::pin(async move { Ok(tx.one(STALE_CLAIMS, args![now]).await?.is_some()) }));
+        if !any.await? {
+            return Ok(());
+        }
+        self.write(move |tx| {
+            Box::pin(async move {
+                let claims = tx.all(GIVE_UP_CLAIMS, args![now]).await?;
+                give_up(tx, claims, now).await
+            })
+        })
+        .await
+    }
+
+    /// Something that is owed, for the caller to do; nobody else gets it before `lease_until`.
+    pub async fn take_owed(
+        &self,
+        node: String,
+        lease_until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Option<HeldItem>, StoreError> {
+        let any = self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED, args![now]).await?.is_some()) }));
+        if !any.await? {
+            return Ok(None);
+        }
+        self.write(move |tx| {
+            Box::pin(async move {
+                let Some(row) = tx.one(TAKE_OWED, args![now]).await? else { return Ok(None) };
+                let owed = read(&row)?;
+                tx.execute(TRY_OWED, args![owed.holder.as_str(), lease_until, node]).await?;
+                Ok(Some(owed))
+            })
+        })
+        .await
+    }
+
+    /// Whether anything could be told a source now.
+    pub async fn anything_owed(&self, now: Timestamp) -> Result<bool, StoreError> {
+        self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED_OR_TRIED, args![now]).await?.is_some()) }))
+            .await
+    }
+
+    /// The source knows: the item is nobody's any more.
+    pub async fn paid(&self, owed: HeldItem, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let Some(now_owed) = items::lock(tx, &owed.holder).await? else { return Ok(()) };
+                // Somebody may have thought better of it meanwhile, which is still to be told.
+                if now_owed.closing() != owed.closing() {
+                    return Ok(());
+                }
+                items::forget(tx, &owed.holder).await?;
+                let item = owed.item.id.clone();
+                let fact = match &owed.state {
+                    ItemState::Closing { closing: Closing::Complete(result), .. } => {
+                        Fact::WorkReported { item, outcome: result.outcome }
+                    }
+                    ItemState::Closing { closing: Closing::Release(options), .. } => {
+                        Fact::WorkReleased { item, reason: options.reason.clone() }
+                    }
+                    ItemState::Claiming | ItemState::Held => Fact::WorkReleased { item, reason: None },
+                };
+                tx.record(recorded(&owed, fact, now));
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// There is nothing left to tell.
+    pub async fn drop_item(&self, owed: HeldItem, message: String, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                if items::forget(tx, &owed.holder).await? {
+                    let fact = Fact::WorkDropped { item: owed.item.id.clone(), message };
+                    tx.record(recorded(&owed, fact, now));
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// The source could not be told. Said once for each new reason.
+    pub async fn postpone(
+        &self,
+        owed: HeldItem,
+        message: String,
+        not_before: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let known = match &owed.state {
+                    ItemState::Closing { last_error, .. } => last_error.as_deref() == Some(&message),
+                    ItemState::Claiming | ItemState::Held => false,
+                };
+                let row = args![owed.holder.as_str(), not_before, message.as_str()];
+                if tx.execute(POSTPONE, row).await? == 1 && !known {
+                    let fact = Fact::WorkDelayed { item: owed.item.id.clone(), message };
+                    tx.record(recorded(&owed, fact, now));
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+}
+
+/// Part of the transaction that ends the job.
+pub(super) async fn job_ended(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if job.work_item().is_none() {
+        return Ok(());
+    }
+    // A retry or a fork speaks of an item, too; only the holder has a row.
+    let Some(held) = items::lock(tx, job.id().as_str()).await? else { return Ok(()) };
+    let (queue, item) = (held.queue.as_str(), held.item.id.to_string());
+    let failures = match outcome {
+        Outcome::Failed { .. } => {
+            let row = tx.one(COUNT_FAILURE, args![queue, item]).await?;
+            row.map_or(Ok(1), |row| row.count("failures"))?
+        }
+        Outcome::Completed { .. } => {
+            tx.execute(FORGET_FAILURES, args![queue, item]).await?;
+            0
+        }
+        Outcome::Cancelled { .. } => failures(tx, queue, &held.item.id).await?,
+    };
+    let closing = Closing::after(job.id(), outcome, held.source.rules(), failures);
+    owe(tx, job.id().as_str(), &closing, now).await
+}
+
+async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
+    for row in claims {
+        let holder: String = row.get("holder")?;
+        owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), now).await?;
+    }
+    Ok(())
+}
+
+async fn owe(tx: &mut Tx<'_>, holder: &str, closing: &Closing, now: Timestamp) -> Result<(), StoreError> {
+    tx.execute(OWE, args![holder, jobs::written(closing)?, now]).await.map(drop)
+}

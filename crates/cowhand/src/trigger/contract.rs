@@ -1,0 +1,81 @@
+//! What every strategy has to do, for whoever writes one: call [`assert_trigger_contract`] in a test.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::strategy::{Task, TriggerStrategy};
+
+/// A loose bound, so that a busy machine does not make it fail. `cargo bench --bench trigger` prints the figures.
+const PROMPTLY: Duration = Duration::from_secs(5);
+/// Long enough for a strategy to be in the middle of what it does.
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// Panics if the strategy does not answer a shutdown without delay and with nothing: when it is signalled before the
+/// call, also if the receiver has seen that; when nobody is left to signal it; while the strategy waits; and again and
+/// again. `make` gives a new strategy each time, in any state that it should be tried in: about to sleep, about to
+/// fetch, failing. Until the shutdown it may hand on what it likes.
+pub async fn assert_trigger_contract<F>(make: F)
+where
+    F: Fn() -> Box<dyn TriggerStrategy>,
+{
+    let (stop, shutdown) = watch::channel(true);
+    answers_with_nothing(make(), shutdown.clone(), "signalled before the call").await;
+    let mut seen = shutdown.clone();
+    seen.mark_unchanged();
+    answers_with_nothing(make(), seen, "signalled and already seen").await;
+    drop(stop);
+    answers_with_nothing(make(), shutdown, "signalled by somebody who is gone").await;
+
+    let (gone, shutdown) = watch::channel(false);
+    drop(gone);
+    answers_with_nothing(make(), shutdown, "nobody is left to signal").await;
+
+    let (stop, shutdown) = watch::channel(false);
+    let waiting = tokio::spawn(until_nothing_after(make(), shutdown.clone()));
+    tokio::time::sleep(A_MOMENT).await;
+    stop.send_replace(true);
+    let ended = timeout(PROMPTLY, waiting).await;
+    let Ok(Ok(mut strategy)) = ended else { panic!("signalled while it waits: no answer") };
+    for _ in 0..3 {
+        let again = timeout(PROMPTLY, strategy.next_tasks(&shutdown)).await;
+        assert_nothing(again.ok(), "asked again after the shutdown");
+    }
+
+    let (stop, shutdown) = watch::channel(false);
+    let waiting = tokio::spawn(until_nothing_after(make(), shutdown));
+    tokio::time::sleep(A_MOMENT).await;
+    drop(stop);
+    assert!(timeout(PROMPTLY, waiting).await.is_ok(), "the sender goes while it waits: no answer");
+}
+
+/// Asks as the runner does, until there is a shutdown; moving into a task shows that it can be moved.
+async fn until_nothing_after(
+    mut strategy: Box<dyn TriggerStrategy>,
+    shutdown: watch::Receiver<bool>,
+) -> Box<dyn TriggerStrategy> {
+    while !super::strategy::is_stopped(&shutdown) {
+        // Tasks, nothing and errors are all allowed before the shutdown.
+        let _ = strategy.next_tasks(&shutdown).await;
+        tokio::task::yield_now().await;
+    }
+    strategy
+}
+
+async fn answers_with_nothing(
+    mut strategy: Box<dyn TriggerStrategy>,
+    shutdown: watch::Receiver<bool>,
+    when: &str,
+) {
+    let answer = timeout(PROMPTLY, strategy.next_tasks(&shutdown)).await;
+    assert_nothing(answer.ok(), when);
+}
+
+fn assert_nothing(answer: Option<anyhow::Result<Vec<Task>>>, when: &str) {
+    match answer {
+        None => panic!("{when}: no answer within {PROMPTLY:?}"),
+        Some(Ok(tasks)) => assert!(tasks.is_empty(), "{when}: {} tasks instead of none", tasks.len()),
+        Some(Err(error)) => panic!("{when}: an error instead of nothing: {error:#}"),
+    }
+}

@@ -1,0 +1,137 @@
+//! GitHub asked by its own program, `gh`, with the login that it has.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, bail};
+use cowhand_core::cut::cut;
+use cowhand_core::trigger::{IssueState, PullState};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::process::Command;
+
+use crate::work::github::{Branch, Listed};
+
+/// `gh` wants a number; nobody has so many.
+const MOST: &str = "100000";
+const OF_BOTH: &str = "number,title,body,url,labels,assignees,author,createdAt";
+const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft";
+
+#[derive(Debug)]
+pub(super) struct Gh {
+    pub(super) program: PathBuf,
+    /// `OWNER/REPO`, or with the host of an Enterprise before it.
+    pub(super) repo: String,
+}
+
+impl Gh {
+    pub(super) async fn issues(&self, labels: &[String], state: IssueState) -> anyhow::Result<Vec<Listed>> {
+        let state = match state {
+            IssueState::Open => "open",
+            IssueState::Closed => "closed",
+            IssueState::All => "all",
+        };
+        self.list("issue", state, labels, OF_BOTH.to_owned()).await
+    }
+
+    pub(super) async fn pulls(&self, labels: &[String], state: PullState) -> anyhow::Result<Vec<Listed>> {
+        let state = match state {
+            PullState::Open => "open",
+            PullState::Closed => "closed",
+            PullState::Merged => "merged",
+            PullState::All => "all",
+        };
+        self.list("pr", state, labels, format!("{OF_BOTH},{OF_PULLS}")).await
+    }
+
+    async fn list(
+        &self,
+        what: &str,
+        state: &str,
+        labels: &[String],
+        fields: String,
+    ) -> anyhow::Result<Vec<Listed>> {
+        let mut command = Command::new(&self.program);
+        command
+            .args([what, "list", "--repo", &self.repo, "--state", state, "--limit", MOST, "--json", &fields]);
+        for label in labels {
+            command.args(["--label", label]);
+        }
+        let entries: Vec<Entry> = self.answer(command).await?;
+        let mut listed: Vec<Listed> = entries.into_iter().map(Listed::from).collect();
+        listed.sort_by_key(|entry| (entry.created_at, entry.number));
+        Ok(listed)
+    }
+
+    /// Ended with us: whoever drops the future does not want the answer any more.
+    async fn answer<T: DeserializeOwned>(&self, mut command: Command) -> anyhow::Result<T> {
+        let quiet = [("GH_PROMPT_DISABLED", "1"), ("GH_NO_UPDATE_NOTIFIER", "1"), ("NO_COLOR", "1")];
+        command
+            .envs(quiet)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let program = self.program.display();
+        let output = command.output().await.with_context(|| format!("cannot start {program}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("{program}: {}", cut(said.trim(), 0, 500));
+        }
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{program} answered with something odd"))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    number: u64,
+    title: String,
+    body: Option<String>,
+    url: String,
+    #[serde(default)]
+    labels: Vec<Label>,
+    #[serde(default)]
+    assignees: Vec<Person>,
+    author: Option<Person>,
+    created_at: Timestamp,
+    head_ref_name: Option<String>,
+    head_ref_oid: Option<String>,
+    base_ref_name: Option<String>,
+    is_draft: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Label {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Person {
+    #[serde(default)]
+    login: String,
+}
+
+impl From<Entry> for Listed {
+    fn from(entry: Entry) -> Self {
+        let branch = entry.head_ref_name.map(|head_ref| Branch {
+            head_ref,
+            head_sha: entry.head_ref_oid.unwrap_or_default(),
+            base_ref: entry.base_ref_name.unwrap_or_default(),
+            is_draft: entry.is_draft.unwrap_or_default(),
+        });
+        Self {
+            number: entry.number,
+            title: entry.title,
+            body: entry.body.unwrap_or_default(),
+            url: entry.url,
+            labels: entry.labels.into_iter().map(|label| label.name).collect(),
+            assignee: entry.assignees.into_iter().next().map(|person| person.login),
+            author: entry.author.map(|person| person.login).unwrap_or_default(),
+            created_at: entry.created_at,
+            branch,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! How fast the runner asks again.
+
+use std::time::Duration;
+
+/// What the last answers were like.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    errors: u32,
+    empties: u32,
+}
+
+const LEAST: Duration = Duration::from_millis(10);
+const MOST: Duration = Duration::from_secs(1);
+
+impl Pace {
+    /// There was something, so there may be more.
+    pub(super) fn tasks(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The rest of the time that asking for nothing takes at least: a strategy that answers at once must not spin.
+    pub(super) fn nothing(&mut self, took: Duration) -> Duration {
+        self.errors = 0;
+        let floor = LEAST.saturating_mul(1 << self.empties.min(10)).min(MOST);
+        self.empties = if took < floor { self.empties + 1 } else { 0 };
+        floor.saturating_sub(took)
+    }
+
+    /// Two seconds for each error in a row, at most thirty.
+    pub(super) fn error(&mut self) -> Duration {
+        self.empties = 0;
+        self.errors = self.errors.saturating_add(1);
+        Duration::from_secs(self.errors.saturating_mul(2).min(30).into())
+    }
+
+    pub(super) fn is_failing(&self) -> bool {
+        self.errors > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_at_once_takes_longer_and_longer() {
+        let mut pace = Pace::default();
+        let waits: Vec<u128> = (0..9).map(|_| pace.nothing(Duration::ZERO).as_millis()).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+        assert_eq!(pace.nothing(Duration::from_mins(1)), Duration::ZERO, "it waited long enough itself");
+        assert_eq!(pace.nothing(Duration::from_millis(4)), Duration::from_millis(6));
+        pace.tasks();
+        assert_eq!(pace.nothing(Duration::ZERO), LEAST);
+    }
+
+    #[test]
+    fn errors_take_longer_and_longer_until_one_answer() {
+        let mut pace = Pace::default();
+        let waits: Vec<u64> = (0..17).map(|_| pace.error().as_secs()).collect();
+        assert_eq!((waits[0], waits[1], waits[14], waits[16]), (2, 4, 30, 30));
+        pace.nothing(Duration::ZERO);
+        assert!(!pace.is_failing());
+        assert_eq!(pace.error().as_secs(), 2);
+    }
+}

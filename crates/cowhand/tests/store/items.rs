@@ -1,0 +1,266 @@
+//! Work items in hand: the row is the lock, and it is there until the last word is said.
+
+use cowhand::store::{Cancel, Claim, ItemState, OfFiring, Settled, Store, Taken, Taking};
+use cowhand_core::config::shape::WorkSource;
+use cowhand_core::event::Fact;
+use cowhand_core::firing::Occasion;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
+use cowhand_core::policy::Retry;
+use cowhand_core::schedule::{FiringOutcome, SkipReason};
+use cowhand_core::work::{Closing, ReleaseOptions, WorkItem, WorkOutcome};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use crate::{Place, at, cron_key, hand_job, on_both, with_schedule};
+use cowhand::store::{Decision, Fired, Firing, Prepared};
+
+on_both! {
+    one_of_many_takes_an_item,
+    an_item_through_its_whole_life,
+    what_failed_too_often_is_left_for_a_person,
+    a_claim_that_nobody_finished_is_taken_back,
+    what_is_owed_has_one_payer_at_a_time,
+    who_thinks_better_of_it_is_heard,
+    a_waiting_job_that_is_cancelled_gives_its_item_back,
+    a_job_whose_claim_ran_out_does_not_start,
+    a_firing_is_prepared_by_one,
+    the_fleet_has_one_name,
+}
+
+fn item(id: &str) -> WorkItem {
+    serde_json::from_value(json!({
+        "id": format!("files-{id}"), "source": "files", "external_id": id, "title": format!("Do {id}"),
+        "description": "Please.", "priority": "medium", "labels": [], "metadata": {}, "url": "file:///x",
+        "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
+    }))
+    .unwrap()
+}
+
+fn taking(id: &str) -> Taking {
+    let source: WorkSource =
+        serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 2})).unwrap();
+    Taking {
+        queue: "files tasks".to_owned(),
+        item: item(id),
+        source,
+        node: "n1".to_owned(),
+        agent: "a".parse().unwrap(),
+        schedule: None,
+        until: at(300),
+    }
+}
+
+async fn take(store: &Store, id: &str) -> JobId {
+    match store.take_item(taking(id), None, at(0)).await.unwrap() {
+        Taken::Ours(holder) => holder,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Claimed, with its job.
+async fn hold(store: &Store, schedule: cowhand_core::id::ScheduleId, id: &str) -> JobId {
+    let holder = take(store, id).await;
+    let new = NewJob { work_item: Some(item(id)), ..hand_job() };
+    let of = OfFiring { schedule, key: cron_key(1) };
+    let job = store.hold_item(holder.clone(), new, of, at(3600), at(1)).await.unwrap().unwrap();
+    assert_eq!(job.id(), &holder);
+    holder
+}
+
+async fn run(store: &Store, job: &JobId, outcome: Outcome) {
+    let lease = SignedDuration::from_secs(30);
+    let Claim::Claimed { epoch, .. } =
+        store.claim(job.clone(), 9, "n1".to_owned(), lease, at(2)).await.unwrap()
+    else {
+        panic!("claimed")
+    };
+    let settled = store.settle(job.clone(), epoch, outcome, Retry::default(), at(3)).await.unwrap();
+    assert!(matches!(settled, Settled::Done(_)));
+}
+
+fn failed() -> Outcome {
+    let error = JobError { kind: ErrorKind::Lost, message: "gone".to_owned() };
+    Outcome::Failed { reason: FailReason::Error, error, summary: None }
+}
+
+async fn one_of_many_takes_an_item(place: Place) {
+    let store = place.open().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let store = store.clone();
+        tasks.spawn(async move { store.take_item(taking("x"), None, at(0)).await.unwrap() });
+    }
+    let taken = tasks.join_all().await;
+    assert_eq!(taken.iter().filter(|taken| matches!(taken, Taken::Ours(_))).count(), 1);
+    assert_eq!(taken.iter().filter(|taken| **taken == Taken::Held).count(), 15);
+}
+
+async fn an_item_through_its_whole_life(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    let job = store.job(holder.clone()).await.unwrap().unwrap();
+    assert_eq!(job.work_item(), Some(&item("x")));
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Held);
+    run(&store, &holder, Outcome::Completed { summary: Some("Done.".to_owned()) }).await;
+    // In the transaction that ended the job.
+    let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
+        panic!("{owed:?}")
+    };
+    assert_eq!((result.outcome, result.summary.as_str()), (WorkOutcome::Success, "Done."));
+    assert!(matches!(store.take_item(taking("x"), None, at(4)).await.unwrap(), Taken::Held), "not yet");
+    store.paid(owed, at(5)).await.unwrap();
+    assert!(store.items().await.unwrap().is_empty());
+    assert_eq!(store.next_item_time().await.unwrap(), None);
+    let events = store.events_after(0, 100).await.unwrap();
+    let facts: Vec<&str> = events.iter().map(|event| event.fact.type_name()).collect();
+    assert_eq!(facts[1..], ["work:claimed", "job:created", "job:started", "job:completed", "work:reported"]);
+    assert!(events[1..].iter().all(|event| event.job.as_ref() == Some(&holder)));
+}
+
+async fn what_failed_too_often_is_left_for_a_person(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    for round in 1..=2 {
+        let holder = hold(&store, schedule, "x").await;
+        run(&store, &holder, failed()).await;
+        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
+        let released = matches!(closing, Closing::Release(_));
+        assert_eq!(released, round == 1, "the second failure is the last: {closing:?}");
+        store.paid(owed, at(5)).await.unwrap();
+    }
+    let too_often = store.take_item(taking("x"), None, at(6)).await.unwrap();
+    assert_eq!(too_often, Taken::TooOften { failures: 2 });
+    let person = Some("me@files-x".to_owned());
+    assert!(matches!(store.take_item(taking("x"), person, at(6)).await.unwrap(), Taken::Ours(_)));
+}
+
+async fn a_claim_that_nobody_finished_is_taken_back(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let slow = take(&store, "slow").await;
+    store.give_up_stale_claims(at(299)).await.unwrap();
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
+    store.give_up_stale_claims(at(300)).await.unwrap();
+    let owed = store.take_owed("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
+    assert!(matches!(owed.state, ItemState::Closing { closing: Closing::Release(_), .. }));
+    // Who comes too late makes no job of it.
+    let new = NewJob { work_item: Some(item("slow")), ..hand_job() };
+    let of = OfFiring { schedule, key: cron_key(1) };
+    assert_eq!(store.hold_item(slow.clone(), new, of, at(3600), at(301)).await.unwrap(), None);
+    assert_eq!(store.job(slow).await.unwrap(), None);
+    // A node that starts takes back its own at once, and no other's.
+    take(&store, "mine").await;
+    store.take_up_items("n2".to_owned(), at(2)).await.unwrap();
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
+    store.take_up_items("n1".to_owned(), at(2)).await.unwrap();
+    assert!(matches!(store.items().await.unwrap()[0].state, ItemState::Closing { .. }));
+}
+
+async fn what_is_owed_has_one_payer_at_a_time(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    run(&store, &holder, failed()).await;
+    let take = |node: &str, until, now| store.take_owed(node.to_owned(), at(until), at(now));
+    let owed = take("n1", 100, 4).await.unwrap().unwrap();
+    assert_eq!(take("n2", 100, 99).await.unwrap(), None, "n1 has it in hand");
+    store.postpone(owed.clone(), "502".to_owned(), at(50), at(5)).await.unwrap();
+    assert_eq!(take("n2", 100, 49).await.unwrap(), None, "not yet");
+    let again = take("n2", 100, 50).await.unwrap().unwrap();
+    let ItemState::Closing { tries, last_error, .. } = &again.state else { panic!("{again:?}") };
+    assert_eq!((*tries, last_error.as_deref()), (1, Some("502")));
+    store.postpone(again, "502".to_owned(), at(60), at(51)).await.unwrap();
+    let delayed = store.events_after(0, 100).await.unwrap();
+    let delayed = delayed.iter().filter(|event| matches!(event.fact, Fact::WorkDelayed { .. })).count();
+    assert_eq!(delayed, 1, "the same reason is told once");
+    // n2 dies with the debt in hand; when it is back it goes on at once.
+    take("n2", 10_000, 60).await.unwrap().unwrap();
+    store.take_up_items("n2".to_owned(), at(61)).await.unwrap();
+    let owed = take("n2", 10_000, 61).await.unwrap().unwrap();
+    store.paid(owed.clone(), at(62)).await.unwrap();
+    store.paid(owed, at(63)).await.unwrap();
+    let told = store.events_after(0, 100).await.unwrap();
+    let told = told.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
+    assert_eq!(told, 1, "once, whoever says so twice");
+}
+
+/// A release that is just being told becomes a completion: both are told.
+async fn who_thinks_better_of_it_is_heard(place: Place) {
+    let store = place.open().await;
+    let holder = "person@files-one".to_owned();
+    let taken = store.take_item(taking("one"), Some(holder.clone()), at(0)).await.unwrap();
+    assert!(matches!(taken, Taken::Ours(_)), "{taken:?}");
+    store.hold_for_person(holder.clone(), at(300), at(1)).await.unwrap();
+    let owed = |now: i64| store.take_owed("n1".into(), at(now + 60), at(now));
+    store.close_item(holder.clone(), Closing::Release(ReleaseOptions::default()), at(2)).await.unwrap();
+    let release = owed(2).await.unwrap().unwrap();
+    let complete: Closing =
+        serde_json::from_value(json!({"complete": {"outcome": "success", "summary": "By hand."}})).unwrap();
+    store.close_item(holder, complete.clone(), at(3)).await.unwrap();
+    store.paid(release, at(4)).await.unwrap();
+    let second = owed(4).await.unwrap().expect("the second word is still owed");
+    assert!(
+        matches!(&second.state, ItemState::Closing { closing, .. } if *closing == complete),
+        "{second:?}"
+    );
+    store.paid(second, at(5)).await.unwrap();
+    assert!(store.items().await.unwrap().is_empty());
+}
+
+async fn a_waiting_job_that_is_cancelled_gives_its_item_back(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    let Cancel::Done(job) = store.cancel(holder, at(2)).await.unwrap() else { panic!("done") };
+    assert_eq!(job.status(), JobStatus::Cancelled);
+    let owed = store.take_owed("n1".to_owned(), at(100), at(2)).await.unwrap().unwrap();
+    let ItemState::Closing { closing: Closing::Release(options), .. } = owed.state else { panic!("release") };
+    assert!(options.reason.unwrap().ends_with("was cancelled before it began"));
+}
+
+async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    let lease = SignedDuration::from_secs(30);
+    let claim = |now| store.claim(holder.clone(), 9, "n1".to_owned(), lease, at(now));
+    assert_eq!(claim(3600).await.unwrap(), Claim::ItemLapsed);
+    assert_eq!(store.job(holder.clone()).await.unwrap().unwrap().status(), JobStatus::Pending);
+    let due = store.items_to_renew(at(3600)).await.unwrap();
+    store.renewed(due[0].holder.clone(), at(7200)).await.unwrap();
+    assert!(matches!(claim(3601).await.unwrap(), Claim::Claimed { .. }));
+}
+
+async fn a_firing_is_prepared_by_one(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let firing = Firing {
+        schedule,
+        key: cron_key(1),
+        due: at(1),
+        decision: Decision::Prepare(Occasion::by_hand(&cron_key(1), Some("Go.".to_owned()))),
+    };
+    assert_eq!(store.fire_once(firing.clone(), at(1)).await.unwrap(), Fired::Recorded(None));
+    assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Duplicate);
+    assert_eq!(store.snapshot().await.unwrap().preparing.len(), 1);
+    let take = |node: &str, until, now| {
+        store.take_preparing(schedule, cron_key(1), node.to_owned(), at(until), at(now))
+    };
+    let preparation = take("n1", 100, 2).await.unwrap().unwrap();
+    assert_eq!(preparation.occasion.prompt.as_deref(), Some("Go."));
+    assert_eq!(take("n2", 100, 99).await.unwrap(), None);
+    assert!(take("n1", 100, 3).await.unwrap().is_some(), "its own, again after a crash");
+    assert!(take("n2", 200, 100).await.unwrap().is_some(), "n1 is gone");
+    let skip = Prepared::Skip(SkipReason::NoWork);
+    store.prepared(schedule, cron_key(1), skip, at(101)).await.unwrap();
+    store.prepared(schedule, cron_key(1), Prepared::Job(hand_job()), at(102)).await.unwrap();
+    let row = store.firing(schedule, cron_key(1)).await.unwrap().unwrap();
+    assert_eq!(row.outcome, FiringOutcome::Skipped(SkipReason::NoWork), "the first word counts");
+    let snapshot = store.snapshot().await.unwrap();
+    assert!(snapshot.preparing.is_empty() && snapshot.jobs.is_empty());
+    assert_eq!(snapshot.schedules[&schedule].last_run_at, Some(at(101)), "an empty look counts as a run");
+}
+
+async fn the_fleet_has_one_name(place: Place) {
+    let (one, other) = (place.open().await, place.open().await);
+    let names = tokio::join!(one.fleet_id(), other.fleet_id());
+    assert_eq!(names.0.unwrap(), names.1.unwrap());
+    assert_eq!(one.fleet_id().await.unwrap(), other.fleet_id().await.unwrap());
+}

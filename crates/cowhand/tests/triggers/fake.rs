@@ -1,0 +1,91 @@
+//! As much of GitHub as lists need: pages with `Link`, and `ETag`s.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) issues: Vec<Value>,
+    pub(crate) pulls: Vec<Value>,
+    /// Answers that were not 304.
+    pub(crate) paid: usize,
+    pub(crate) asked: usize,
+    /// Of issues, gone as soon as the first page was shown.
+    pub(crate) goes: Option<u64>,
+    /// Everything is refused like this.
+    pub(crate) refuses: Option<u16>,
+}
+
+pub(crate) struct Fake {
+    pub(crate) world: Arc<Mutex<World>>,
+    pub(crate) url: String,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Fake {
+    pub(crate) async fn start(issues: Vec<Value>, pulls: Vec<Value>) -> Self {
+        let world = Arc::new(Mutex::new(World { issues, pulls, ..World::default() }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&world));
+        let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { world, url, server }
+    }
+
+    /// `count` issues, the oldest first.
+    pub(crate) async fn with_issues(count: u64) -> Self {
+        Self::start((1..=count).map(issue).collect(), Vec::new()).await
+    }
+}
+
+pub(crate) fn issue(number: u64) -> Value {
+    let created_at = jiff::Timestamp::from_second(1_767_600_000 + i64::try_from(number).unwrap()).unwrap();
+    json!({"number": number, "title": format!("Issue {number}"), "labels": [{"name": "agent"}], "created_at": created_at})
+}
+
+async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
+    let mut world = world.lock().unwrap();
+    world.asked += 1;
+    if let Some(status) = world.refuses {
+        world.paid += 1;
+        return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let number =
+        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.parse::<usize>().ok());
+    let (page, size) = (number("page=").unwrap_or(1), number("per_page=").unwrap_or(30));
+    let path = request.uri().path();
+    let all = if path.ends_with("/pulls") { &world.pulls } else { &world.issues };
+    let shown: Vec<&Value> = all.iter().skip((page - 1) * size).take(size).collect();
+    let body = serde_json::to_string(&shown).unwrap();
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    let etag = format!("\"{:x}\"", hasher.finish());
+    let mut response = Response::builder().header(header::ETAG, &etag);
+    if all.len() > page * size {
+        response = response.header(header::LINK, format!("<http://x{path}?page={}>; rel=\"next\"", page + 1));
+    }
+    if let Some(gone) = world.goes.take() {
+        world.issues.retain(|issue| issue["number"] != gone);
+    }
+    if request.headers().get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+        return response.status(StatusCode::NOT_MODIFIED).body(Body::empty()).unwrap();
+    }
+    world.paid += 1;
+    response.body(Body::from(body)).unwrap()
+}

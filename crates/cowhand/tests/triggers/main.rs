@@ -1,0 +1,183 @@
+//! Triggers in a fleet that runs: what strategies hand on, what happens inside, what is delivered, what is listed.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod contract;
+mod crash;
+mod deliveries;
+mod events;
+mod fake;
+mod github;
+mod listing;
+#[expect(dead_code, reason = "its main is for people")]
+#[path = "../../examples/own_trigger.rs"]
+mod own_trigger;
+#[path = "../store/postgres.rs"]
+mod postgres;
+mod runner;
+mod scripted;
+mod variants;
+
+use std::path::Path;
+use std::time::Duration;
+
+use cowhand::clock::Clock;
+use cowhand::fleet::{Agents, Fleet, Options, Subscription};
+use cowhand::state::StateFolder;
+use cowhand::store::{JobFilter, LedgerRow};
+use cowhand::trigger::Registry;
+use cowhand_core::config::shape::Runtime;
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::job::Job;
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::schedule::ScheduleRecord;
+use tempfile::TempDir;
+
+/// Where a fleet lives from one start to the next.
+struct Home {
+    folder: TempDir,
+    server: Option<postgres::Postgres>,
+}
+
+/// Each story runs once on each database.
+macro_rules! on_both {
+    ($($story:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $story() {
+                super::$story(crate::Home::sqlite()).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $story() {
+                super::$story(crate::Home::postgres()).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both;
+
+impl Home {
+    fn sqlite() -> Self {
+        Self { folder: TempDir::new().unwrap(), server: None }
+    }
+
+    fn postgres() -> Self {
+        Self { server: Some(postgres::Postgres::start()), ..Self::sqlite() }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn store_url(&self) -> String {
+        let file = || self.path().join("state/store.db").display().to_string();
+        self.server.as_ref().map_or_else(file, postgres::Postgres::url)
+    }
+
+    async fn start(&self, agents: Vec<Agent>, triggers: Registry) -> Fleet {
+        let store = self.server.as_ref().map(postgres::Postgres::url);
+        Fleet::start(Options {
+            agents: Agents::Given(Roster { store, ..Roster::of(agents) }),
+            state: StateFolder::at(self.path().join("state")),
+            clock: Clock::System,
+            program: env!("CARGO_BIN_EXE_cowhand").into(),
+            triggers,
+            work_sources: cowhand::work::Registry::default(),
+        })
+        .await
+        .unwrap()
+    }
+
+    /// One that says what it was told.
+    fn agent(&self, called: &str) -> Agent {
+        let mut agent = Agent::new(name(called));
+        self.path().clone_into(&mut agent.directory);
+        agent.settings.runtime = Some(Runtime::Command);
+        agent.settings.command = Some(["cat"].map(str::to_owned).into());
+        agent
+    }
+
+    /// One whose jobs only wait: they are made, and that is all that is to be seen.
+    fn idle_agent(&self, called: &str) -> Agent {
+        Agent { max_concurrent: 0, ..self.agent(called) }
+    }
+}
+
+fn name(text: &str) -> AgentName {
+    text.parse().unwrap()
+}
+
+fn with_schedule(mut agent: Agent, called: &str, trigger: &str, prompt: &str) -> Agent {
+    let trigger = serde_json::from_str(trigger).unwrap();
+    let mut schedule = Schedule::new(&agent.name, called.parse().unwrap(), trigger);
+    schedule.prompt = Some(prompt.to_owned());
+    agent.schedules.push(schedule);
+    agent
+}
+
+fn id(agent: &str, schedule: &str) -> ScheduleId {
+    ScheduleId::of(&name(agent), &schedule.parse().unwrap())
+}
+
+/// Everything up to the first event that fits.
+async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
+    let mut seen = Vec::new();
+    let look = async {
+        loop {
+            let event = events.next().await.unwrap().expect("the fleet has ended");
+            let last = fits(&event);
+            seen.push(event);
+            if last {
+                return;
+            }
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_mins(1), look).await;
+    assert!(found.is_ok(), "it never happened; what did is {seen:#?}");
+    seen
+}
+
+/// The next firing of a schedule, whatever came of it.
+async fn fires(events: &mut Subscription, agent: &str, schedule: &str) -> Event {
+    let of_firing = |fact: &Fact| matches!(fact, Fact::ScheduleFired { .. } | Fact::ScheduleSkipped { .. });
+    let fits = |event: &Event| {
+        event.agent.as_str() == agent
+            && event.schedule.as_ref().is_some_and(|name| name.as_str() == schedule)
+            && of_firing(&event.fact)
+    };
+    until(events, fits).await.pop().unwrap()
+}
+
+/// The oldest first.
+async fn jobs(fleet: &Fleet) -> Vec<Job> {
+    let mut jobs = fleet.store().jobs(JobFilter::default(), 10_000).await.unwrap();
+    jobs.reverse();
+    jobs
+}
+
+async fn prompts(fleet: &Fleet) -> Vec<String> {
+    jobs(fleet).await.iter().map(|job| job.prompt().unwrap().to_owned()).collect()
+}
+
+async fn record(fleet: &Fleet, schedule: ScheduleId) -> ScheduleRecord {
+    let known = fleet.store().schedules().await.unwrap();
+    known.into_iter().find(|record| record.id == schedule).unwrap()
+}
+
+/// The newest first.
+async fn ledger(fleet: &Fleet, schedule: ScheduleId) -> Vec<LedgerRow> {
+    fleet.store().ledger(schedule, 10_000).await.unwrap()
+}
+
+/// Looks until it is so.
+async fn becomes(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let look = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_mins(1), look).await.is_ok(), "never: {what}");
+}

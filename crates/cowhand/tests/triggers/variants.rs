@@ -1,0 +1,122 @@
+//! Every type of trigger is created and fired, from YAML and from the library.
+
+use cowhand::clock::Clock;
+use cowhand::fleet::{Agents, Delivered, Fleet, Options, Stop, Subscription, Trigger};
+use cowhand::state::StateFolder;
+use cowhand::work::Registry;
+use cowhand_core::delivery::{Delivery, Message, Webhook};
+use cowhand_core::trigger::{ChatPlatform, TriggerConfig};
+use serde_json::{Value, json};
+
+use crate::fake::Fake;
+use crate::scripted::{Script, tasks};
+use crate::{Home, fires, name, with_schedule};
+
+/// One of each, as they are written.
+fn all(github: &str) -> Vec<(&'static str, Value)> {
+    let github = |kind: &str| json!({"type": kind, "owner": "o", "repo": "r", "api_url": github, "auth": {"token_env": "CARGO_MANIFEST_DIR"}});
+    vec![
+        ("interval", json!({"type": "interval", "interval": "1h"})),
+        ("cron", json!({"type": "cron", "cron": "* * * * * *"})),
+        ("delay", json!({"type": "delay", "in": "1s"})),
+        ("webhook", json!({"type": "webhook", "secret_env": "S"})),
+        ("chat", json!({"type": "chat", "platform": "discord"})),
+        ("manual", json!({"type": "manual"})),
+        ("github_issues", github("github_issues")),
+        ("github_pull_requests", github("github_pull_requests")),
+        ("agent_lifecycle", json!({"type": "agent_lifecycle", "event": "context_clear"})),
+        ("dispatch_result", json!({"type": "dispatch_result", "schedule": "manual"})),
+        ("custom", json!({"type": "custom", "name": "script"})),
+    ]
+}
+
+/// Makes happen what each of them waits for. A new type has to say what that is.
+async fn happen(fleet: &Fleet, trigger: &TriggerConfig) {
+    let schedule = trigger.type_name().parse().unwrap();
+    match trigger {
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::GithubIssues { .. }
+        | TriggerConfig::GithubPullRequests { .. }
+        | TriggerConfig::Custom { .. } => {}
+        TriggerConfig::Webhook { .. } => {
+            let delivery = Webhook::of_body("d1", "push", b"{}").unwrap();
+            let delivered = fleet.deliver(&name("a"), &schedule, Delivery::Webhook(delivery)).await.unwrap();
+            assert!(matches!(delivered, Delivered::New(_)));
+        }
+        TriggerConfig::Chat { .. } => {
+            let message = Message {
+                platform: ChatPlatform::Discord,
+                id: "1".into(),
+                channel: "c".into(),
+                author: "ann".into(),
+                text: "hello".into(),
+                url: String::new(),
+            };
+            let delivered = fleet.deliver(&name("a"), &schedule, Delivery::Chat(message)).await.unwrap();
+            assert!(matches!(delivered, Delivered::New(_)));
+        }
+        TriggerConfig::Manual {} | TriggerConfig::DispatchResult { .. } => {
+            let manual = Some("manual".parse().unwrap());
+            fleet.trigger(&name("a"), Trigger { schedule: manual, ..Trigger::default() }).await.unwrap();
+        }
+        TriggerConfig::AgentLifecycle { .. } => fleet.clear(&name("a")).await.unwrap(),
+    }
+}
+
+async fn each_fires(fleet: &Fleet) {
+    let roster = fleet.roster();
+    assert_eq!(roster.agents[0].schedules.len(), all("").len());
+    for schedule in &roster.agents[0].schedules {
+        let mut events: Subscription = fleet.subscribe_after(0);
+        happen(fleet, &schedule.trigger).await;
+        let fired = fires(&mut events, "a", schedule.name.as_str()).await;
+        assert!(fired.job.is_some(), "{}", schedule.name);
+    }
+}
+
+async fn github() -> Fake {
+    let pull = json!({"number": 2, "created_at": "2026-01-02T04:00:00Z", "head": {"ref": "x", "sha": "y"}, "base": {"ref": "main"}});
+    Fake::start(vec![crate::fake::issue(1)], vec![pull]).await
+}
+
+#[tokio::test]
+async fn from_the_library() {
+    let (home, github) = (Home::sqlite(), github().await);
+    let script = Script::of([tasks(&["a"])]);
+    let mut agent = home.agent("a");
+    agent.max_concurrent = 3;
+    for (kind, trigger) in all(&github.url) {
+        agent = with_schedule(agent, kind, &trigger.to_string(), "x");
+    }
+    let fleet = home.start(vec![agent], script.registry()).await;
+    each_fires(&fleet).await;
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
+
+#[tokio::test]
+async fn from_yaml() {
+    let (home, github) = (Home::sqlite(), github().await);
+    let script = Script::of([tasks(&["a"])]);
+    // JSON is YAML.
+    let schedules: serde_json::Map<String, Value> =
+        all(&github.url).into_iter().map(|(kind, trigger)| (kind.to_owned(), trigger)).collect();
+    let agent = json!({
+        "name": "a", "runtime": "command", "command": ["cat"], "instances": {"max_concurrent": 3}, "schedules": schedules,
+    });
+    let config = home.path().join("cowhand.yaml");
+    std::fs::write(&config, json!({"agents": [agent]}).to_string()).unwrap();
+    let fleet = Fleet::start(Options {
+        agents: Agents::Config(config),
+        state: StateFolder::at(home.path().join("state")),
+        clock: Clock::System,
+        program: env!("CARGO_BIN_EXE_cowhand").into(),
+        work_sources: Registry::default(),
+        triggers: script.registry(),
+    })
+    .await
+    .unwrap();
+    each_fires(&fleet).await;
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
