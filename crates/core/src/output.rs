@@ -1,13 +1,14 @@
 //! What a job says: one message for each line of its JSONL file.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 mod cap;
+mod result;
+
+pub use result::FinalOutput;
 
 /// One line of a job's output. Keys that are not ours stay in `extra` and come out as they went in.
 ///
@@ -178,30 +179,6 @@ impl OutputMessage {
             | Self::Error { timestamp, .. } => *timestamp = timestamp.or(Some(now)),
         }
         self
-    }
-}
-
-/// What a job came to: the last thing the agent said as a whole, or else the last result of a tool.
-pub fn final_output(messages: &[OutputMessage]) -> Option<Cow<'_, str>> {
-    let said = messages.iter().rev().find_map(said);
-    said.map(Cow::Borrowed).or_else(|| messages.iter().rev().find_map(answered))
-}
-
-fn said(message: &OutputMessage) -> Option<&str> {
-    match message {
-        OutputMessage::Assistant { content, partial, .. } if *partial != Some(true) => {
-            content.as_deref().filter(|content| !content.trim().is_empty())
-        }
-        _ => None,
-    }
-}
-
-fn answered(message: &OutputMessage) -> Option<Cow<'_, str>> {
-    let OutputMessage::ToolResult { result: Some(result), .. } = message else { return None };
-    match result {
-        Value::Null => None,
-        Value::String(text) => (!text.trim().is_empty()).then_some(Cow::Borrowed(text)),
-        other => Some(Cow::Owned(other.to_string())),
     }
 }
 

@@ -314,6 +314,10 @@ pub struct ReleaseOptions {
     pub reason: Option<String>,
     /// Post a comment that explains it.
     pub add_comment: bool,
+    /// The claim came to nothing: what it has left behind goes, and all is as before. Without a trace of it, whatever
+    /// else is said of the item is somebody else's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -538,7 +542,7 @@ mod tests {
             assert_eq!(serde_json::to_value(result).unwrap(), least);
         }
         let options: ReleaseOptions = serde_json::from_value(json!({"reason": "timeout"})).unwrap();
-        assert_eq!(options, ReleaseOptions { reason: Some("timeout".into()), add_comment: false });
+        assert_eq!(options, ReleaseOptions { reason: Some("timeout".into()), ..ReleaseOptions::default() });
         let released = ReleaseResult { success: true, message: None };
         assert_eq!(serde_json::to_value(released).unwrap(), json!({"success": true}));
         for page in [json!({"items": []}), json!({"items": [], "next_cursor": "2", "total_count": 7})] {

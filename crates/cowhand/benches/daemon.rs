@@ -1,6 +1,6 @@
-//! What an idle daemon costs, and how soon a due firing is a running process.
+//! What an idle daemon costs, with schedules and with followers, and how soon a due firing is a running process.
 //!
-//! `cargo bench -p cowhand --bench daemon`. The limit for the second, measured in the same run, is a bare spawn of the
+//! `cargo bench -p cowhand --bench daemon`. The limit for the last, measured in the same run, is a bare spawn of the
 //! same program by a loop that does nothing but wait for the same whole second.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
@@ -19,10 +19,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 const IDLE_SECONDS: u64 = 20;
+const FOLLOWERS: usize = 50;
+const FOLLOWED_SECONDS: u64 = 10;
 const FIRINGS: usize = 30;
 
 fn main() {
     idle();
+    memory();
+    followers();
     let bare = bare_spawns();
     let ours = firings();
     println!("due to running, bare spawn     p50 {:>6.1} ms  p99 {:>6.1} ms  (limit)", bare.p50, bare.p99);
@@ -64,12 +68,16 @@ impl Daemon {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// In hundredths of a second, of the daemon alone.
     fn cpu_ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+        cpu_ticks(&self.child)
     }
+}
+
+/// In hundredths of a second, of this process alone.
+fn cpu_ticks(child: &Child) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 impl Drop for Daemon {
@@ -79,16 +87,21 @@ impl Drop for Daemon {
     }
 }
 
-fn idle() {
+/// Ten schedules each, none of them due for a long time.
+fn fleet(agents: usize) -> String {
     let mut config = "agents:\n".to_owned();
-    for agent in 0..100 {
+    for agent in 0..agents {
         write!(config, "  - {{name: a{agent}, runtime: command, command: ['true'], schedules: {{").unwrap();
         for schedule in 0..10 {
             write!(config, "s{schedule}: {{type: cron, cron: '0 0 1 1 *'}}, ").unwrap();
         }
         config.push_str("}}\n");
     }
-    let daemon = Daemon::start(&config);
+    config
+}
+
+fn idle() {
+    let daemon = Daemon::start(&fleet(100));
     std::thread::sleep(Duration::from_secs(2));
     let (ticks, written) = (daemon.cpu_ticks(), daemon.number("io", "write_bytes"));
     std::thread::sleep(Duration::from_secs(IDLE_SECONDS));
@@ -99,6 +112,51 @@ fn idle() {
         "idle, 1,000 schedules, {IDLE_SECONDS} s     {:.2} s of CPU, {written} bytes written, {memory} MB resident",
         ticks as f64 / 100.0
     );
+}
+
+/// What a schedule costs while nothing of it runs: a daemon with more of them beside one with ten.
+fn memory() {
+    let resident = |agents| {
+        let daemon = Daemon::start(&fleet(agents));
+        std::thread::sleep(Duration::from_secs(2));
+        daemon.number("status", "VmRSS") * 1024
+    };
+    let few = resident(1);
+    println!("resident, 10 schedules         {:.1} MB", few as f64 / 1e6);
+    for agents in [100, 1_000] {
+        let all = resident(agents);
+        let each = all.saturating_sub(few) / (agents as u64 * 10 - 10);
+        println!(
+            "resident, {:>6} schedules     {:.1} MB, {each} bytes for each schedule",
+            agents * 10,
+            all as f64 / 1e6
+        );
+    }
+}
+
+/// Many who wait for events that do not come.
+fn followers() {
+    let daemon = Daemon::start(&fleet(1));
+    let follow = |_| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        command.args(["events", "-f", "-c"]).arg(daemon.folder.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut followers: Vec<Child> = (0..FOLLOWERS).map(follow).collect();
+    std::thread::sleep(Duration::from_secs(3));
+    let spent = || (daemon.cpu_ticks(), followers.iter().map(cpu_ticks).sum::<u64>());
+    let before = spent();
+    std::thread::sleep(Duration::from_secs(FOLLOWED_SECONDS));
+    let after = spent();
+    println!(
+        "idle, {FOLLOWERS} followers, {FOLLOWED_SECONDS} s        {:.2} s of CPU in the daemon, {:.2} s in all of them together",
+        (after.0 - before.0) as f64 / 100.0,
+        (after.1 - before.1) as f64 / 100.0
+    );
+    for follower in &mut followers {
+        follower.kill().unwrap();
+        follower.wait().unwrap();
+    }
 }
 
 struct Late {

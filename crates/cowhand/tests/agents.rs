@@ -181,10 +181,17 @@ async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
         assert!(Instant::now() < patience, "{}", fleet.log());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let attempts = fleet.folder.path().join(".cowhand/attempts");
+    let followed = || {
+        std::fs::read_dir(&attempts).unwrap().flatten().all(|attempt| attempt.path().join("index").exists())
+    };
+    while !followed() {
+        assert!(Instant::now() < patience, "{}", fleet.log());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let pid = std::fs::read_to_string(&pid_file).unwrap();
     // The daemon looks into it now and then, which may leave a file behind.
-    while std::fs::remove_dir_all(fleet.folder.path().join(".cowhand/attempts")).is_err() {}
+    while std::fs::remove_dir_all(&attempts).is_err() {}
     let jobs = fleet.settled(1, 30).await;
     assert!(told(&jobs[0]).starts_with("failed/error lost: lost: its folder is gone"), "{}", told(&jobs[0]));
     while std::path::Path::new("/proc").join(pid.trim()).exists() {

@@ -5,7 +5,7 @@
 #[path = "store/postgres.rs"]
 mod postgres;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -77,6 +77,21 @@ impl Fleet {
         let mut daemon = self.daemon.take().unwrap();
         daemon.kill().unwrap();
         daemon.wait().unwrap();
+    }
+
+    fn wait_for(&self, what: &str, mut look: impl FnMut(&Self) -> bool) {
+        let patience = Instant::now() + Duration::from_secs(30);
+        while !look(self) {
+            assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The folders of all attempts so far.
+    fn attempts(&self) -> Vec<PathBuf> {
+        let folders =
+            std::fs::read_dir(self.path().join(".cowhand/attempts")).into_iter().flatten().flatten();
+        folders.map(|folder| folder.path()).collect()
     }
 
     /// Waits until it dies by itself, at the fault that was planned for it.
@@ -230,9 +245,14 @@ async fn a_deleted_or_broken_view_comes_back() {
     let mut fleet = Fleet::on("sqlite");
     fleet.write_config(2, "1s", true, "");
     assert!(fleet.start(None));
-    std::thread::sleep(Duration::from_millis(1_500));
-    fleet.kill();
     let jobs = fleet.path().join(".cowhand/jobs");
+    let ended = |view: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(view.unwrap().path()).is_ok_and(|text| text.contains("status: completed"))
+    };
+    fleet.wait_for("two jobs to be done", |_| {
+        std::fs::read_dir(&jobs).unwrap().filter_map(|view| ended(view).then_some(())).count() >= 2
+    });
+    fleet.kill();
     for view in std::fs::read_dir(&jobs)
         .unwrap()
         .flatten()
@@ -257,7 +277,7 @@ async fn the_daemon_dies_while_it_recovers(database: &str) {
     let mut fleet = Fleet::on(database);
     fleet.write_config(3, "1s", true, "");
     assert!(fleet.start(None));
-    std::thread::sleep(Duration::from_millis(200));
+    fleet.wait_for("an attempt to begin", |fleet| !fleet.attempts().is_empty());
     fleet.kill();
     fleet.start(Some("adopted:1"));
     fleet.wait_for_death();
@@ -273,7 +293,15 @@ async fn a_keeper_dies_at_every_transition() {
         let mut fleet = Fleet::on("sqlite");
         fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: {place}"));
         assert!(fleet.start(None));
-        std::thread::sleep(Duration::from_millis(1_500));
+        let mut without = HashSet::new();
+        fleet.wait_for("both keepers to die", |fleet| {
+            let keeper = |folder: &PathBuf| {
+                processes(|line, _| line.contains(&format!("keeper {}", folder.display())))
+            };
+            let dead = |folder: &PathBuf| folder.join("keeper.log").exists() && keeper(folder).is_empty();
+            without.extend(fleet.attempts().into_iter().filter(dead));
+            without.len() >= 2
+        });
         fleet.kill();
         let jobs = fleet.check(2).await;
         for job in &jobs {

@@ -187,10 +187,12 @@ fn one_that_ignores_the_signal_is_killed_after_the_grace() {
 
 #[test]
 fn a_second_request_does_not_wait_for_the_grace() {
-    let scene = Scene::new().grace(3_600_000).sh("trap '' TERM; echo ready; while :; do sleep 0.05; done");
+    let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
+    let scene = Scene::new().grace(3_600_000).sh(script);
     scene.until_it_says("ready");
     assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
-    std::thread::sleep(Duration::from_millis(200));
+    // Two signals at once would be one.
+    scene.until_it_says("asked");
     assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
     assert_eq!(scene.ending().stopped, Some(Termination::Forced));
 }
@@ -221,9 +223,11 @@ fn a_tree_that_was_cancelled_is_gone_whole() {
 
 #[test]
 fn one_that_closes_its_output_and_lingers_is_still_running() {
-    let scene = Scene::new().sh("exec >&- 2>&-; sleep 0.5; exit 7");
-    std::thread::sleep(Duration::from_millis(200));
+    let script = "exec >&- 2>&-; touch closed; while [ ! -e go ]; do sleep 0.02; done; exit 7";
+    let scene = Scene::new().sh(script);
+    scene.wait_for("its output to be closed", || scene.state.path().join("closed").exists().then_some(()));
     assert_eq!(scene.attempt.standing().unwrap(), Standing::Kept);
+    std::fs::write(scene.state.path().join("go"), "").unwrap();
     assert_eq!(scene.ending().status, ExitStatus::Code { code: 7 });
 }
 
@@ -259,11 +263,12 @@ fn without_its_keeper_even_what_hides_is_found() {
 
 #[test]
 fn there_is_never_a_moment_without_a_keeper() {
-    let scene = Scene::new().sh("sleep 0.3");
+    let scene = Scene::new().sh("while [ ! -e go ]; do sleep 0.02; done");
     assert_eq!(scene.attempt.standing().unwrap(), Standing::Kept, "from the first moment on");
     let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let second = scene.attempt.launch(program, &scene.start(&["true"]), "", &[]).unwrap_err();
     assert_eq!(second.to_string(), "another keeper is at work");
+    std::fs::write(scene.state.path().join("go"), "").unwrap();
     scene.ending();
 }
 
@@ -315,5 +320,21 @@ fn asking_right_after_the_launch_disturbs_nothing() {
         let standing = scene.attempt.standing().unwrap();
         assert!(matches!(standing, Standing::Kept | Standing::Ended(_)), "{standing:?}");
         assert_eq!(scene.ending().status, ExitStatus::Code { code: 0 });
+    }
+}
+
+/// The names of the records are on disk before the agent begins; what is in them may not be.
+#[test]
+fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.attempt.folder()).unwrap();
+    assert!(!scene.attempt.began().unwrap());
+    for record in ["keeper.json", "agent.json"] {
+        for left in ["", "\0\0\0\0", "{\"pid\":4"] {
+            std::fs::write(scene.attempt.folder().join(record), left).unwrap();
+            assert_eq!(scene.attempt.standing().unwrap(), Standing::Gone, "{record} {left:?}");
+            assert!(scene.attempt.began().unwrap(), "{record} {left:?}");
+            assert_eq!(scene.attempt.stop().unwrap(), Stop::NoKeeper, "{record} {left:?}");
+        }
     }
 }

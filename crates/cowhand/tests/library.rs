@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cowhand::clock::Clock;
 use cowhand::fleet::{
-    Agents, Changes, Fleet, FleetError, FleetStatus, Options, Stop, Subscription, Trigger, Triggered,
+    Agents, Changes, Fleet, FleetError, FleetStatus, Options, Said, Stop, Subscription, Trigger, Triggered,
 };
 use cowhand::state::StateFolder;
 use cowhand::store::Cancel;
@@ -16,7 +16,9 @@ use cowhand::work::Registry;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{ExitReason, Job, JobStatus, Origin, Termination};
+use cowhand_core::output::OutputMessage;
 use cowhand_core::roster::{Agent, Roster, Schedule};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 fn name(text: &str) -> AgentName {
@@ -131,6 +133,142 @@ async fn a_fleet_runs_and_tells() {
     assert_eq!(fleet.status(), FleetStatus::Stopped);
     assert!(events.next().await.unwrap().is_none(), "nothing more can happen");
     assert!(matches!(fleet.trigger(&name("worker"), Trigger::default()).await, Err(FleetError::Stopping)));
+}
+
+/// Plain words, with the number of their line.
+fn line(said: &Said) -> (u64, &str) {
+    match &said.message {
+        OutputMessage::Assistant { content: Some(text), .. }
+        | OutputMessage::System { content: Some(text), .. } => (said.line, text),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_heard_while_it_runs() {
+    let folder = TempDir::new().unwrap();
+    let script = r#"echo one; echo '{"type":"assistant","content":"two"}'; while [ ! -e go ]; do sleep 0.05; done; echo three"#;
+    let fleet = started(&folder, vec![agent(folder.path(), "talker", script)]).await;
+    let mut events = fleet.subscribe().await.unwrap();
+    let job = trigger(&fleet, "talker").await;
+    let mut output = fleet.output(job.id()).await.unwrap();
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        said.push(output.next().await.unwrap().expect("it runs"));
+    }
+    assert!(said.iter().all(|said| said.job == *job.id() && said.agent == name("talker")));
+    assert!(matches!(said[1].message, OutputMessage::Assistant { .. }), "typed: {said:?}");
+    assert_eq!(fleet.result(job.id()).await.unwrap().as_deref(), Some("two"), "so far");
+    // Only now can it end, so its end comes after what it has said.
+    fs::write(folder.path().join("go"), "").unwrap();
+    while let Some(next) = output.next().await.unwrap() {
+        said.push(next);
+    }
+    assert_eq!(said.iter().map(line).collect::<Vec<_>>(), [(1, "one"), (2, "two"), (3, "three")]);
+    assert_eq!(fleet.job(job.id()).await.unwrap().status(), JobStatus::Completed, "it ended with the job");
+    let seen = ended(&mut events, job.id()).await;
+    let facts: Vec<&str> = seen.iter().map(|event| event.fact.type_name()).collect();
+    assert_eq!(facts, ["job:created", "job:started", "job:completed"]);
+    let times = said.iter().map(|said| said.message.timestamp().unwrap());
+    let all: Vec<_> = [seen[0].at].into_iter().chain(times).chain([seen[2].at]).collect();
+    assert!(all.is_sorted(), "created, said, completed: {all:?}");
+
+    // Whoever was away goes on where they were, and whoever comes late hears everything.
+    for after in 0..5_u8 {
+        let (mut output, mut again) = (fleet.output_after(job.id(), after.into()).await.unwrap(), Vec::new());
+        while let Some(next) = output.next().await.unwrap() {
+            again.push(next);
+        }
+        assert_eq!(again, said.get(after.into()..).unwrap_or_default());
+    }
+    let nobody: JobId = "job-2026-01-01-zzzzzz".parse().unwrap();
+    assert!(matches!(fleet.output(&nobody).await, Err(FleetError::NoJob(_))));
+    assert!(matches!(fleet.result(&nobody).await, Err(FleetError::NoJob(_))));
+    fleet.stop(Stop::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_listens_hears_that_the_fleet_has_ended() {
+    let folder = TempDir::new().unwrap();
+    let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
+    let job = trigger(&fleet, "waiter").await;
+    let mut output = fleet.output(job.id()).await.unwrap();
+    appeared(&folder.path().join("up")).await;
+    let (heard, stopped) = tokio::join!(output.next(), fleet.stop(Stop::KeepAgents));
+    stopped.unwrap();
+    assert!(heard.unwrap().is_none(), "nobody here follows the job any more");
+    fs::write(folder.path().join("go"), "").unwrap();
+}
+
+/// One keeper is stopped in its tracks, so that its agent cannot be asked to end.
+#[tokio::test]
+async fn what_cannot_be_cancelled_holds_up_nobody() {
+    let folder = TempDir::new().unwrap();
+    let script = "touch up-$COWHAND_JOB_ID; while :; do sleep 0.05; done";
+    let agents = ["a", "stuck", "b"].map(|called| agent(folder.path(), called, script));
+    let fleet = started(&folder, agents.to_vec()).await;
+    let mut jobs = Vec::new();
+    for called in ["a", "stuck", "b"] {
+        let job = trigger(&fleet, called).await;
+        appeared(&folder.path().join(format!("up-{}", job.id()))).await;
+        jobs.push(job.id().clone());
+    }
+    let attempt = folder.path().join(format!("state/attempts/{}.1", jobs[1]));
+    let pid = |record: &str| -> i32 {
+        let record: serde_json::Value =
+            serde_json::from_slice(&fs::read(attempt.join(record)).unwrap()).unwrap();
+        record["pid"].as_i64().unwrap().try_into().unwrap()
+    };
+    // What is dead and not buried yet has no command line any more.
+    let lives = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
+    kill_process(Pid::from_raw(pid("keeper.json")).unwrap(), Signal::STOP).unwrap();
+    let mut events = fleet.subscribe().await.unwrap();
+    fleet.begin_stop(Stop::Cancel);
+    let mut order = Vec::new();
+    for _ in 0..2 {
+        let event = until(&mut events, |event| matches!(event.fact, Fact::JobCancelled { .. })).await.pop();
+        order.extend(event.and_then(|event| event.job));
+    }
+    assert!(!order.contains(&jobs[1]), "the others have ended: {order:?}");
+    assert!(lives(pid("agent.json")), "and it has not");
+    // In a hurry it is not waited for.
+    fleet.begin_stop(Stop::Cancel);
+    fleet.ended().await.unwrap();
+    let last = ended(&mut events, &jobs[1]).await.pop().unwrap();
+    assert!(matches!(last.fact, Fact::JobCancelled { termination: Termination::Forced, .. }), "{last:?}");
+    assert!(!lives(pid("agent.json")) && !lives(pid("keeper.json")), "nothing of it is left");
+}
+
+/// The clock stands still until it is moved, so only what happens can wake the fleet.
+#[tokio::test]
+async fn it_sleeps_until_something_is_due_or_happens() {
+    let folder = TempDir::new().unwrap();
+    let clock = Clock::by_hand("2026-01-01T00:00:00Z".parse().unwrap());
+    let every_day = r#"{"type":"interval","interval":"1d"}"#;
+    let worker = with_schedule(agent(folder.path(), "worker", "true"), "daily", every_day);
+    let fleet =
+        Fleet::start(Options { clock: clock.clone(), ..options(&folder, vec![worker]) }).await.unwrap();
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
+    let (before, jobs) = (fleet.state().check_count, 5);
+    for _ in 0..jobs {
+        let job = trigger(&fleet, "worker").await;
+        ended(&mut events, job.id()).await;
+    }
+    let checks = fleet.state().check_count - before;
+    assert!(checks <= jobs * 8, "it looked {checks} times while {jobs} jobs came and went");
+
+    let fired = |event: &Event| matches!(event.fact, Fact::ScheduleFired { .. });
+    clock.set("2026-01-01T23:00:00Z".parse().unwrap());
+    let job = trigger(&fleet, "worker").await;
+    let seen = ended(&mut events, job.id()).await;
+    assert!(!seen.iter().any(fired), "an hour too early");
+    clock.set("2026-01-02T00:00:00Z".parse().unwrap());
+    until(&mut events, fired).await;
+    let seen = until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
+    assert!(!seen.iter().any(fired), "once");
+    // Nobody waits for tomorrow.
+    fleet.stop(Stop::default()).await.unwrap();
 }
 
 /// Two schedules, one of which is due at once and then every second.

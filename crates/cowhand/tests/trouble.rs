@@ -73,7 +73,11 @@ struct Daemon(Child);
 
 impl Daemon {
     fn start(command: &mut Command) -> Self {
-        let mut daemon = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        Self::telling(command, Stdio::null())
+    }
+
+    fn telling(command: &mut Command, log: impl Into<Stdio>) -> Self {
+        let mut daemon = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("ready"), "{line}");
@@ -103,7 +107,8 @@ fn a_full_disk_is_survived() {
         unshare.args(["--user", "--map-root-user"]);
     }
     unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]).env("FLEET", FLEET);
-    let daemon = Daemon::start(&mut unshare);
+    let log = folder.path().join("log");
+    let daemon = Daemon::telling(&mut unshare, std::fs::File::create(&log).unwrap());
     // The disk exists only in the daemon's own view of the machine.
     let disk = Path::new("/proc")
         .join(daemon.0.id().to_string())
@@ -112,7 +117,12 @@ fn a_full_disk_is_survived() {
     wait_for_completed(&disk, 2);
     let filler = disk.join("filler");
     assert!(std::fs::write(&filler, vec![0_u8; 8 << 20]).is_err(), "the disk is full");
-    std::thread::sleep(Duration::from_secs(4));
+    // Each look that goes wrong is told, and the next one comes all the same.
+    let told = || {
+        let log = std::fs::read_to_string(&log).unwrap().to_lowercase();
+        log.lines().filter(|line| line.contains("disk is full") || line.contains("no space left")).count()
+    };
+    wait_for("two looks that went wrong", || told() >= 2);
     std::fs::remove_file(&filler).unwrap();
     let before = in_status(&disk, "completed");
     wait_for_completed(&disk, before + 2);
@@ -130,9 +140,13 @@ fn in_status(disk: &Path, status: &str) -> usize {
 }
 
 fn wait_for_completed(disk: &Path, count: usize) {
+    wait_for(&format!("{count} jobs"), || in_status(disk, "completed") >= count);
+}
+
+fn wait_for(what: &str, look: impl Fn() -> bool) {
     let patience = Instant::now() + Duration::from_mins(1);
-    while in_status(disk, "completed") < count {
-        assert!(Instant::now() < patience, "{} of {count} jobs", in_status(disk, "completed"));
-        std::thread::sleep(Duration::from_millis(100));
+    while !look() {
+        assert!(Instant::now() < patience, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

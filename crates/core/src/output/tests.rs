@@ -92,11 +92,60 @@ fn the_final_output_is_what_was_said_before_what_tools_answered() {
             ],
             Some(r#"{"n":2}"#),
         ),
-        ("neither", &[r#"{"type":"system","content":"c"}"#], None),
+        (
+            "told",
+            &[
+                r#"{"type":"assistant","content":"half of it"}"#,
+                r#"{"type":"system","subtype":"result","line":{"type":"result","result":"all of it"}}"#,
+                r#"{"type":"system","subtype":"result","line":{"type":"result","result":null}}"#,
+                r#"{"type":"assistant","content":"and more"}"#,
+            ],
+            Some("all of it"),
+        ),
+        (
+            "told by a command",
+            &[
+                r#"{"type":"system","content":"noise"}"#,
+                r#"{"type":"system","content":"{\"is_error\":false,\"result\":\"all good\"}"}"#,
+                r#"{"type":"system","content":"{\"level\":\"info\"}"}"#,
+            ],
+            Some("all good"),
+        ),
+        (
+            "a subagent is somebody else",
+            &[
+                r#"{"type":"assistant","content":"mine"}"#,
+                r#"{"type":"assistant","content":"its","line":{"parent_tool_use_id":"t1"}}"#,
+            ],
+            Some("mine"),
+        ),
+        (
+            "only lines",
+            &[
+                r#"{"type":"system","subtype":"init","content":"i"}"#,
+                r#"{"type":"system","content":"one"}"#,
+                r#"{"type":"system","subtype":"stderr","content":"oops"}"#,
+                r#"{"type":"system","content":"two"}"#,
+            ],
+            Some("one\ntwo"),
+        ),
+        ("blank ones", &[r#"{"type":"system","content":" "}"#], None),
     ] {
-        let messages: Vec<_> = lines.iter().map(|line| read(line)).collect();
-        assert_eq!(final_output(&messages).as_deref(), expected, "{case}");
+        let mut output = FinalOutput::default();
+        for line in lines {
+            output.hear(read(line));
+        }
+        assert_eq!(output.into_text().as_deref(), expected, "{case}");
     }
+    let mut endless = FinalOutput::default();
+    for n in 0..100_000 {
+        endless.hear(read(&format!(r#"{{"type":"system","content":"line {n}"}}"#)));
+    }
+    let text = endless.into_text().unwrap();
+    assert!(
+        text.len() < 70_000 && text.starts_with("…\nline ") && text.ends_with("line 99999"),
+        "the last ones"
+    );
 }
 
 #[test]

@@ -18,6 +18,18 @@ pub enum Closing {
     Release(ReleaseOptions),
 }
 
+impl Closing {
+    /// With a word about why.
+    pub fn release(reason: String) -> Self {
+        Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, unfinished: false })
+    }
+
+    /// Of a claim that was not made, or nobody knows whether it was.
+    pub fn undo(reason: String) -> Self {
+        Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, unfinished: true })
+    }
+}
+
 /// After so many failures in a row an item is left for a person.
 const MOST_ATTEMPTS: u32 = 3;
 
@@ -47,14 +59,13 @@ impl Closing {
                     Termination::NotStarted => format!("{job} was cancelled before it began"),
                     Termination::Graceful | Termination::Forced => format!("{job} was cancelled"),
                 };
-                Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true })
+                Self::release(reason)
             }
             Outcome::Failed { reason, error, summary } => {
                 let reported = is_agents_own(*reason, error.kind);
                 let released = !reported || rules.on_failure == Some(OnFailure::Release);
                 if released && failures < rules.most_attempts() {
-                    let reason = Some(format!("{job} failed: {}", error.message));
-                    return Self::Release(ReleaseOptions { reason, add_comment: true });
+                    return Self::release(format!("{job} failed: {}", error.message));
                 }
                 let details = if failures > 1 {
                     format!("Job: {job}\n\nIt failed {failures} times in a row and is left for a person.")

@@ -98,6 +98,7 @@ fn schedules() {
         roster.agents.iter().map(|agent| (agent.max_concurrent, agent.schedules.len())).collect();
     assert_eq!(counts, [(1, 3), (2, 5), (3, 4)]);
     let hourly = &roster.agents[0].schedules[0];
+    assert_eq!(hourly.name.as_str(), "hourly-scan");
     assert_eq!(hourly.trigger, TriggerConfig::Interval { interval: "1h".parse::<Interval>().unwrap() });
     assert!(hourly.prompt.as_deref().unwrap().ends_with("to mentions.md.\n"));
     let TriggerConfig::Cron { expression, timezone } = &roster.agents[2].schedules[1].trigger else {

@@ -1,8 +1,5 @@
 //! Jobs: listed, looked at, listened to, cancelled, and made anew from an earlier one.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -11,13 +8,12 @@ use axum::response::Response;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, TriggerType};
 use jiff::Timestamp;
-use serde::Deserialize;
-use tokio::sync::watch;
+use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Growing};
 use super::given::{Given, Params, named};
 use super::{Api, Page, Problem};
-use crate::fleet::Changes;
+use crate::fleet::{self, Changes, Listening};
 use crate::store::{Cancel, JobFilter};
 
 #[derive(Debug, Deserialize)]
@@ -106,80 +102,34 @@ pub(super) async fn output(
 ) -> Result<Response, Problem> {
     let job = find(&api, &named(&id)?).await?.id().clone();
     // Without a daemon nobody writes any more.
-    let growth = api.daemon().ok().filter(|_| heard.follow == 1).map(|daemon| daemon.growth().of(&job));
-    let seen = api.store.committed();
-    Ok(follow::answer(Output { api, job, growth, seen, offset: 0, skip: heard.after }))
+    let fleet = api.daemon().ok().filter(|_| heard.follow == 1);
+    Ok(follow::answer(Listening::new(&api.store, &api.state, &job, heard.after, fleet)))
 }
 
-/// The file of a job's output, as far as it was sent.
-struct Output {
-    api: Api,
-    job: JobId,
-    /// None if the answer ends with what there is.
-    growth: Option<watch::Receiver<()>>,
-    /// The newest event when it was last looked at: the job's end is one.
-    seen: i64,
-    offset: u64,
-    /// So many lines more are not sent.
-    skip: u64,
-}
-
-impl Growing for Output {
+impl Growing for Listening {
     async fn more(&mut self) -> Result<Option<Bytes>, Problem> {
-        // First whether it has ended, then what it wrote: so nothing that was written before is missed.
-        self.seen = self.api.store.committed();
-        let status = match &mut self.growth {
-            Some(growth) => {
-                growth.mark_unchanged();
-                Some(find(&self.api, &self.job).await?.status())
-            }
-            None => None,
-        };
-        let mut part = self.read().map_err(|error| Problem::unavailable(error.to_string()))?;
-        while self.skip > 0 && !part.is_empty() {
-            self.pass_over(&mut part);
-            if part.is_empty() {
-                part = self.read().map_err(|error| Problem::unavailable(error.to_string()))?;
-            }
-        }
-        let over = part.is_empty() && !matches!(status, Some(JobStatus::Pending | JobStatus::Running));
-        Ok((!over).then(|| part.into()))
+        Ok(Self::more(self).await?.map(Bytes::from))
     }
 
     async fn grown(&mut self) {
-        let Some(growth) = &mut self.growth else { return };
-        tokio::select! {
-            _ = growth.changed() => {}
-            () = self.api.store.changed(self.seen) => {}
-        }
+        Self::grown(self).await;
     }
 }
 
-impl Output {
-    fn pass_over(&mut self, part: &mut Vec<u8>) {
-        while self.skip > 0 {
-            let Some(end) = memchr::memchr(b'\n', part) else { return part.clear() };
-            part.drain(..=end);
-            self.skip -= 1;
-        }
-    }
+/// What a job came to in its own words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobResult {
+    pub job: JobId,
+    pub status: JobStatus,
+    /// So far, if it has not ended. None if it said nothing, or ran on another machine.
+    pub result: Option<String>,
+}
 
-    /// Whole lines only, unless one is longer than a part.
-    fn read(&mut self) -> io::Result<Vec<u8>> {
-        const PART: u64 = 256 * 1024;
-        let mut file = match File::open(self.api.state.output(&self.job)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            file => file?,
-        };
-        file.seek(SeekFrom::Start(self.offset))?;
-        let mut part = Vec::new();
-        let read = file.take(PART).read_to_end(&mut part)?;
-        match memchr::memrchr(b'\n', &part) {
-            Some(end) => part.truncate(end + 1),
-            None if (read as u64) < PART => part.clear(),
-            None => {}
-        }
-        self.offset += part.len() as u64;
-        Ok(part)
-    }
+pub(super) async fn result(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<JobResult>, Problem> {
+    let job = find(&api, &named(&id)?).await?;
+    let result = fleet::result(&api.state, job.id().clone()).await?;
+    Ok(Json(JobResult { job: job.id().clone(), status: job.status(), result }))
 }

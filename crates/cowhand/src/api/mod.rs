@@ -35,9 +35,9 @@ use crate::work::Sources;
 pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
+pub use jobs::JobResult;
 pub use problem::{Code, Problem};
-pub use prune::{PruneAsked, PruneView, PrunedJob};
-pub use schedules::{FiringView, ScheduleStatus, ScheduleView};
+pub use schedules::FiringView;
 pub use socket::{Socket, SocketError};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
@@ -110,6 +110,7 @@ impl Api {
             .route("/api/v1/jobs", get(jobs::list))
             .route("/api/v1/jobs/{job}", get(jobs::one).delete(prune::delete))
             .route("/api/v1/jobs/{job}/output", get(jobs::output))
+            .route("/api/v1/jobs/{job}/result", get(jobs::result))
             .route("/api/v1/jobs/{job}/cancel", post(jobs::cancel))
             .route("/api/v1/jobs/{job}/retry", post(jobs::retry))
             .route("/api/v1/jobs/{job}/fork", post(jobs::fork))

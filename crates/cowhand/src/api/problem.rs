@@ -129,7 +129,8 @@ impl From<FleetError> for Problem {
             | FleetError::NoSchedule { .. }
             | FleetError::NoJob(_)
             | FleetError::NoItem(_) => Code::NotFound,
-            FleetError::ItemHeld { .. }
+            FleetError::InUse { .. }
+            | FleetError::ItemHeld { .. }
             | FleetError::ItemRefused { .. }
             | FleetError::NotFinished { .. }
             | FleetError::NotRun { .. }
@@ -139,6 +140,8 @@ impl From<FleetError> for Problem {
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
             FleetError::WorkSource(_)
+            | FleetError::Output { .. }
+            | FleetError::Prune(_)
             | FleetError::AlreadyRunning(_)
             | FleetError::State { .. }
             | FleetError::Died => Code::Unavailable,

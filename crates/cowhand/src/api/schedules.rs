@@ -3,11 +3,9 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
-use cowhand_core::plan::{self, LiveState, Snapshot};
-use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::schedule::{ScheduleState, SkipReason};
+use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,34 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::agents::triggered;
 use super::given::{Given, Params, named};
 use super::{Api, Page, Problem};
-use crate::fleet::Trigger;
+use crate::fleet::{self, ScheduleView, Trigger};
 use crate::store::LedgerRow;
-
-/// A schedule as people see it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScheduleView {
-    pub agent: AgentName,
-    pub schedule: ScheduleName,
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub status: ScheduleStatus,
-    pub last_run_at: Option<Timestamp>,
-    /// A time that has passed means: due, and held back.
-    pub next_run_at: Option<Timestamp>,
-    /// It has fired, and what it runs for is being found out.
-    pub preparing: bool,
-    pub last_error: Option<String>,
-    pub skip_reason: Option<SkipReason>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScheduleStatus {
-    Idle,
-    Running,
-    Disabled,
-    Error,
-}
 
 /// One row of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,17 +26,6 @@ pub struct FiringView {
     pub outcome: String,
     pub reason: Option<SkipReason>,
     pub job: Option<JobId>,
-}
-
-impl ScheduleStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Disabled => "disabled",
-            Self::Error => "error",
-        }
-    }
 }
 
 impl From<LedgerRow> for FiringView {
@@ -147,51 +108,6 @@ async fn view(api: &Api, agent: &AgentName, schedule: &str) -> Result<Json<Sched
     found.map(Json).ok_or_else(|| Problem::no_schedule(agent, schedule))
 }
 
-/// All schedules of the fleet, in the order of its files.
 async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
-    let snapshot = api.store.snapshot().await?;
-    let roster = api.roster();
-    let next = plan::next_runs(api.now(), &roster, &snapshot);
-    let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
-        let view = |schedule: &Schedule| {
-            let next_run_at = next.get(&schedule.id).copied();
-            ScheduleView { next_run_at, ..ScheduleView::of(agent, schedule, &snapshot) }
-        };
-        agent.schedules.iter().map(view).collect()
-    };
-    Ok(roster.agents.iter().flat_map(of_agent).collect())
-}
-
-impl ScheduleView {
-    fn of(agent: &Agent, schedule: &Schedule, snapshot: &Snapshot) -> Self {
-        let record = snapshot.schedules.get(&schedule.id);
-        let state = record.map_or(&ScheduleState::Active, |record| &record.state);
-        let runs = snapshot
-            .jobs
-            .iter()
-            .any(|job| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Running { .. }));
-        let (status, gave_up) = match state {
-            ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
-            ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
-            ScheduleState::Active if !schedule.enabled => (ScheduleStatus::Disabled, None),
-            ScheduleState::Active if runs => (ScheduleStatus::Running, None),
-            ScheduleState::Active => (ScheduleStatus::Idle, None),
-        };
-        let waiting = record.and_then(|record| record.waiting.as_ref()).map(|waiting| waiting.reason);
-        Self {
-            agent: agent.name.clone(),
-            schedule: schedule.name.clone(),
-            kind: schedule.trigger.type_name().to_owned(),
-            status,
-            last_run_at: record.and_then(|record| record.last_run_at),
-            next_run_at: None,
-            preparing: snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id),
-            last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
-            skip_reason: if status == ScheduleStatus::Disabled {
-                Some(SkipReason::Disabled)
-            } else {
-                waiting
-            },
-        }
-    }
+    Ok(fleet::schedules(&api.store, &api.roster(), api.now()).await?)
 }

@@ -79,7 +79,8 @@ pub(super) async fn release(
     Path(id): Path<String>,
     Given(asked): Given<ReleaseAsked>,
 ) -> Result<Json<ItemView>, Problem> {
-    let options = ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason };
+    let options =
+        ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason, unfinished: false };
     Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
 }
 

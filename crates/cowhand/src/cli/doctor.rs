@@ -1,11 +1,13 @@
 //! `cowhand doctor`: can this fleet run here, and if not, what to do.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use cowhand_core::config::shape::Runtime;
 use cowhand_core::config::{Loaded, report};
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,10 +15,14 @@ use serde::Serialize;
 use super::place::{Place, wait};
 use super::{Exit, Failure, print};
 use crate::api::{Client, Status};
-use crate::config;
+use crate::config::{self, FromDisk};
 use crate::prune::files;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::work::{self, Setting, Sources, Verdict, WorkSourceError, queues};
+
+/// A source may be far away.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
@@ -49,7 +55,7 @@ impl Finding {
 impl Doctor {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
-        let loaded = config::load(&place.config).loaded;
+        let FromDisk { loaded, variables, .. } = config::load(&place.config);
         let mut findings = vec![
             Finding { exit: Exit::Config, ..Finding::of("config", of_config(&loaded)) },
             Finding::of("state folder", folder(&place.state)),
@@ -68,6 +74,9 @@ impl Doctor {
                 .iter()
                 .map(|agent| Finding::of(format!("agent {}", agent.name), program(agent))),
         );
+        let base = place.config.parent().unwrap_or(Path::new(""));
+        let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
+        findings.extend(wait(async { Ok(work_sources(&sources, &loaded.roster).await) })?);
         if self.json {
             print::json(&findings);
         } else {
@@ -164,6 +173,26 @@ fn clock(now: Timestamp) -> Result<String, String> {
         Some(name) => Ok(format!("{}, zone {name}", local.strftime("%Y-%m-%d %H:%M:%S"))),
         None => Ok(format!("{}, no zone is set, so cron uses UTC", local.strftime("%Y-%m-%d %H:%M:%S"))),
     }
+}
+
+/// Whether work can be taken from where the config says.
+async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (agent, config) in queues::named(roster) {
+        let found = match sources.source(agent, config) {
+            Ok(source) => tokio::time::timeout(PATIENCE, source.check()).await.unwrap_or_else(|_| {
+                vec![work::Finding::problem("answer", format!("none within {} seconds", PATIENCE.as_secs()))]
+            }),
+            Err(error @ WorkSourceError::GitHubAuth(_)) => vec![work::Finding::of_error("token", &error)],
+            Err(error) => vec![work::Finding::of_error("config", &error)],
+        };
+        findings.extend(found.into_iter().map(|work::Finding { what, verdict, detail }| {
+            let what = format!("{} {}, {what}", config.name(), config.place());
+            let found = if verdict == Verdict::Problem { Err(detail) } else { Ok(detail) };
+            Finding { warning: verdict == Verdict::Warning, ..Finding::of(what, found) }
+        }));
+    }
+    findings
 }
 
 /// Whether the agent's program and directory are there.

@@ -11,8 +11,8 @@ use super::follow::Until;
 use super::place::WayIn;
 use super::print::{FAINT, styled};
 use super::{Exit, Failure, follow, interrupt, job, place, print};
-use crate::api::{Client, Page};
-use crate::view::line::readable;
+use crate::api::{Client, JobResult, Page};
+use crate::view::line::{harmless, readable};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
@@ -22,6 +22,9 @@ pub(super) struct Logs {
     /// Go on until the job has ended
     #[arg(short, long)]
     follow: bool,
+    /// Print what it came to in the end and nothing else
+    #[arg(long, conflicts_with = "follow")]
+    result: bool,
     /// Print the lines as they are stored
     #[arg(long)]
     json: bool,
@@ -31,6 +34,9 @@ impl Logs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
             let id = self.job(client).await?;
+            if self.result {
+                return self.result(client, &id).await;
+            }
             let show = |line: &str| match readable(line) {
                 _ if self.json => print::line(line),
                 Some(text) => print::line(text),
@@ -43,6 +49,16 @@ impl Logs {
             }
             Ok(())
         })
+    }
+
+    async fn result(&self, client: &Client, id: &JobId) -> Result<(), Failure> {
+        let answer: JobResult = client.get(&format!("jobs/{id}/result")).await?;
+        match &answer.result {
+            _ if self.json => print::json(&answer),
+            Some(text) => print::line(harmless(text.trim_end())),
+            None => print::note(format!("{id} is {} and has said nothing", answer.status)),
+        }
+        Ok(())
     }
 
     async fn job(&self, client: &Client) -> Result<JobId, Failure> {

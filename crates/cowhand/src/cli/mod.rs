@@ -34,6 +34,7 @@ mod trigger;
 mod why;
 mod work;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -109,13 +110,13 @@ enum Verb {
     Doctor(doctor::Doctor),
     /// Print completions for a shell
     Completions(completions::Completions),
-    /// Watch over one attempt; cowhand starts it, not a person
-    #[command(hide = true)]
-    Keeper { folder: PathBuf },
 }
 
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
 pub fn run() -> ExitCode {
+    if let Some(folder) = attempt_to_keep(std::env::args_os().skip(1)) {
+        return keeper::keep(&folder);
+    }
     let cli = Cli::parse();
     let config = cli.config.as_deref();
     let answer = match cli.verb {
@@ -144,10 +145,18 @@ pub fn run() -> ExitCode {
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),
         Verb::Completions(completions) => completions.run(),
-        Verb::Keeper { folder } => return keeper::keep(&folder),
     };
     match answer {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => failure.report(),
+    }
+}
+
+/// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it, not a person, and an agent waits for it, so it
+/// is known before the verbs that people use are even described.
+fn attempt_to_keep(mut arguments: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+    match (arguments.next(), arguments.next(), arguments.next()) {
+        (Some(verb), Some(folder), None) if verb == "keeper" => Some(folder.into()),
+        _ => None,
     }
 }

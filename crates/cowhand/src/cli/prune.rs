@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use super::place::Place;
 use super::print::{self, Table};
 use super::{Exit, Failure, ago};
-use crate::api::{PruneAsked, PruneView};
 use crate::config;
+use crate::fleet::{PruneAsked, PruneView};
 
 #[derive(Debug, Args)]
 pub(super) struct Prune {

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::{Failure, ago, place, print, schedule};
-use crate::api::{DaemonView, Page, Problem, ScheduleView, Status as Answer};
+use crate::api::{DaemonView, Page, Problem, Status as Answer};
+use crate::fleet::ScheduleView;
 
 #[derive(Debug, Args)]
 pub(super) struct Status {

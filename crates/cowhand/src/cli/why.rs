@@ -10,7 +10,8 @@ use serde_json::json;
 use super::print::{self, Table};
 use super::schedule::FullName;
 use super::{Failure, ago, place};
-use crate::api::{FiringView, Page, ScheduleStatus, ScheduleView};
+use crate::api::{FiringView, Page};
+use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Args)]
 pub(super) struct Why {
@@ -67,21 +68,26 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
     if alone {
         lines.push("No daemon runs, so nothing fires; `cowhand start -d` starts one.".to_owned());
     }
-    let waits = view.skip_reason.filter(|reason| *reason != SkipReason::Disabled);
-    match (waits, view.next_run_at) {
+    lines.extend(match (view.skip_reason, view.next_run_at) {
+        (Some(SkipReason::Disabled), _) => None,
+        (Some(SkipReason::NotDue | SkipReason::UnsupportedType) | None, _) if view.preparing => {
+            Some("It has fired, and finds out what there is to run for.".to_owned())
+        }
+        (Some(SkipReason::NotDue) | None, Some(at)) => {
+            Some(format!("It is not due: it fires next {} ({at:.0}).", ago::from_now(now, at)))
+        }
+        (Some(SkipReason::UnsupportedType), _) => {
+            Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
+        }
         (Some(reason), Some(due)) => {
-            lines.push(format!("It was due {} and waits: {}.", ago::from_now(now, due), because(reason)));
+            Some(format!("It was due {} and waits: {}.", ago::from_now(now, due), because(reason)))
         }
-        (Some(reason), None) => lines.push(format!("It waits: {}.", because(reason))),
-        (None, Some(at)) => lines.push(format!("It fires next {} ({at:.0}).", ago::from_now(now, at))),
-        (None, None) if view.preparing => {
-            lines.push("It has fired, and finds out what there is to run for.".to_owned());
-        }
+        (Some(reason), None) => Some(format!("It waits: {}.", because(reason))),
         (None, None) if view.status == ScheduleStatus::Idle => {
-            lines.push(format!("A schedule of type {} does not fire by the clock.", view.kind));
+            Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
         }
-        (None, None) => {}
-    }
+        (None, None) => None,
+    });
     if let Some(at) = view.last_run_at {
         lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
     }
@@ -124,7 +130,7 @@ fn reason_of(firing: &FiringView) -> &'static str {
 
 const fn because(reason: SkipReason) -> &'static str {
     match reason {
-        SkipReason::UnsupportedType => "this type of trigger is not supported yet",
+        SkipReason::UnsupportedType => "the clock does not fire this type of trigger",
         SkipReason::Disabled => "it was turned off",
         SkipReason::AlreadyRunning => "its previous job had not ended",
         SkipReason::AtCapacity => "the agent has no free place (`max_concurrent`)",

@@ -168,6 +168,7 @@ impl List {
 fn status(view: &ItemView) -> String {
     match (&view.held_by, view.status) {
         (Some(holder), ItemStatus::Claimed) => format!("claimed by {holder}"),
+        (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not told yet".to_owned(),
         (_, status) => status.as_str().to_owned(),
     }
 }

@@ -11,6 +11,7 @@ use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::roster::{Agent, Schedule};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::engine::Engine;
@@ -183,6 +184,7 @@ impl Charge {
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
+        let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
             let standing = attempt.standing()?;
@@ -214,15 +216,40 @@ impl Charge {
             let reason = self.reason(wish, rules, &attempt);
             if let Some(reason) = reason {
                 let hurry = wish == Wish::CancelNow && self.stopped == Some(Reason::Asked);
-                if (self.stopped.is_none() || hurry) && attempt.stop()? != Stop::TooEarly {
-                    self.stopped = Some(reason);
-                }
+                self.stop(reason, hurry, &attempt, &mut kill_at);
             }
             tokio::select! {
                 () = wake.changed() => {}
                 _ = self.wishes.changed() => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
+        }
+    }
+
+    /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all
+    /// that it keeps: neither the job nor whoever waits for its end may depend on it.
+    fn stop(&mut self, reason: Reason, hurry: bool, attempt: &Attempt, kill_at: &mut Option<Instant>) {
+        let (job, now) = (self.job.id(), Instant::now());
+        if self.stopped.is_none() || hurry {
+            let patience = match attempt.stop() {
+                Ok(Stop::TooEarly) => return,
+                Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
+                Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
+                Err(error) => {
+                    warn!(%job, "its keeper cannot be asked to end it: {error}");
+                    Duration::ZERO
+                }
+            };
+            let until = now + patience;
+            *kill_at = Some(kill_at.map_or(until, |at| at.min(until)));
+            self.stopped = Some(reason);
+        }
+        if kill_at.is_some_and(|at| at <= now) {
+            warn!(%job, "it cannot be cancelled in good order and is killed");
+            attempt.end_strays();
+            // Without its keeper the control group goes as well; if that is not gone yet, at the next look.
+            let _ = attempt.stop();
+            *kill_at = Some(now + HURRY);
         }
     }
 
@@ -331,6 +358,11 @@ impl Output {
 
 /// Before something that failed is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
+/// little more. In a hurry there is no grace.
+const OBEDIENCE: Duration = Duration::from_secs(15);
+const HURRY: Duration = Duration::from_secs(2);
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use cowhand_core::config::shape::WorkSource;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
@@ -43,6 +44,8 @@ pub(crate) struct Engine {
     running: Mutex<HashMap<JobId, Running>>,
     /// Firings that an errand of ours is about.
     preparing: Mutex<HashSet<(ScheduleId, FiringKey)>>,
+    /// When claims that ran out were last looked for.
+    looked_for_lapsed: Mutex<Vec<(WorkSource, Timestamp)>>,
     counts: Mutex<Counts>,
 }
 
@@ -101,6 +104,7 @@ impl Engine {
             preparing: Mutex::default(),
             roster: RwLock::new(Arc::new(loaded)),
             running: Mutex::default(),
+            looked_for_lapsed: Mutex::default(),
             counts: Mutex::default(),
         }
     }
@@ -156,6 +160,17 @@ impl Engine {
     pub(crate) fn prepared(&self, schedule: ScheduleId, key: &FiringKey) {
         self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&(schedule, key.clone()));
         self.nudge.notify_one();
+    }
+
+    /// Whether it is time to; if so, it counts as done.
+    pub(crate) fn looks_for_lapsed(&self, source: &WorkSource, now: Timestamp) -> bool {
+        let mut looked = self.looked_for_lapsed.lock().unwrap_or_else(PoisonError::into_inner);
+        looked.retain(|(_, at)| now.duration_since(*at) < super::lapsed::LOOK);
+        let is_time = !looked.iter().any(|(known, _)| known == source);
+        if is_time {
+            looked.push((source.clone(), now));
+        }
+        is_time
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod engine;
+mod lapsed;
 mod owed;
 mod prepare;
 mod prune;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use cowhand_core::config::report;
 use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -27,6 +29,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::fault;
 use crate::fleet::{Course, FleetError};
+use crate::run::cgroup;
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
 use crate::trigger::Registry;
@@ -35,7 +38,7 @@ use attempt::Charge;
 pub(crate) use attempt::Wish;
 pub(crate) use engine::{Engine, Loaded};
 use engine::{HEARTBEAT, Home, LEASE};
-use tick::Startable;
+use tick::{AtOnce, Startable};
 use triggers::Triggers;
 
 #[derive(Debug)]
@@ -89,6 +92,8 @@ impl Daemon {
     /// Until it is told to stop, and then until that is done.
     pub(crate) async fn run(mut self, mut way: watch::Receiver<Course>, course: &watch::Sender<Course>) {
         loop {
+            // First: after a sleep of the machine a plan would take our own jobs for those of a dead node.
+            self.heartbeat().await;
             let now = *way.borrow_and_update();
             let wake_at = match now {
                 Course::Running => self.tick_and_start().await,
@@ -102,7 +107,6 @@ impl Daemon {
                 }
                 _ => break,
             };
-            self.heartbeat().await;
             self.prune_if_due();
             self.write_views().await;
             if now == Course::Running {
@@ -138,7 +142,10 @@ impl Daemon {
     async fn tick_and_start(&mut self) -> Option<Timestamp> {
         let now = self.engine.clock.now();
         let loaded = self.engine.loaded();
-        let tick = match tick::tick(&self.engine.store, &loaded.roster, now).await {
+        let (engine, tasks) = (&self.engine, &mut self.tasks);
+        let mut begin = |job, epoch| begin(engine, tasks, job, epoch);
+        let at_once = AtOnce { node: &engine.home.node, lease: LEASE, expect: &expect, begin: &mut begin };
+        let tick = match tick::tick(&engine.store, &loaded.roster, now, Some(at_once)).await {
             Ok(tick) => tick,
             Err(error) => {
                 error!("cannot plan: {error}");
@@ -165,17 +172,11 @@ impl Daemon {
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
         let Startable { job, max_concurrent, .. } = start;
+        expect();
         let claim =
             self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
-        fault::place("claimed");
         match claim {
-            Claim::Claimed { job, epoch } => {
-                if let Some(wishes) = self.engine.begin(job.id(), epoch) {
-                    let charge =
-                        Charge { engine: Arc::clone(&self.engine), job, epoch, wishes, stopped: None };
-                    self.tasks.spawn(charge.look_after(true));
-                }
-            }
+            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
             Claim::Taken | Claim::AtCapacity => {}
@@ -190,7 +191,8 @@ impl Daemon {
         if now < self.heartbeat_at || held.is_empty() {
             return;
         }
-        match self.engine.store.renew(self.engine.home.node.clone(), LEASE, now).await {
+        // Also those that ran out while the machine slept: as long as nobody has settled them, they are ours.
+        match self.engine.store.adopt(self.engine.home.node.clone(), LEASE, now).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
@@ -268,6 +270,21 @@ impl Daemon {
         self.pay_debts().await;
         self.write_views().await;
         info!("stopped");
+    }
+}
+
+/// A keeper will be started soon.
+fn expect() {
+    // It has a thread of its own, and nobody waits for it.
+    drop(tokio::task::spawn_blocking(cgroup::wait_ahead));
+}
+
+/// A job that has just been claimed gets a task that looks after it.
+fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64) {
+    fault::place("claimed");
+    if let Some(wishes) = engine.begin(job.id(), epoch) {
+        let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stopped: None };
+        tasks.spawn(charge.look_after(true));
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::work::{Closing, ReleaseResult};
+use cowhand_core::work::{ClaimResult, Closing, ReleaseResult};
 use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
@@ -17,7 +17,7 @@ use super::prepare::HELD;
 use crate::fault;
 use crate::fleet::HELD_BY_PERSON;
 use crate::store::{HeldItem, ItemState, StoreError};
-use crate::work::{Claimant, WorkSourceError};
+use crate::work::{Claimant, WorkSourceError, tries_the_next};
 
 /// One who takes a debt in hand has so long to pay it before another may try.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
@@ -125,7 +125,11 @@ impl Desk {
         let until = self.in_future(if held.job().is_some() { HELD } else { HELD_BY_PERSON });
         let told = async {
             let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
-            source.renew_claim(&held.item.id, &self.claimant(&held, until).await?).await
+            let (id, by) = (&held.item.id, self.claimant(&held, until).await?);
+            match source.renew_claim(id, &by).await {
+                Err(lost @ WorkSourceError::NotHeld { .. }) => again(source.claim_work(id, &by).await?, lost),
+                told => told,
+            }
         };
         match told.await {
             Ok(()) => {
@@ -167,5 +171,18 @@ impl Desk {
 
     fn in_future(&self, time: SignedDuration) -> Timestamp {
         self.now().checked_add(time).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// A claim that ran out while we were away is made again, if nobody has come since. Otherwise it is lost, unless the
+/// source is only ill.
+fn again(claimed: ClaimResult, lost: WorkSourceError) -> Result<(), WorkSourceError> {
+    match claimed {
+        ClaimResult::Claimed(_) => Ok(()),
+        ClaimResult::Refused { reason, .. } if tries_the_next(reason) => Err(lost),
+        ClaimResult::Refused { reason, message } => {
+            let why = message.unwrap_or_else(|| format!("{reason:?}"));
+            Err(WorkSourceError::Other(anyhow::anyhow!(why)))
+        }
     }
 }

@@ -11,12 +11,12 @@ use cowhand_core::firing;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::schedule::SkipReason;
+use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::engine::Engine;
 use crate::fault;
@@ -27,7 +27,7 @@ use crate::work::{Claimant, For, WorkSource, WorkSourceError, tries_the_next};
 /// Nobody else prepares a firing for so long after we took it in hand.
 const LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// A claim that is not finished by then is taken back.
-const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
 /// A claim outside holds for so long without another word; it is renewed when half of it is over.
 pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
 
@@ -41,7 +41,7 @@ pub(super) async fn prepare(engine: Arc<Engine>, schedule: ScheduleId, key: Firi
         let asked = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
         let message = format!("{error:#}");
         warn!(firing = %key, "cannot prepare it at the moment: {message}");
-        if let Err(error) = engine.store.trouble(schedule, message, engine.clock.now()).await {
+        if let Err(error) = engine.store.note_trouble(schedule, Some(message), engine.clock.now()).await {
             warn!("and cannot write that down: {error}");
         }
         tokio::time::sleep(asked.unwrap_or(pause)).await;
@@ -50,16 +50,16 @@ pub(super) async fn prepare(engine: Arc<Engine>, schedule: ScheduleId, key: Firi
     engine.prepared(schedule, &key);
 }
 
-struct Errand<'a> {
-    engine: &'a Engine,
+pub(super) struct Errand<'a> {
+    pub(super) engine: &'a Engine,
     schedule: ScheduleId,
     key: &'a FiringKey,
 }
 
 /// What the errand is for.
-struct Order<'a> {
-    agent: &'a Agent,
-    schedule: &'a Schedule,
+pub(super) struct Order<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) schedule: &'a Schedule,
     preparation: Preparation,
 }
 
@@ -87,7 +87,10 @@ impl Errand<'_> {
 
     /// Why it does not run at all, if it does not.
     async fn refusal(&self, order: &Order<'_>) -> anyhow::Result<Option<SkipReason>> {
-        if !self.key.is_by_hand() && self.engine.store.is_off(self.schedule).await? {
+        let record = self.engine.store.schedule(self.schedule).await?;
+        let is_off = record.is_some_and(|record| record.state != ScheduleState::Active);
+        // A delay is off as soon as it has fired.
+        if is_off && !self.key.is_by_hand() && self.key.kind() != "delay" {
             return Ok(Some(SkipReason::Disabled));
         }
         let Some(command) = &order.schedule.when_command else { return Ok(None) };
@@ -109,7 +112,13 @@ impl Errand<'_> {
         let whose = For::schedule(order.agent, order.schedule);
         let sources = Arc::clone(&self.engine.loaded().sources);
         let Some(source) = sources.source_of(whose)? else { return Ok(Prepared::Skip(SkipReason::NoWork)) };
+        self.put_back_lapsed(order, source.as_ref()).await;
         let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
+        if let Some(quota) = source.quota() {
+            let left = quota.rate_limit.map(|info| info.remaining);
+            let (requests, unchanged, waits) = (quota.requests, quota.conditional_hits, quota.waits);
+            debug!(agent = %order.agent.name, requests, unchanged, waits, left, "asked for work");
+        }
         let mut places = self.places(order.agent).await?;
         // What a try before us has made counts, too.
         let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
@@ -135,16 +144,7 @@ impl Errand<'_> {
     /// Whether the item is ours now, with its job.
     async fn take(&self, order: &Order<'_>, source: &dyn WorkSource, item: WorkItem) -> anyhow::Result<bool> {
         let (engine, now) = (self.engine, self.now());
-        let Some(config) = For::schedule(order.agent, order.schedule).config() else { return Ok(false) };
-        let taking = Taking {
-            queue: config.queue(&engine.loaded().sources.setting().base),
-            item: item.clone(),
-            source: config.clone(),
-            node: engine.home.node.clone(),
-            agent: order.agent.name.clone(),
-            schedule: Some(order.schedule.name.clone()),
-            until: now.checked_add(CLAIMING)?,
-        };
+        let Some(taking) = self.taking(order, item.clone())? else { return Ok(false) };
         let holder = match engine.store.take_item(taking, None, now).await? {
             Taken::Ours(holder) => holder,
             Taken::Held => return Ok(false),
@@ -187,7 +187,21 @@ impl Errand<'_> {
         }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<Taking>> {
+        let (engine, whose) = (self.engine, For::schedule(order.agent, order.schedule));
+        let Some(config) = whose.config() else { return Ok(None) };
+        Ok(Some(Taking {
+            queue: config.queue(&engine.loaded().sources.setting().base),
+            item,
+            source: config.clone(),
+            node: engine.home.node.clone(),
+            agent: order.agent.name.clone(),
+            schedule: Some(order.schedule.name.clone()),
+            until: self.now().checked_add(CLAIMING)?,
+        }))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
         self.engine.clock.now()
     }
 }

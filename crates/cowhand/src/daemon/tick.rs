@@ -3,19 +3,19 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::firing::{self, Occasion};
+use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::job::Job;
 use cowhand_core::plan::{Action, plan};
 use cowhand_core::policy::Retry;
-use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::FiringKey;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
 use crate::fault;
-use crate::store::{Decision, Fired, Firing, Settled, Store, StoreError};
+use crate::store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
 use crate::trigger::dispatch::Dispatch;
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
@@ -38,6 +38,22 @@ pub struct Startable {
     pub max_concurrent: u32,
 }
 
+/// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
+pub struct AtOnce<'a> {
+    pub node: &'a str,
+    pub lease: SignedDuration,
+    /// Told before anything is written that a job is likely to begin soon.
+    pub expect: &'a (dyn Fn() + Sync),
+    /// Told of each job that was claimed, with its epoch, before the next look.
+    pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
+}
+
+impl std::fmt::Debug for AtOnce<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AtOnce").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
 /// Before what failed is tried again.
 const RETRY: SignedDuration = SignedDuration::from_secs(2);
 
@@ -45,7 +61,12 @@ const RETRY: SignedDuration = SignedDuration::from_secs(2);
 const MOST_LOOKS: usize = 10;
 
 /// Decides and records everything that is due now.
-pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick, StoreError> {
+pub async fn tick(
+    store: &Store,
+    roster: &Roster,
+    now: Timestamp,
+    mut at_once: Option<AtOnce<'_>>,
+) -> Result<Tick, StoreError> {
     let mut fired = 0;
     for _ in 0..MOST_LOOKS {
         let snapshot = store.snapshot().await?;
@@ -54,7 +75,7 @@ pub async fn tick(store: &Store, roster: &Roster, now: Timestamp) -> Result<Tick
         let mut changed = false;
         for action in plan.actions {
             // One row that cannot be written must not keep the rest of the fleet waiting.
-            match act(store, roster, action, now, &mut tick).await {
+            match act(store, roster, action, now, &mut tick, at_once.as_mut()).await {
                 Ok(news) => changed |= news,
                 Err(error) => {
                     error!("cannot act: {error}");
@@ -78,6 +99,7 @@ async fn act(
     action: Action,
     now: Timestamp,
     tick: &mut Tick,
+    at_once: Option<&mut AtOnce<'_>>,
 ) -> Result<bool, StoreError> {
     match action {
         Action::Start { job, agent, max_concurrent } => {
@@ -121,10 +143,25 @@ async fn act(
                 FiringOutcome::Missed => Decision::Miss,
                 FiringOutcome::Coalesced => Decision::Coalesce,
             };
-            let fired = store.fire_once(Firing { schedule, key, due, decision }, now).await?;
+            let firing = Firing { schedule, key, due, decision };
+            let fired = match &at_once {
+                Some(AtOnce { node, lease, expect, .. }) => {
+                    if matches!(firing.decision, Decision::Run(_)) {
+                        expect();
+                    }
+                    let (node, lease) = ((*node).to_owned(), *lease);
+                    let starter = Starter { node, lease, max_concurrent: agent.max_concurrent };
+                    store.fire_and_claim(firing, starter, now).await?
+                }
+                None => store.fire_once(firing, now).await?,
+            };
             fault::place("fired");
-            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_))));
-            Ok(matches!(fired, Fired::Recorded(_)))
+            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
+            let news = fired != Fired::Duplicate;
+            if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {
+                (at_once.begin)(job, epoch);
+            }
+            Ok(news)
         }
     }
 }
@@ -135,21 +172,4 @@ pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retr
     let Some(agent) = roster.agent(job.agent()) else { return Ok(Retry::default()) };
     let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
     Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
-}
-
-/// What a firing that should run is to make: its job, or first an inquiry.
-pub(crate) fn decide(
-    agent: &Agent,
-    schedule: &Schedule,
-    key: &FiringKey,
-    due: Option<Timestamp>,
-    occasion: Occasion,
-    now: Timestamp,
-) -> Decision {
-    if schedule.needs_preparing(agent) {
-        return Decision::Prepare(occasion);
-    }
-    let (schedule, zone) = (Some(schedule), &TimeZone::system());
-    let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
-    Decision::Run(firing.job(None, now))
 }

@@ -67,7 +67,7 @@ impl Fleet {
                 Delivered::Preparing
             }
             Fired::Recorded(None) => Delivered::Filtered,
-            Fired::Recorded(Some(job)) => {
+            Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => {
                 self.engine.count_trigger();
                 self.nudge();
                 Delivered::New(job)

@@ -11,6 +11,7 @@ use cowhand_core::work::WorkItemId;
 use crate::store::StoreError;
 use crate::work::WorkSourceError;
 
+/// The messages are for people; a program decides by the variant.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     #[error("a daemon is running in {0} already; `cowhand stop` ends it")]
@@ -26,6 +27,8 @@ pub enum FleetError {
     NoSchedule { agent: AgentName, schedule: String },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
     NoJob(JobId),
+    #[error("cannot read the output of {job}: {source}")]
+    Output { job: JobId, source: io::Error },
     #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]
     NoItem(WorkItemId),
     #[error("{item} is held by {by}; `cowhand cancel` ends a job and releases its item")]
@@ -36,6 +39,10 @@ pub enum FleetError {
     WorkSource(WorkSourceError),
     #[error("{job} is {status}; cancel it first, or fork it")]
     NotFinished { job: JobId, status: JobStatus },
+    #[error("{}", in_use(.job, .by))]
+    InUse { job: JobId, by: JobId },
+    #[error("{0}")]
+    Prune(String),
     #[error("an idempotency key needs a schedule: its firings are what is counted")]
     KeyWithoutSchedule,
     #[error("the key was used before for {agent}/{schedule}, and its job is gone")]
@@ -55,6 +62,13 @@ pub enum FleetError {
     Died,
     #[error(transparent)]
     Store(StoreError),
+}
+
+fn in_use(job: &JobId, by: &JobId) -> String {
+    if job == by {
+        return format!("{job} has not ended; cancel it first");
+    }
+    format!("{by} began from {job} and has not ended; wait for its end")
 }
 
 fn explained(reason: SkipReason) -> &'static str {

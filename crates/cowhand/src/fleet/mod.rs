@@ -7,6 +7,7 @@
 //! let fleet = Fleet::start(Options::of("cowhand.yaml", "/usr/local/bin/cowhand")).await?;
 //! let mut events = fleet.subscribe().await?;
 //! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
+//! // `fleet.output(job)` tells what a job says, `fleet.result(job)` what it came to.
 //! while let Some(event) = events.next().await? {
 //!     println!("{} {:?}", event.agent, event.fact);
 //! }
@@ -17,6 +18,10 @@
 mod deliver;
 mod error;
 mod events;
+mod jobs;
+mod output;
+mod prune;
+mod schedules;
 mod stop;
 mod switch;
 mod trigger;
@@ -26,7 +31,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -35,16 +40,21 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::daemon::{Daemon, Engine, Loaded, Wish, load};
-use crate::run::growth::Growth;
+use crate::daemon::{Daemon, Engine, Loaded, load};
 use crate::state::StateFolder;
-use crate::store::{Cancel, Store};
+use crate::store::Store;
 use crate::trigger::Registry as Triggers;
 use crate::work::{Registry, Setting, Sources};
 
 pub use deliver::Delivered;
 pub use error::FleetError;
 pub use events::Subscription;
+pub(crate) use output::{Listening, result};
+pub use output::{Output, Said};
+pub(crate) use prune::prune;
+pub use prune::{PruneAsked, PruneView, PrunedJob};
+pub(crate) use schedules::schedules;
+pub use schedules::{ScheduleStatus, ScheduleView};
 pub(crate) use stop::Course;
 pub use stop::Stop;
 pub use trigger::{Changes, Trigger, Triggered};
@@ -154,21 +164,19 @@ impl Fleet {
         Ok(Self { engine, surroundings, config, course, ended, started_at })
     }
 
+    /// For whatever this face has no word for. What is written here past it is seen at the next look only.
     pub fn store(&self) -> &Store {
         &self.engine.store
     }
 
+    /// Where everything is kept that is not in the store.
     pub fn state_folder(&self) -> &StateFolder {
         &self.engine.home.state
     }
 
+    /// The time by which it plans.
     pub fn clock(&self) -> &Clock {
         &self.engine.clock
-    }
-
-    /// For whoever listens to a job.
-    pub(crate) fn growth(&self) -> &Growth {
-        &self.engine.growth
     }
 
     /// Who we are to others that share the store.
@@ -176,6 +184,7 @@ impl Fleet {
         &self.engine.home.node
     }
 
+    /// Who is in the fleet now.
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.engine.loaded().roster)
     }
@@ -184,10 +193,12 @@ impl Fleet {
         Arc::clone(&self.engine.loaded().sources)
     }
 
+    /// Whether it takes new work.
     pub fn is_running(&self) -> bool {
         self.status() == FleetStatus::Running
     }
 
+    /// Running, on its way to stop, or stopped.
     pub fn status(&self) -> FleetStatus {
         // A loop that is gone without a word is as stopped as one that said so.
         if *self.ended.borrow() || self.ended.has_changed().is_err() {
@@ -199,6 +210,7 @@ impl Fleet {
         }
     }
 
+    /// How it stands, in numbers.
     pub fn state(&self) -> FleetState {
         let counts = self.engine.counts();
         FleetState {
@@ -253,16 +265,6 @@ impl Fleet {
         self.engine.store.clear_agent(agent.clone(), self.engine.clock.now()).await?;
         self.nudge();
         Ok(())
-    }
-
-    /// A waiting job is cancelled at once; of a running one the whole process tree is asked to end.
-    pub async fn cancel(&self, job: JobId) -> Result<Cancel, FleetError> {
-        let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
-        // Told directly as well: a fleet that drains makes no more plans.
-        self.engine.wish(&job, Wish::Cancel);
-        self.nudge();
-        self.engine.owed.notify_one();
-        Ok(answer)
     }
 
     /// Something was written that may change the plan.

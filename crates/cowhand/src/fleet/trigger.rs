@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Fleet, FleetError};
-use crate::daemon::tick::decide;
-use crate::store::{Fired, Firing};
+use crate::store::Fired;
+use crate::trigger::dispatch::Dispatch;
 
 /// What to run now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,7 @@ pub struct Changes {
 }
 
 impl Fleet {
+    /// Makes a job now, and says which; with a work source once it is known what it works on.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.open()?;
         let roster = self.roster();
@@ -75,10 +76,9 @@ impl Fleet {
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
         let occasion = Occasion::by_hand(&key, trigger.prompt.clone());
-        let decision = decide(agent, schedule, &key, None, occasion, now);
-        let firing = Firing { schedule: schedule.id, key: key.clone(), due: now, decision };
+        let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), occasion, now);
         let before = match self.store().fire_once(firing, now).await? {
-            Fired::Recorded(Some(job)) => return Ok(Triggered::New(job)),
+            Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,
             Fired::Duplicate => true,
         };
@@ -111,7 +111,7 @@ impl Fleet {
 
     /// A job that has ended, once more.
     pub async fn retry(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
-        let before = self.find(job).await?;
+        let before = self.job(job).await?;
         if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
             return Err(FleetError::NotFinished { job: job.clone(), status: before.status() });
         }
@@ -121,7 +121,7 @@ impl Fleet {
 
     /// A new job that begins with all that this one's session holds.
     pub async fn fork(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
-        let before = self.find(job).await?;
+        let before = self.job(job).await?;
         let origin = Origin::ForkOf(job.clone());
         self.make(&before, TriggerType::Fork, origin, changes).await
     }
@@ -156,10 +156,6 @@ impl Fleet {
         self.engine.count_trigger();
         self.nudge();
         Ok(job)
-    }
-
-    async fn find(&self, job: &JobId) -> Result<Job, FleetError> {
-        self.store().job(job.clone()).await?.ok_or_else(|| FleetError::NoJob(job.clone()))
     }
 
     /// A fleet that stops takes no new work.

@@ -70,6 +70,7 @@ impl Fleet {
         self.close_item(id, agent, Closing::Release(options)).await
     }
 
+    /// Tells the item's source that a person has done it, or could not.
     pub async fn complete_item(
         &self,
         id: &WorkItemId,

@@ -166,7 +166,8 @@ impl Attempt {
     /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be
     /// run again; what may have begun cannot.
     pub fn began(&self) -> io::Result<bool> {
-        Ok(self.identity(KEEPER)?.is_some())
+        // Also if the record itself was damaged since.
+        fs::exists(self.folder.join(KEEPER))
     }
 
     /// When it last wrote anything.
@@ -228,21 +229,46 @@ impl Attempt {
         self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
     }
 
+    /// Of somebody at work. These records are not synced: what a power cut leaves of one cannot be read, and speaks of
+    /// nobody who could still live.
     fn identity(&self, who: &str) -> io::Result<Option<Identity>> {
-        self.read(who)
+        match self.read(who) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+            read => read,
+        }
     }
 
     pub fn ending(&self) -> io::Result<Option<Ending>> {
         self.read("ending.json")
     }
 
-    /// Whole or not at all: a reader never sees half a record.
+    /// Whole or not at all: a reader never sees half a record. Whoever is killed loses nothing that was written; a power
+    /// cut may take it.
     pub(super) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        self.write_and(name, value, |_| Ok(()))
+    }
+
+    /// As above, and a power cut leaves the old or the new.
+    pub(super) fn write_synced<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        self.write_and(name, value, File::sync_all)
+    }
+
+    fn write_and<T: Serialize>(
+        &self,
+        name: &str,
+        value: &T,
+        then: fn(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
         serde_json::to_writer(&mut file, value)?;
-        file.as_file().sync_all()?;
+        then(file.as_file())?;
         file.persist(self.folder.join(name))?;
         Ok(())
+    }
+
+    /// From here on a power cut takes no file away, though perhaps what is in it.
+    pub(super) fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
@@ -250,7 +276,9 @@ impl Attempt {
         match fs::read(&path) {
             Ok(bytes) => {
                 let value = serde_json::from_slice(&bytes);
-                value.map(Some).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+                value.map(Some).map_err(|error| {
+                    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
+                })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

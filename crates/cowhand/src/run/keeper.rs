@@ -61,7 +61,7 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(run(&attempt, &start))?;
     fault::place("keeper-ended");
-    attempt.write("ending.json", &ending)?;
+    attempt.write_synced("ending.json", &ending)?;
     fault::place("keeper-done");
     Ok(())
 }
@@ -73,13 +73,16 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     // From here on we can be asked to stop.
     fault::place("keeper-waiting");
     attempt.write(KEEPER, &Identity::of(own_pid()))?;
+    // That the agent may have begun has to be known after a power cut, too, so its record is on disk before the agent
+    // begins. The disk and the kernel, which takes its time with control groups, work side by side.
+    let (synced, cgroup) = std::thread::scope(|scope| {
+        let synced = scope.spawn(|| attempt.sync_names());
+        let cgroup = enter_cgroup(attempt);
+        (synced.join().unwrap_or_else(|_| Err(io::Error::other("the sync panicked"))), cgroup)
+    });
+    synced?;
+    let cgroup = cgroup?;
     fault::place("keeper-ready");
-    // Where none can be made or entered, the process tree has to do.
-    let cgroup = Cgroup::make(&attempt.name()).ok();
-    if let Some(cgroup) = &cgroup {
-        attempt.record_cgroup(cgroup)?;
-    }
-    let cgroup = cgroup.filter(|cgroup| cgroup.enter().is_ok());
     let spawned = spawn(attempt, start);
     let cgroup = cgroup.filter(|cgroup| cgroup.leave().is_ok());
     let agent = match spawned {
@@ -100,6 +103,13 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     }
     watch.clean_up().await?;
     watch.ending()
+}
+
+/// None where none can be made or entered: then the process tree has to do.
+fn enter_cgroup(attempt: &Attempt) -> io::Result<Option<Cgroup>> {
+    let Ok(cgroup) = Cgroup::make(&attempt.name()) else { return Ok(None) };
+    attempt.record_cgroup(&cgroup)?;
+    Ok(Some(cgroup).filter(|cgroup| cgroup.enter().is_ok()))
 }
 
 fn spawn(attempt: &Attempt, start: &Start) -> io::Result<i32> {

@@ -11,11 +11,12 @@
 //! finds every attempt again, with its output and its exit code.
 
 pub mod attempt;
-mod cgroup;
+pub(crate) mod cgroup;
 mod descriptors;
 pub mod ending;
 pub(crate) mod gate;
 pub mod growth;
+pub(crate) mod jsonl;
 pub mod keeper;
 pub mod launch;
 pub mod lines;

@@ -16,6 +16,8 @@ use super::{Store, StoreError, items, jobs, owed, schedules};
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
     RUNNING_OF_AGENT = same "select count(*) as running from jobs where agent = $1 and status = 'running'";
+    IN_FRONT = same "select count(*) as live from jobs where agent = $1 and status in ('pending', 'running') \
+        and (not_before is null or not_before <= $2)";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
     JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at from jobs where id = $1";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at) values ($1, $2, $3, $4, $5)";
@@ -39,6 +41,14 @@ pub enum Claim {
     AtCapacity,
     /// Its claim on the work item ran out while nobody was here to renew it; somebody else may have taken it.
     ItemLapsed,
+}
+
+/// Who starts a job, and how many of its agent's may run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Starter {
+    pub node: String,
+    pub lease: SignedDuration,
+    pub max_concurrent: u32,
 }
 
 /// A lease that is still ours.
@@ -81,11 +91,7 @@ impl Store {
                     return Ok(Claim::ItemLapsed);
                 }
                 jobs::save(tx, &job).await?;
-                let epoch =
-                    take_lease(tx, &job, &node, now.checked_add(lease).unwrap_or(Timestamp::MAX)).await?;
-                tx.execute(ADD_ATTEMPT, args![id.as_str(), job.attempts(), node.as_str(), now]).await?;
-                let started = Fact::JobStarted { attempt: job.attempts(), node };
-                jobs::record(tx, &job, started, now);
+                let epoch = begin_attempt(tx, &job, node, lease, now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
         })
@@ -246,6 +252,35 @@ async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> R
     let row = tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?;
     let running: i64 = row.map_or(Ok(0), |row| row.get("running"))?;
     Ok(running < i64::from(max_concurrent))
+}
+
+/// Whether a job that is made now could start now: its agent has places for all that are ready before it, and one more.
+/// Asked before it is made, and before anything else is locked.
+pub(super) async fn has_place_for_new(
+    tx: &mut Tx<'_>,
+    agent: &AgentName,
+    max_concurrent: u32,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    tx.one(LOCK_AGENT, args![agent.as_str()]).await?;
+    let row = tx.one(IN_FRONT, args![agent.as_str(), now]).await?;
+    let live: i64 = row.map_or(Ok(0), |row| row.get("live"))?;
+    Ok(live < i64::from(max_concurrent))
+}
+
+/// Writes down that the job, whose row says already that it runs, is the node's.
+pub(super) async fn begin_attempt(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    node: String,
+    lease: SignedDuration,
+    now: Timestamp,
+) -> Result<i64, StoreError> {
+    let epoch = take_lease(tx, job, &node, now.checked_add(lease).unwrap_or(Timestamp::MAX)).await?;
+    tx.execute(ADD_ATTEMPT, args![job.id().as_str(), job.attempts(), node.as_str(), now]).await?;
+    let started = Fact::JobStarted { attempt: job.attempts(), node };
+    jobs::record(tx, job, started, now);
+    Ok(epoch)
 }
 
 async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Timestamp) -> Result<i64, StoreError> {

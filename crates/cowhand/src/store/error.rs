@@ -36,10 +36,16 @@ pub enum StoreError {
 
 impl StoreError {
     pub(super) fn connection(error: sqlx::Error) -> Self {
-        Self::Connection(error)
+        match error {
+            sqlx::Error::PoolClosed => Self::Closed,
+            error => Self::Connection(error),
+        }
     }
 
     pub(super) fn statement(statement: &'static str, source: sqlx::Error) -> Self {
-        Self::Statement { statement, source }
+        match source {
+            sqlx::Error::PoolClosed => Self::Closed,
+            source => Self::Statement { statement, source },
+        }
     }
 }

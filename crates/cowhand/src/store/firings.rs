@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError, cursors, jobs, schedules};
+use super::{Starter, Store, StoreError, claims, cursors, jobs, schedules};
 
 statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion) \
@@ -61,6 +61,8 @@ impl Decision {
 pub enum Fired {
     /// Recorded now, with its job if it runs.
     Recorded(Option<Job>),
+    /// Recorded now, and its job is claimed by whoever fired it.
+    Claimed { job: Job, epoch: i64 },
     /// The key was taken: somebody decided about this occurrence before. Nothing was written.
     Duplicate,
 }
@@ -95,7 +97,19 @@ impl Store {
     /// Records the firing, its job and the schedule's progress together, once; whoever comes second is told.
     pub async fn fire_once(&self, firing: Firing, now: Timestamp) -> Result<Fired, StoreError> {
         let random = self.random;
-        self.write(move |tx| Box::pin(fire_once(tx, firing, now, random))).await
+        self.write(move |tx| Box::pin(fire_once(tx, firing, None, now, random))).await
+    }
+
+    /// As [`Self::fire_once`]; and if its job has a place already, it is claimed in the same transaction, so that the way
+    /// from a due time to a process waits for one commit and not for two. Else it waits as any other.
+    pub async fn fire_and_claim(
+        &self,
+        firing: Firing,
+        starter: Starter,
+        now: Timestamp,
+    ) -> Result<Fired, StoreError> {
+        let random = self.random;
+        self.write(move |tx| Box::pin(fire_once(tx, firing, Some(starter), now, random))).await
     }
 
     /// Many at once, in this order; all of them, or none.
@@ -105,7 +119,7 @@ impl Store {
             Box::pin(async move {
                 let mut fired = Vec::with_capacity(firings.len());
                 for firing in firings {
-                    fired.push(fire_once(tx, firing, now, random).await?);
+                    fired.push(fire_once(tx, firing, None, now, random).await?);
                 }
                 Ok(fired)
             })
@@ -189,7 +203,7 @@ async fn settle_prepared(
     let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
     let mut job: Option<JobId> = row.parse_opt("job_id")?;
     if let Prepared::Job(new) = prepared {
-        let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand() };
+        let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running: false };
         let made = jobs::add(tx, new, place, now, random).await?;
         tx.execute(LINK_JOB, args![schedule, key.as_str(), made.id().as_str()]).await?;
         job = Some(made.id().clone());
@@ -209,10 +223,18 @@ async fn settle_prepared(
 async fn fire_once(
     tx: &mut Tx<'_>,
     firing: Firing,
+    starter: Option<Starter>,
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Fired, StoreError> {
     let Firing { schedule, key, due, decision } = firing;
+    let starter = match (starter, &decision) {
+        (Some(starter), Decision::Run(new)) => {
+            let free = claims::has_place_for_new(tx, &new.agent, starter.max_concurrent, now).await?;
+            free.then_some(starter)
+        }
+        _ => None,
+    };
     let mut record = schedules::lock(tx, schedule).await?;
     let outcome = decision.outcome();
     let reason = outcome.skip_reason().map(SkipReason::as_str);
@@ -242,12 +264,17 @@ async fn fire_once(
         tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
         return Ok(Fired::Recorded(None));
     };
-    let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand() };
+    let running = starter.is_some();
+    let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running };
     let job = jobs::add(tx, new, place, now, random).await?;
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
     tx.record(Recorded { at: now, agent, schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
-    Ok(Fired::Recorded(Some(job)))
+    let Some(Starter { node, lease, .. }) = starter else {
+        return Ok(Fired::Recorded(Some(job)));
+    };
+    let epoch = claims::begin_attempt(tx, &job, node, lease, now).await?;
+    Ok(Fired::Claimed { job, epoch })
 }
 
 fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {

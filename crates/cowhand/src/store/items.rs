@@ -84,6 +84,13 @@ pub enum ItemState {
 }
 
 impl HeldItem {
+    pub(super) const fn closing(&self) -> Option<&Closing> {
+        match &self.state {
+            ItemState::Closing { closing, .. } => Some(closing),
+            ItemState::Claiming | ItemState::Held => None,
+        }
+    }
+
     /// The job that works on it; none if a person has it.
     pub fn job(&self) -> Option<JobId> {
         self.holder.parse().ok()
@@ -168,7 +175,8 @@ impl Store {
                     return Ok(None);
                 }
                 let job = Job::new(holder.clone(), new, now);
-                let place = jobs::Place { schedule: Some(of.schedule), by_trigger: !of.key.is_by_hand() };
+                let (by_trigger, running) = (!of.key.is_by_hand(), false);
+                let place = jobs::Place { schedule: Some(of.schedule), by_trigger, running };
                 if !jobs::insert(tx, &job, place).await? {
                     return Err(StoreError::NoFreeId(1));
                 }

@@ -39,7 +39,7 @@ use changes::Committed;
 use db::Tx;
 use writer::Writer;
 
-pub use claims::{Claim, Held, Settled};
+pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, LedgerRow, Preparation, Prepared};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};

@@ -50,6 +50,8 @@ impl Store {
         drop(first);
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
+            // A file does not hang up; asking whether it is still there costs each read a way to its thread and back.
+            .test_before_acquire(false)
             .connect_with(options.read_only(true))
             .await
             .map_err(|error| cannot(&error))?;

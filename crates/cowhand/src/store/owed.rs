@@ -2,7 +2,7 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::job::{Job, Outcome};
-use cowhand_core::work::{Closing, ReleaseOptions};
+use cowhand_core::work::Closing;
 use jiff::Timestamp;
 
 use super::db::{Row, Tx, args};
@@ -34,8 +34,7 @@ impl Store {
         reason: String,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let release = ReleaseOptions { reason: Some(reason), add_comment: false };
-        self.close_item(holder, Closing::Release(release), now).await
+        self.close_item(holder, Closing::undo(reason), now).await
     }
 
     /// The source is to be told.
@@ -109,9 +108,12 @@ impl Store {
     pub async fn paid(&self, owed: HeldItem, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                if !items::forget(tx, &owed.holder).await? {
+                let Some(now_owed) = items::lock(tx, &owed.holder).await? else { return Ok(()) };
+                // Somebody may have thought better of it meanwhile, which is still to be told.
+                if now_owed.closing() != owed.closing() {
                     return Ok(());
                 }
+                items::forget(tx, &owed.holder).await?;
                 let item = owed.item.id.clone();
                 let fact = match &owed.state {
                     ItemState::Closing { closing: Closing::Complete(result), .. } => {
@@ -200,8 +202,7 @@ pub(super) async fn job_ended(
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
-        let reason = Some("the claim was not finished".to_owned());
-        owe(tx, &holder, &Closing::Release(ReleaseOptions { reason, add_comment: false }), now).await?;
+        owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), now).await?;
     }
     Ok(())
 }

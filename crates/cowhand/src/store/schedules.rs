@@ -85,14 +85,25 @@ impl Store {
         .await
     }
 
-    /// What is wrong with its trigger for the time being; none when that is over.
-    pub async fn note_trouble(&self, id: ScheduleId, trouble: Option<String>) -> Result<(), StoreError> {
+    /// What keeps it from firing for the time being, told once for each new reason; none when that is over.
+    pub async fn note_trouble(
+        &self,
+        id: ScheduleId,
+        trouble: Option<String>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                if schedule.last_error != trouble {
-                    schedule.last_error = trouble;
-                    save(tx, &schedule).await?;
+                if schedule.last_error == trouble {
+                    return Ok(());
+                }
+                schedule.last_error.clone_from(&trouble);
+                save(tx, &schedule).await?;
+                if let Some(message) = trouble {
+                    let (agent, name) = (schedule.agent, Some(schedule.name));
+                    let fact = Fact::ScheduleDelayed { message };
+                    tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
                 }
                 Ok(())
             })
@@ -118,23 +129,6 @@ impl Store {
             Some(Fact::ScheduleWaiting { due: since, reason })
         })
         .await
-    }
-
-    /// Something keeps it from firing that may pass. Each new reason is told once.
-    pub async fn trouble(&self, id: ScheduleId, message: String, now: Timestamp) -> Result<bool, StoreError> {
-        self.change(id, now, move |schedule, _| {
-            let known = schedule.last_error.as_ref() == Some(&message);
-            schedule.last_error = Some(message.clone());
-            (!known).then_some(Fact::ScheduleDelayed { message })
-        })
-        .await
-    }
-
-    /// Somebody turned it off, or it gave up.
-    pub async fn is_off(&self, id: ScheduleId) -> Result<bool, StoreError> {
-        let all = self.schedules().await?;
-        let found = all.iter().find(|schedule| schedule.id == id);
-        Ok(found.is_some_and(|schedule| schedule.state != ScheduleState::Active))
     }
 
     async fn change<F>(&self, id: ScheduleId, now: Timestamp, change: F) -> Result<bool, StoreError>

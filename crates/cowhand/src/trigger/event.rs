@@ -16,7 +16,6 @@ use tokio::sync::watch;
 
 use super::setting::Setting;
 use super::strategy::{Task, TriggerStrategy, stopped};
-use super::upstream::result_of;
 use crate::store::StoreError;
 
 /// Events read together.
@@ -131,7 +130,7 @@ impl EventStrategy {
         let Some((id, status)) = event.job.clone().zip(status) else { return task };
         let summary = job.and_then(|job| JobRecord::from(job.clone()).summary);
         let work_item = job.and_then(Job::work_item).map(|item| item.id.to_string());
-        let result = result_of(self.setting.output(&id)).await.or_else(|| summary.clone());
+        let result = self.setting.result(&id).await.or_else(|| summary.clone());
         task.body = summary.clone().unwrap_or_default();
         let from = event.schedule.as_ref().map(|name| ScheduleId::of(&event.agent, name).to_string());
         let own = [

@@ -16,7 +16,6 @@ pub(crate) mod runner;
 mod setting;
 mod strategy;
 mod timer;
-mod upstream;
 
 use std::time::Duration;
 

@@ -136,7 +136,9 @@ impl Runner {
     }
 
     async fn note_trouble(&self, trouble: Option<String>) {
-        if let Err(error) = self.engine.store.note_trouble(self.schedule, trouble).await {
+        if let Err(error) =
+            self.engine.store.note_trouble(self.schedule, trouble, self.engine.clock.now()).await
+        {
             warn!("cannot write down how a trigger stands: {error}");
         }
     }

@@ -1,10 +1,11 @@
 //! What a strategy may need from the fleet around it.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use cowhand_core::cut::cut;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::prompt::VALUE_CAP;
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::TriggerConfig;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 use super::strategy::FatalTriggerError;
 use crate::clock::Clock;
 use crate::daemon::Engine;
+use crate::fleet;
 use crate::store::Store;
 
 /// Of one schedule.
@@ -87,7 +89,10 @@ impl Setting {
         &self.engine.store
     }
 
-    pub(super) fn output(&self, job: &JobId) -> PathBuf {
-        self.engine.home.state.output(job)
+    /// What a job that has ended came to, as much of it as a prompt takes. None if it cannot be read here: the job may
+    /// have run on another machine.
+    pub(super) async fn result(&self, job: &JobId) -> Option<String> {
+        let text = fleet::result(&self.engine.home.state, job.clone()).await.ok().flatten()?;
+        Some(cut(&text, 0, VALUE_CAP))
     }
 }

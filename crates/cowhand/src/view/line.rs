@@ -18,7 +18,7 @@ pub(crate) fn one_line(text: &str, longest: usize) -> String {
 }
 
 /// Text from elsewhere as it is, but for what would move the cursor or colour the screen.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 

@@ -171,8 +171,11 @@ impl Subject {
     async fn a_release_gives_it_back(&self, id: &WorkItemId, picture: &impl AsyncFn() -> String) {
         let by = self.by("releaser");
         self.must_claim(id, &by).await;
-        let options =
-            ReleaseOptions { reason: Some("The machine is going down.".to_owned()), add_comment: true };
+        let options = ReleaseOptions {
+            reason: Some("The machine is going down.".to_owned()),
+            add_comment: true,
+            unfinished: false,
+        };
         let released = self.source().release_work(id, &options, &by).await;
         let released = released.unwrap_or_else(|error| panic!("releasing {id} fails: {error}"));
         assert!(released.success, "{id} is ours and cannot be released: {:?}", released.message);

@@ -24,7 +24,7 @@ use cowhand_core::work::{
 use self::folder::{Folder, MOST_BYTES_CLAIMED};
 use self::life::Trouble;
 use super::registry::Setting;
-use super::{Claimant, WorkSource, WorkSourceError};
+use super::{Claimant, Finding, WorkSource, WorkSourceError};
 use crate::clock::Clock;
 
 pub const NAME: &str = "files";
@@ -140,5 +140,34 @@ impl WorkSource for Files {
             Err(trouble) => Err(trouble.into()),
         })
         .await
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        let findings = self.blocking(|files| Ok(files.findings())).await;
+        findings.unwrap_or_else(|error| vec![Finding::of_error("folder", &error)])
+    }
+}
+
+impl Inner {
+    fn findings(&self) -> Vec<Finding> {
+        let path = self.folder.path();
+        if !path.is_dir() {
+            let help = format!("is not there; `mkdir -p {}` makes it", path.display());
+            return vec![Finding::problem("folder", help)];
+        }
+        let mut findings = vec![match tempfile::tempfile_in(path) {
+            Ok(_) => Finding::good("folder", "can be written"),
+            Err(error) => Finding::problem("folder", format!("cannot be written: {error}")),
+        }];
+        let mut skipped = Vec::new();
+        if let Err(error) = self.each(|looked| skipped.extend(looked.err())) {
+            findings.push(Finding::of_error("folder", &error));
+        }
+        skipped.sort();
+        findings.extend(skipped.into_iter().map(|Skipped { file, reason }| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Finding::warning(name, format!("is no item, because the file {reason}"))
+        }));
+        findings
     }
 }

@@ -3,6 +3,7 @@
 //! Adding one is implementing [`WorkSource`], registering a factory for it ([`Registry`]), and passing the same
 //! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
 
+pub mod check;
 pub mod contract;
 pub mod error;
 pub mod files;
@@ -12,7 +13,8 @@ pub mod registry;
 pub mod source;
 pub mod sources;
 
+pub use check::{Finding, Verdict};
 pub use error::WorkSourceError;
 pub use registry::{Registry, Setting};
-pub use source::{Claimant, WorkSource};
+pub use source::{Claimant, LapsedClaim, WorkSource};
 pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

@@ -80,6 +80,19 @@ pub(crate) fn queues(
     Ok(queues)
 }
 
+/// Every source that the config names, once, with an agent that takes from it.
+pub(crate) fn named(roster: &Roster) -> Vec<(&AgentName, &shape::WorkSource)> {
+    let mut named: Vec<(&AgentName, &shape::WorkSource)> = Vec::new();
+    for agent in &roster.agents {
+        for config in places(agent).filter_map(For::config) {
+            if !named.iter().any(|(_, known)| *known == config) {
+                named.push((&agent.name, config));
+            }
+        }
+    }
+    named
+}
+
 fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
     let of_schedules = agent.schedules.iter().map(move |schedule| For::schedule(agent, schedule));
     [For::agent(agent)].into_iter().chain(of_schedules)

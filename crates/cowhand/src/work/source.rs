@@ -6,8 +6,8 @@ use cowhand_core::work::{
 };
 use jiff::Timestamp;
 
-use super::WorkSourceError;
 use super::github::Quota;
+use super::{Finding, WorkSourceError};
 
 /// Who takes an item, and until when that holds without another word.
 ///
@@ -20,6 +20,14 @@ pub struct Claimant {
     /// The job, or the person who claimed by hand.
     pub holder: String,
     pub until: Timestamp,
+}
+
+/// An item that stands as claimed although its claimer has been silent for too long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LapsedClaim {
+    pub item: WorkItem,
+    /// In words: who, and until when.
+    pub left_by: String,
 }
 
 /// A queue of work outside cowhand, in words that fit labels, columns and files alike.
@@ -58,9 +66,15 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
 
-    /// Whether it could do its work: it is there, and we may change it. For `doctor`.
-    async fn check(&self) -> Result<(), WorkSourceError> {
-        Ok(())
+    /// Items that are claimed by the dead and are not listed as available for that reason; `claim_work` takes them all
+    /// the same. Asked now and then by everybody who takes work from here, so it has to be cheap.
+    async fn lapsed_claims(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
+        Ok(Vec::new())
+    }
+
+    /// Whether it could do its work: it is there, and we may change it. For `doctor`; changes nothing.
+    async fn check(&self) -> Vec<Finding> {
+        Vec::new()
     }
 
     /// What the outside system still lets us ask, if it counts that.

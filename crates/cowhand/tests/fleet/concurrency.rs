@@ -1,8 +1,9 @@
 //! Agents run side by side, and each within its own limit.
 
-use std::time::Duration;
+use std::fmt::Write as _;
+use std::fs;
 
-use super::Scene;
+use super::{Scene, until};
 
 /// Each run writes `+` when it begins and `-` when it ends, so the file tells how many ran at once.
 const FLEET: &str = r#"
@@ -17,11 +18,11 @@ agents:
     schedules: {tick: {type: interval, interval: 1s}}
   - name: slow
     runtime: command
-    command: [sh, -c, "sleep 60"]
+    command: [sh, -c, "while [ ! -e go ]; do sleep 0.05; done"]
     schedules: {long: {type: interval, interval: 1d}}
   - name: many
     runtime: command
-    command: [sh, -c, "echo + >> many; sleep 0.4; echo - >> many"]
+    command: [sh, -c, "echo + >> many; sleep 0.2; echo - >> many"]
     instances: {max_concurrent: 2}
     schedules:
       a: {type: interval, interval: 1s}
@@ -33,24 +34,60 @@ agents:
 fn agents_run_side_by_side_and_none_beyond_its_limit() {
     let scene = Scene::with(FLEET);
     scene.start();
-    for _ in 0..6 {
+    for _ in 0..3 {
         assert_eq!(scene.run(&["trigger", "many"]).code, Some(0));
-        std::thread::sleep(Duration::from_millis(700));
     }
-    let ran = std::fs::read_to_string(scene.root.join("ran")).unwrap();
+    let count = |file: &str, word: &str| {
+        let text = std::fs::read_to_string(scene.root.join(file)).unwrap_or_default();
+        text.lines().filter(|line| *line == word).count()
+    };
     for agent in ["left", "right"] {
-        let count = ran.lines().filter(|line| *line == agent).count();
-        assert!(count >= 3, "{agent} ran {count} times while the slow one ran");
+        until("the quick ones to run again and again", || (count("ran", agent) >= 3).then_some(()));
     }
+    until("the many to have run", || (count("many", "-") >= 6).then_some(()));
     let slow = scene.json(&["jobs", "--agent", "slow"]);
-    assert_eq!((slow.as_array().unwrap().len(), slow[0]["status"].as_str()), (1, Some("running")));
+    assert_eq!(
+        (slow.as_array().unwrap().len(), slow[0]["status"].as_str()),
+        (1, Some("running")),
+        "all the while"
+    );
     let (mut now, mut most) = (0, 0);
     for line in std::fs::read_to_string(scene.root.join("many")).unwrap().lines() {
         now += if line == "+" { 1 } else { -1 };
         most = most.max(now);
     }
     assert_eq!(most, 2, "two at once, and never three");
-    let log = std::fs::read_to_string(scene.root.join(".cowhand/daemon.log")).unwrap();
+    let log = scene.log();
     let said = |schedule: &str| log.contains(&format!("Skipping many/{schedule}: at max capacity (2/2)"));
     assert!(["a", "b", "c"].into_iter().any(said), "{log}");
+}
+
+/// A schedule costs what its config takes, and what reading that took; only jobs that run cost more.
+#[test]
+fn schedules_that_rest_take_little_memory() {
+    let kilobytes = |count: usize| {
+        let mut fleet = String::from("agents:\n");
+        for agent in 0..count / 10 {
+            writeln!(
+                fleet,
+                "  - name: a{agent}\n    runtime: command\n    command: ['true']\n    schedules:"
+            )
+            .unwrap();
+            for schedule in 0..10 {
+                writeln!(
+                    fleet,
+                    "      s{schedule}: {{type: cron, cron: 0 0 1 1 *, prompt: Happy new year.}}"
+                )
+                .unwrap();
+            }
+        }
+        let scene = Scene::with(&fleet);
+        scene.start();
+        let pid = scene.daemon().unwrap().as_raw_nonzero();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().to_owned();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    let (few, many) = (kilobytes(10), kilobytes(500));
+    assert!(many < few + 25_000, "{few} KB with ten schedules, {many} KB with five hundred");
 }

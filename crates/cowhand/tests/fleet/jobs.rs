@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use super::{Scene, lives, until};
 
 #[test]
@@ -71,6 +73,43 @@ fn what_a_program_sees() {
 }
 
 #[test]
+fn what_it_came_to_in_the_end() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: talker
+    runtime: command
+    command:
+      - sh
+      - -c
+      - |
+        cat <<'END'
+        {"type":"assistant","content":"I look."}
+        {"type":"tool_result","result":"raw"}
+        {"type":"assistant","content":"It is done.\nAll of it."}
+        {"type":"tool_result","result":"more of it"}
+        END
+        echo noise >&2
+  - {name: silent, runtime: command, command: ['true']}
+"#,
+    );
+    scene.start();
+    let job = scene.json(&["trigger", "talker", "--wait"]);
+    let said = scene.run(&["logs", "talker", "--result"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "It is done.\nAll of it.\n"), "{}", said.stderr);
+    let json = scene.json(&["logs", "talker", "--result"]);
+    assert_eq!((&json["job"], &json["status"]), (&job["id"], &"completed".into()));
+    assert_eq!(json["result"], "It is done.\nAll of it.");
+    scene.run(&["trigger", "silent", "--wait"]);
+    let said = scene.run(&["logs", "silent", "--result"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""));
+    assert!(said.stderr.contains("is completed and has said nothing"), "{}", said.stderr);
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    let said = scene.run(&["logs", "talker", "--result"]);
+    assert_eq!(said.stdout, "It is done.\nAll of it.\n", "no daemon is needed for that");
+}
+
+#[test]
 fn jobs_can_be_filtered() {
     let scene = Scene::started();
     scene.run(&["trigger", "worker", "tidy", "--wait"]);
@@ -92,10 +131,18 @@ fn cancelling_ends_the_processes() {
     let scene = Scene::started();
     let (job, pid) = scene.waiting_job();
     let behind = scene.json(&["trigger", "waiter"]);
+    let made_at = behind["started_at"].as_str().unwrap();
+    assert!(behind["id"].as_str().unwrap().contains(&made_at[..10]), "it has started, as a job: {behind}");
+    assert!(behind["run_started_at"].is_null(), "its agent has not: {behind}");
+    let how = |job: &Value| {
+        ["status", "exit_reason", "termination"].map(|key| job[key].as_str().unwrap().to_owned())
+    };
     let cancelled = scene.json(&["cancel", behind["id"].as_str().unwrap()]);
-    assert_eq!(cancelled["termination"], "not_started", "it waited for a place");
+    assert_eq!(how(&cancelled), ["cancelled", "cancelled", "not_started"], "it waited for a place");
+    assert_eq!(cancelled["started_at"], made_at);
     let cancelled = scene.json(&["cancel", &job]);
-    assert_eq!((&cancelled["status"], &cancelled["termination"]), (&"cancelled".into(), &"graceful".into()));
+    assert_eq!(how(&cancelled), ["cancelled", "cancelled", "graceful"]);
+    assert_eq!(how(&scene.job(&job)), how(&cancelled), "and so it stays");
     until("the process to be gone", || (!lives(pid)).then_some(()));
     let again = scene.run(&["cancel", &job]);
     assert_eq!(again.code, Some(5));

@@ -147,6 +147,7 @@ fn the_daemon_prunes_by_itself() {
     let others = [(); 2].map(|()| ran(&scene, "broken"));
     scene.run(&["restart"]);
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5, "everything is kept by default");
+    assert!(jobs.iter().all(|job| files(&scene, job).len() == 3), "with all it left");
     let keeps_two = FLEET.replacen("    runtime", "    retention: {max_jobs_per_agent: 2}\n    runtime", 1);
     scene.write("cowhand.yaml", &keeps_two);
     until("the oldest to go", || files(&scene, &jobs[0]).is_empty().then_some(()));

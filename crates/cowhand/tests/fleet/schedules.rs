@@ -1,5 +1,7 @@
 //! Schedules: listed, turned on and off, and asked why.
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::Scene;
 
 #[test]
@@ -58,6 +60,71 @@ fn when_they_fire() {
     let shown = verbs.map(|verb| scene.run(&[verb, &from].concat()));
     let shown = shown.map(|said| format!("exit: {}\n{}{}", said.code.unwrap(), said.stdout, said.stderr));
     insta::assert_snapshot!(shown.join("\n"));
+}
+
+/// The five reasons that were promised; `at_capacity` has a test of its own below.
+#[test]
+fn why_one_does_not_fire_now() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+    schedules:
+      often: {type: interval, interval: 1h}
+      yearly: {type: cron, cron: '0 0 1 1 *', timezone: UTC}
+      hook: {type: webhook, allow_unsigned: true}
+      talk: {type: chat}
+      asked: {type: manual}
+      off: {type: cron, cron: '0 0 1 1 *', enabled: false}
+",
+    );
+    scene.start();
+    super::until("the first run", || (scene.json(&["jobs"])[0]["status"] == "running").then_some(()));
+    let expected = [
+        ("often", "already_running", "It waits: its previous job had not ended."),
+        ("yearly", "not_due", "It is not due: it fires next in"),
+        ("hook", "unsupported_type", "A schedule of type webhook does not fire by the clock."),
+        ("talk", "unsupported_type", "A schedule of type chat does not fire by the clock."),
+        ("asked", "unsupported_type", "A schedule of type manual does not fire by the clock."),
+        ("off", "disabled", "a/off is turned off"),
+    ];
+    for (name, reason, words) in expected {
+        let name = format!("a/{name}");
+        assert_eq!(scene.json(&["schedule", "show", &name])["skip_reason"], reason, "{name}");
+        assert_eq!(scene.json(&["why", &name])["schedule"]["skip_reason"], reason, "{name}");
+        let said = scene.run(&["why", &name]).stdout;
+        assert!(said.contains(words), "{name}: {said}");
+    }
+    scene.write("go", "");
+    super::until("it to be over", || {
+        (scene.json(&["schedule", "show", "a/often"])["skip_reason"] == "not_due").then_some(())
+    });
+}
+
+#[test]
+fn the_next_run_is_the_next_firing() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      nightly: {type: cron, cron: 0 3 * * *, timezone: UTC}
+      often: {type: interval, interval: 5h, jitter: 0}
+",
+    );
+    scene.start();
+    let often = super::until("the first run to end", || {
+        let often = scene.json(&["schedule", "show", "a/often"]);
+        often["last_run_at"].is_string().then_some(often)
+    });
+    let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert_eq!(time(&often["next_run_at"]), time(&often["last_run_at"]) + SignedDuration::from_hours(5));
+    // The other one would have to fire between the two questions.
+    let nightly = scene.json(&["schedule", "show", "a/nightly"]);
+    let next = scene.json(&["schedule", "next", "--cron", "0 3 * * *", "--timezone", "UTC", "--count", "1"]);
+    assert_eq!(time(&nightly["next_run_at"]), time(&next[0]));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::fs::OFlags;
@@ -17,7 +18,8 @@ use super::Running;
 /// A verb with its standard error on a terminal.
 pub(super) struct Shown {
     pub(super) verb: Running,
-    screen: JoinHandle<String>,
+    screen: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
 }
 
 impl Shown {
@@ -32,21 +34,29 @@ impl Shown {
         options.read(true).write(true).custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap());
         command.stderr(options.open(OsStr::from_bytes(name.as_bytes())).unwrap());
         let verb = Running::of(&mut command);
-        let screen = std::thread::spawn(move || {
-            let (mut all, mut part) = (Vec::new(), [0; 4096]);
+        let screen = Arc::<Mutex<Vec<u8>>>::default();
+        let all = Arc::clone(&screen);
+        let reader = std::thread::spawn(move || {
+            let mut part = [0; 4096];
             let mut ours = File::from(ours);
             // It ends with an error when nobody has the other side open any more.
             while let Ok(count @ 1..) = ours.read(&mut part) {
-                all.extend_from_slice(&part[..count]);
+                all.lock().unwrap().extend_from_slice(&part[..count]);
             }
-            String::from_utf8(all).unwrap()
         });
-        Self { verb, screen }
+        Self { verb, screen, reader }
+    }
+
+    /// What came to the screen so far.
+    pub(super) fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 
     /// The exit code, standard output, and everything that came to the screen.
     pub(super) fn end(self) -> (Option<i32>, String, String) {
         let said = self.verb.end();
-        (said.code, said.stdout, self.screen.join().unwrap())
+        self.reader.join().unwrap();
+        let screen = String::from_utf8(self.screen.lock().unwrap().clone()).unwrap();
+        (said.code, said.stdout, screen)
     }
 }

@@ -1,7 +1,6 @@
 //! Verbs that wait or follow: what a person sees meanwhile, an interrupt, and a daemon that goes away.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,15 +10,12 @@ use super::{Scene, until};
 /// Back to the start of the line, and nothing left on it.
 const ERASE: &str = "\r\u{1b}[K";
 
-/// As it comes to a terminal of that kind and width while one job runs on: `stop`, once it has been at it for long
-/// enough that it must have shown itself.
-fn stop_on(scene: &Scene, term: &str, columns: u16) -> String {
+/// As it comes to a terminal of that width while one job runs on: `stop`, until it has shown this.
+fn stop_on(scene: &Scene, columns: u16, picture: &str) -> String {
     let mut command = scene.command(&["stop"]);
-    command.env("TERM", term);
+    command.env("TERM", "xterm");
     let shown = Shown::run(command, columns);
-    until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
-    // There is no sign of a spinner but its picture; it asks what runs twice a second.
-    std::thread::sleep(Duration::from_millis(1_200));
+    until("the spinner to turn", || shown.screen().contains(picture).then_some(()));
     scene.go();
     let (code, stdout, screen) = shown.end();
     assert_eq!((code, stdout.as_str()), (Some(0), "stopped\n"), "{screen}");
@@ -38,33 +34,44 @@ fn again(scene: &Scene) {
 fn a_spinner_turns_on_a_terminal_and_leaves_no_trace() {
     let scene = Scene::new();
     again(&scene);
-    let screen = stop_on(&scene, "xterm", 100);
-    assert!(screen.contains("⠙ stopping; 1 job still runs"), "{screen:?}");
+    let screen = stop_on(&scene, 100, "⠙ stopping; 1 job still runs");
     assert!(screen.ends_with(ERASE) && !screen.contains('\n'), "{screen:?}");
     assert!(!screen.replace(ERASE, "").contains('\u{1b}'), "no colour: {screen:?}");
     again(&scene);
-    let screen = stop_on(&scene, "xterm", 12);
+    let screen = stop_on(&scene, 12, "⠙ stopping");
     let longest = screen.split(ERASE).map(|line| line.chars().count()).max();
     assert_eq!(longest, Some(11), "a narrow one: {screen:?}");
-    again(&scene);
-    assert_eq!(stop_on(&scene, "dumb", 100), "", "a line that cannot be erased is not written");
 }
 
 #[test]
 fn whoever_waits_for_a_job_sees_that_it_runs() {
     let scene = Scene::started();
-    let mut command = scene.command(&["trigger", "waiter", "--wait"]);
-    command.env("TERM", "xterm");
-    let shown = Shown::run(command, 100);
+    let wait_on = |term: &str| {
+        let mut command = scene.command(&["trigger", "waiter", "--wait"]);
+        command.env("TERM", term);
+        Shown::run(command, 100)
+    };
+    let dumb = wait_on("dumb");
     until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
+    let shown = wait_on("xterm");
+    let turns = |count: usize| shown.screen().matches(" waiting for job-").count() >= count;
+    until("the spinner to turn", || turns(2).then_some(()));
     assert_eq!(scene.run(&["restart"]).code, Some(0));
-    std::thread::sleep(Duration::from_millis(500));
+    let before = shown.screen().matches(" waiting for job-").count();
+    until("it to turn on", || turns(before + 2).then_some(()));
     scene.go();
     let (code, stdout, screen) = shown.end();
     assert_eq!(code, Some(0), "{screen}");
     assert!(stdout.contains("completed after"), "{stdout}");
-    assert!(screen.contains(" waiting for job-") && screen.ends_with(ERASE), "{screen:?}");
+    assert!(screen.ends_with(ERASE), "{screen:?}");
     assert!(screen.matches("note: ").count() <= 1, "{screen:?}");
+    // It waited for longer than the other.
+    let (code, _, screen) = dumb.end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(
+        !screen.contains(ERASE) && !screen.contains("waiting for job"),
+        "not where it cannot be erased: {screen:?}"
+    );
 }
 
 #[test]

@@ -230,7 +230,8 @@ async fn every_request_is_as_github_describes_it() {
 
     // Given back, and taken by the other.
     claim(&ours, numbers[2], "job-3").await.unwrap();
-    let told = ReleaseOptions { reason: Some("shutdown".into()), add_comment: true };
+    let told =
+        ReleaseOptions { reason: Some("shutdown".into()), add_comment: true, ..ReleaseOptions::default() };
     assert!(!theirs.release_work(&id(numbers[2]), &told, &claimant("job-4")).await.unwrap().success);
     assert!(ours.release_work(&id(numbers[2]), &told, &claimant("job-3")).await.unwrap().success);
     let (labels, _, comments) = emulate.look(&tokens[0], numbers[2]).await;

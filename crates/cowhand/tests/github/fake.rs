@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+#[path = "fake/routes.rs"]
 mod routes;
 
 pub(crate) const REPO: &str = "my-org/my-repo";
@@ -77,6 +78,9 @@ pub(crate) struct World {
     pub(crate) remaining: u64,
     pub(crate) scopes: Option<&'static str>,
     pub(crate) is_private: bool,
+    pub(crate) has_issues: bool,
+    /// That the repository knows.
+    pub(crate) labels: Vec<&'static str>,
     /// `(method and beginning of the path, fault)`, used up one by one.
     pub(crate) faults: VecDeque<(String, Fault)>,
     /// Paths that have moved, with where to.
@@ -146,6 +150,8 @@ impl Fake {
             remaining: 5000,
             scopes: Some("repo"),
             is_private: true,
+            has_issues: true,
+            labels: vec!["ready", "agent-working"],
             faults: VecDeque::new(),
             moved: BTreeMap::new(),
             requests: Vec::new(),

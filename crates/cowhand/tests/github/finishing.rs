@@ -9,7 +9,7 @@ use crate::fake::{Fake, Fault};
 use crate::{claim, claimant, id, result, scene, settings, source_with};
 
 fn told() -> ReleaseOptions {
-    ReleaseOptions { reason: Some("timed out".into()), add_comment: true }
+    ReleaseOptions { reason: Some("timed out".into()), add_comment: true, ..ReleaseOptions::default() }
 }
 
 fn foreign(fake: &Fake) -> String {

@@ -9,6 +9,7 @@ mod emulate;
 mod fake;
 mod fetching;
 mod finishing;
+mod lapsed;
 mod race;
 mod tokens;
 mod trouble;

@@ -25,7 +25,7 @@ async fn scopes_are_checked() {
     ] {
         let (fake, source) = scene().await;
         (fake.world().scopes, fake.world().is_private) = (scopes, is_private);
-        match (source.check().await, missing) {
+        match (source.validate_token().await, missing) {
             (Ok(()), None) => {}
             (Err(WorkSourceError::GitHubAuth(error)), Some(missing)) => {
                 assert_eq!(error.missing_scopes(), [missing]);

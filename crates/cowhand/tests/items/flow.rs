@@ -96,6 +96,8 @@ async fn what_the_agent_reports_is_reported_and_left_for_a_person() {
     assert_eq!(job.work_item().unwrap().id.external_id(), "hard");
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { outcome: WorkOutcome::Failure, .. }))
         .await;
+    let ended = fleet.job(job.id()).await.unwrap();
+    assert_eq!((ended.status(), ended.work_item()), (JobStatus::Failed, job.work_item()));
     let text = scene.read("hard");
     assert_eq!(scene.status("hard"), "failed", "{text}");
     assert!(text.contains("it does not compile"), "{text}");

@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod crash;
+#[path = "../github/fake.rs"]
+#[expect(dead_code, reason = "the tests of the adapter use the rest")]
+mod fake;
 mod flow;
+mod github;
 #[path = "../store/postgres.rs"]
 mod postgres;
 
@@ -30,6 +34,10 @@ impl Scene {
     }
 
     fn on(database: &str, script: &str, agent: &str, schedule: &str) -> Self {
+        Self::with_source(database, script, &format!("type: files, path: tasks{agent}"), schedule)
+    }
+
+    fn with_source(database: &str, script: &str, source: &str, schedule: &str) -> Self {
         let server = (database == "postgres").then(postgres::Postgres::start);
         let store = server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
         let scene = Self { folder: TempDir::new().unwrap(), _server: server };
@@ -37,7 +45,7 @@ impl Scene {
         fs::write(scene.path("work.sh"), script).unwrap();
         let text = format!(
             "{store}agents:\n  - name: worker\n    runtime: command\n    command: [sh, work.sh]\n    \
-             work_source: {{type: files, path: tasks{agent}}}\n    schedules:\n      poll: {{{schedule}}}\n"
+             work_source: {{{source}}}\n    schedules:\n      poll: {{{schedule}}}\n"
         );
         fs::write(scene.path("cowhand.yaml"), text).unwrap();
         scene

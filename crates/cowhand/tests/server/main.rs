@@ -1,6 +1,6 @@
 //! The server as others meet it: the real program on a free port, asked over TCP.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
 mod hooks;

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cowhand::store::{Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled, Store, StoreError};
+use cowhand::store::{
+    Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled, Starter, Store, StoreError,
+};
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{
@@ -20,6 +22,7 @@ use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, no_such_job, on_both
 on_both! {
     schedules_are_loaded_once_and_re_armed_when_they_change,
     a_firing_makes_one_job_and_one_row,
+    a_firing_claims_its_job_if_there_is_a_place,
     what_does_not_run_is_a_row_too,
     a_delay_is_done_after_it_fired,
     enable_and_disable_survive,
@@ -43,6 +46,7 @@ on_both! {
     a_lease_for_ever_can_be_read,
     unknown_ids_are_named,
     every_statement_is_accepted,
+    a_closed_store_says_so,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -111,6 +115,34 @@ async fn a_firing_makes_one_job_and_one_row(place: Place) {
     let snapshot = store.snapshot().await.unwrap();
     assert_eq!(snapshot.jobs.len(), 1);
     assert!(snapshot.jobs[0].by_trigger && snapshot.jobs[0].schedule == Some(schedule));
+}
+
+async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let fire = async |second, max_concurrent| {
+        let decision = Decision::Run(new_job());
+        let firing = Firing { schedule, key: cron_key(second), due: at(second), decision };
+        let starter = Starter { node: "node-a".into(), lease: MINUTE, max_concurrent };
+        store.fire_and_claim(firing, starter, at(second)).await.unwrap()
+    };
+    let Fired::Claimed { job, epoch } = fire(3_600, 1).await else { panic!("it has a place") };
+    assert_eq!(fire(3_600, 2).await, Fired::Duplicate, "the key is the lock here as well");
+    assert_eq!((job.status(), job.attempts()), (JobStatus::Running, 1));
+    assert_eq!(store.job(job.id().clone()).await.unwrap().as_ref(), Some(&job));
+    assert_eq!(event_types(&store).await, ["schedule:fired", "job:created", "job:started"]);
+    assert_eq!(store.renew("node-a".into(), MINUTE, at(3_610)).await.unwrap()[0].epoch, epoch);
+    assert!(matches!(fire(3_601, 1).await, Fired::Recorded(Some(_))), "the only place is taken");
+    assert!(matches!(fire(3_602, 2).await, Fired::Recorded(Some(_))), "the one that waits comes first");
+    assert!(matches!(fire(3_603, 4).await, Fired::Claimed { .. }), "there is a place for all of them");
+    let done = store.settle(job.id().clone(), epoch, completed(), Retry::default(), at(3_611)).await;
+    assert!(matches!(done.unwrap(), Settled::Done(_)));
+}
+
+async fn a_closed_store_says_so(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    store.clone().close().await;
+    assert!(matches!(store.schedules().await, Err(StoreError::Closed)), "whoever reads");
+    assert!(matches!(store.enable(schedule, at(1)).await, Err(StoreError::Closed)), "and whoever writes");
 }
 
 async fn what_does_not_run_is_a_row_too(place: Place) {

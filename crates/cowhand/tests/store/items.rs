@@ -8,7 +8,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
-use cowhand_core::work::{Closing, WorkItem, WorkOutcome};
+use cowhand_core::work::{Closing, ReleaseOptions, WorkItem, WorkOutcome};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -21,6 +21,7 @@ on_both! {
     what_failed_too_often_is_left_for_a_person,
     a_claim_that_nobody_finished_is_taken_back,
     what_is_owed_has_one_payer_at_a_time,
+    who_thinks_better_of_it_is_heard,
     a_waiting_job_that_is_cancelled_gives_its_item_back,
     a_job_whose_claim_ran_out_does_not_start,
     a_firing_is_prepared_by_one,
@@ -181,6 +182,29 @@ async fn what_is_owed_has_one_payer_at_a_time(place: Place) {
     let told = store.events_after(0, 100).await.unwrap();
     let told = told.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
     assert_eq!(told, 1, "once, whoever says so twice");
+}
+
+/// A release that is just being told becomes a completion: both are told.
+async fn who_thinks_better_of_it_is_heard(place: Place) {
+    let store = place.open().await;
+    let holder = "person@files-one".to_owned();
+    let taken = store.take_item(taking("one"), Some(holder.clone()), at(0)).await.unwrap();
+    assert!(matches!(taken, Taken::Ours(_)), "{taken:?}");
+    store.hold_for_person(holder.clone(), at(300), at(1)).await.unwrap();
+    let owed = |now: i64| store.take_owed("n1".into(), at(now + 60), at(now));
+    store.close_item(holder.clone(), Closing::Release(ReleaseOptions::default()), at(2)).await.unwrap();
+    let release = owed(2).await.unwrap().unwrap();
+    let complete: Closing =
+        serde_json::from_value(json!({"complete": {"outcome": "success", "summary": "By hand."}})).unwrap();
+    store.close_item(holder, complete.clone(), at(3)).await.unwrap();
+    store.paid(release, at(4)).await.unwrap();
+    let second = owed(4).await.unwrap().expect("the second word is still owed");
+    assert!(
+        matches!(&second.state, ItemState::Closing { closing, .. } if *closing == complete),
+        "{second:?}"
+    );
+    store.paid(second, at(5)).await.unwrap();
+    assert!(store.items().await.unwrap().is_empty());
 }
 
 async fn a_waiting_job_that_is_cancelled_gives_its_item_back(place: Place) {

@@ -105,14 +105,14 @@ async fn a_chain_of_firings_is_counted(place: Place) {
 
 async fn a_trigger_that_gave_up_is_enabled_again(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
-    store.note_trouble(schedule, Some("away".into())).await.unwrap();
+    store.note_trouble(schedule, Some("away".into()), at(1)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap()[0].last_error.as_deref(), Some("away"));
-    store.note_trouble(schedule, None).await.unwrap();
+    store.note_trouble(schedule, None, at(2)).await.unwrap();
     assert_eq!(store.schedules().await.unwrap()[0].last_error, None);
     assert!(store.give_up(schedule, "no such folder".into(), at(1)).await.unwrap());
     assert!(!store.give_up(schedule, "again".into(), at(2)).await.unwrap());
     let error = ScheduleState::Error { reason: "no such folder".into() };
     assert_eq!(store.schedules().await.unwrap()[0].state, error);
     assert!(store.enable(schedule, at(3)).await.unwrap());
-    assert_eq!(event_types(&store).await, ["schedule:error", "schedule:enabled"]);
+    assert_eq!(event_types(&store).await, ["schedule:delayed", "schedule:error", "schedule:enabled"]);
 }

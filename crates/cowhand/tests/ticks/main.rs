@@ -5,9 +5,9 @@
 #[path = "../store/postgres.rs"]
 mod postgres;
 
-use cowhand::daemon::tick::{Tick, tick};
+use cowhand::daemon::tick::{AtOnce, Tick, tick};
 use cowhand::store::{Claim, Store};
-use cowhand_core::job::Outcome;
+use cowhand_core::job::{Job, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use jiff::tz::TimeZone;
@@ -86,18 +86,30 @@ impl Story {
 
     async fn look(&mut self) -> Option<Timestamp> {
         self.finish_jobs().await;
-        let tick = tick(&self.store, &self.roster, self.now).await.unwrap();
+        let mut started = Vec::new();
+        let mut begin = |job, epoch| started.push((job, epoch));
+        let lease = SignedDuration::from_hours(1_000_000);
+        let at_once = AtOnce { node: "node", lease, expect: &|| (), begin: &mut begin };
+        let tick = tick(&self.store, &self.roster, self.now, Some(at_once)).await.unwrap();
         for start in tick.start {
-            let lease = SignedDuration::from_hours(1_000_000);
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
             if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
-                let name = job.schedule().map(ToString::to_string).unwrap_or_default();
-                let clock = TimeZone::UTC.to_datetime(self.now).strftime("%d %H:%M").to_string();
-                self.started.push(format!("{clock} {name}"));
-                self.running.push((job.id().clone(), epoch, self.now.checked_add(self.job_takes).unwrap()));
+                started.push((job, epoch));
             }
         }
+        for (job, epoch) in started {
+            self.begun(&job, epoch);
+        }
+        let most = self.roster.agents[0].max_concurrent as usize;
+        assert!(self.running.len() <= most, "{} at once", self.running.len());
         tick.wake_at
+    }
+
+    fn begun(&mut self, job: &Job, epoch: i64) {
+        let name = job.schedule().map(ToString::to_string).unwrap_or_default();
+        let clock = TimeZone::UTC.to_datetime(self.now).strftime("%d %H:%M").to_string();
+        self.started.push(format!("{clock} {name}"));
+        self.running.push((job.id().clone(), epoch, self.now.checked_add(self.job_takes).unwrap()));
     }
 
     async fn finish_jobs(&mut self) {
@@ -172,6 +184,7 @@ on_both! {
     a_night_with_a_gap_and_a_night_with_an_overlap,
     sleep_is_made_up_once,
     often_daily_and_weekly_side_by_side,
+    the_documented_agent_with_five_schedules,
     each_misfire_policy_after_a_restart,
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
@@ -255,6 +268,28 @@ async fn often_daily_and_weekly_side_by_side(database: &str) {
     assert_eq!(of("often").len(), 11);
 }
 
+/// On a Monday morning, with two places: what has none waits for one, and the webhook is nobody's hour.
+async fn the_documented_agent_with_five_schedules(database: &str) {
+    let schedules = [
+        ("health-check", EVERY),
+        ("security-scan", r#"{"type":"cron","cron":"0 * * * *"}"#),
+        ("daily-capacity", r#"{"type":"cron","cron":"0 8 * * *"}"#),
+        ("weekly-review", r#"{"type":"cron","cron":"0 10 * * 1"}"#),
+        ("deploy", r#"{"type":"webhook","allow_unsigned":true}"#),
+    ];
+    let mut story = Story::begin(database, "2026-01-05T07:56:00Z", &schedules).await.places(2).job_takes(6);
+    story.until("2026-01-05T10:15:00Z").await;
+    let started = story.started();
+    let of = |name: &str| -> Vec<&str> {
+        started.iter().filter_map(|start| start.strip_suffix(name)).map(str::trim_end).collect()
+    };
+    assert_eq!(of("security-scan"), ["05 08:00", "05 09:00", "05 10:00"], "{started:?}");
+    assert_eq!(of("daily-capacity"), ["05 08:02"], "the first check ran until then: {started:?}");
+    assert_eq!(of("weekly-review"), ["05 10:03"], "after another check: {started:?}");
+    assert_eq!(of("health-check")[..3], ["05 07:56", "05 08:07", "05 08:18"], "{started:?}");
+    assert_eq!(of("deploy"), [] as [&str; 0]);
+}
+
 async fn each_misfire_policy_after_a_restart(database: &str) {
     for (policy, starts, rows) in [
         (
@@ -298,7 +333,7 @@ async fn a_restart_in_the_middle_of_a_firing(database: &str) {
     story.look().await;
     story.now = "2026-01-05T10:00:00Z".parse().unwrap();
     // The firing and its job are recorded; the daemon dies before it starts anything.
-    let recorded = tick(&story.store, &story.roster, story.now).await.unwrap();
+    let recorded = tick(&story.store, &story.roster, story.now, None).await.unwrap();
     assert_eq!(recorded.start.len(), 1);
     story.restart_at("2026-01-05T10:20:00Z").await;
     assert_eq!(story.started(), ["05 10:20 s"], "once, as soon as it is back");
@@ -309,11 +344,11 @@ async fn ticking_twice_changes_nothing(database: &str) {
     let schedules = [("poll", EVERY), ("hourly", r#"{"type":"cron","expression":"0 * * * *"}"#)];
     let story = Story::begin(database, "2026-01-05T10:00:00Z", &schedules).await;
     let now: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
-    let first = tick(&story.store, &story.roster, now).await.unwrap();
+    let first = tick(&story.store, &story.roster, now, None).await.unwrap();
     let events = story.store.last_event().await.unwrap();
     assert!(first.fired > 0);
     for _ in 0..3 {
-        let again = tick(&story.store, &story.roster, now).await.unwrap();
+        let again = tick(&story.store, &story.roster, now, None).await.unwrap();
         assert_eq!(again, Tick { fired: 0, ..first.clone() });
     }
     assert_eq!(story.store.last_event().await.unwrap(), events);

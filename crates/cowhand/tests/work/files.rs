@@ -80,12 +80,16 @@ async fn a_release_undoes_the_claim_with_or_without_a_note() {
     let tasks = Tasks::new(&[("login.md", LOGIN)]);
     let (source, item, by) = (tasks.source(), id("files-login"), claimant("job-1"));
     source.claim_work(&item, &by).await.unwrap();
-    let quiet = ReleaseOptions { reason: Some("unseen".into()), add_comment: false };
+    let quiet = ReleaseOptions { reason: Some("unseen".into()), ..ReleaseOptions::default() };
     assert!(source.release_work(&item, &quiet, &by).await.unwrap().success);
     let released = LOGIN.replace("ready   #", "available   #");
     assert_eq!(tasks.read("login.md"), released);
     source.claim_work(&item, &by).await.unwrap();
-    let noted = ReleaseOptions { reason: Some("The agent took too long.".into()), add_comment: true };
+    let noted = ReleaseOptions {
+        reason: Some("The agent took too long.".into()),
+        add_comment: true,
+        ..ReleaseOptions::default()
+    };
     assert!(source.release_work(&item, &noted, &by).await.unwrap().success);
     let note = format!("\n## Released by home/job-1 ({})\n\nThe agent took too long.\n", at(0));
     assert_eq!(tasks.read("login.md"), released + &note);

@@ -100,7 +100,8 @@ async fn an_outcome_is_reported_and_an_item_released_by_agent() {
     let done = result(WorkOutcome::Success, "done");
     sources.report_outcome(&id("files-a"), &done, whose, &by).await.unwrap();
     assert!(tasks.read("a.md").contains("status: completed"));
-    let options = ReleaseOptions { reason: Some("shutdown".into()), add_comment: true };
+    let options =
+        ReleaseOptions { reason: Some("shutdown".into()), add_comment: true, ..ReleaseOptions::default() };
     assert!(sources.release_item(&id("files-b"), &options, whose, &by).await.unwrap().success);
     assert!(tasks.read("b.md").ends_with("shutdown\n"));
     for error in [

@@ -65,6 +65,15 @@ impl WorkSource {
         }
     }
 
+    /// For people: which one of its kind.
+    pub fn place(&self) -> &str {
+        match self {
+            Self::Github { repo, .. } => repo.as_deref().unwrap_or_default(),
+            Self::Files { path, .. } => path,
+            Self::Custom { name, .. } => name,
+        }
+    }
+
     /// The same for everybody who takes items from the same place, so that they do not take the same one.
     pub fn queue(&self, base: &Path) -> String {
         match self {

@@ -9,6 +9,8 @@ use clap::Args;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{Job, JobRecord, JobStatus};
+use cowhand_core::schedule::SkipReason;
+use cowhand_core::work::WorkOutcome;
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,11 +29,15 @@ pub(super) struct Demo {
     keep: bool,
 }
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 8] = [
     ("cowhand.yaml", include_str!("cowhand.yaml")),
     ("triager.sh", include_str!("triager.sh")),
     ("builder.sh", include_str!("builder.sh")),
     ("courier.sh", include_str!("courier.sh")),
+    ("fixer.sh", include_str!("fixer.sh")),
+    ("tasks/fix-login.md", include_str!("tasks/fix-login.md")),
+    ("tasks/flaky-test.md", include_str!("tasks/flaky-test.md")),
+    ("tasks/old-links.md", include_str!("tasks/old-links.md")),
 ];
 
 impl Demo {
@@ -43,6 +49,7 @@ impl Demo {
     async fn show(self) -> anyhow::Result<()> {
         let mut folder = tempfile::Builder::new().prefix("cowhand-demo-").tempdir()?;
         folder.disable_cleanup(self.keep);
+        std::fs::create_dir(folder.path().join("tasks"))?;
         for (name, text) in FILES {
             std::fs::write(folder.path().join(name), text)?;
         }
@@ -90,9 +97,11 @@ fn cannot(error: &anyhow::Error) -> Failure {
 
 fn introduce(folder: &Path, time: Option<Interval>) {
     let end = time.map_or_else(|| "Ctrl-C ends it".to_owned(), |time| format!("it ends after {time}"));
-    anstream::println!("A fleet of four agents runs in {}; {end}.", folder.display());
+    anstream::println!("A fleet of five agents runs in {}; {end}.", folder.display());
     anstream::println!("They are shell scripts, so this needs no account and no network. While it runs, try");
     anstream::println!("  cat {}/.cowhand/state.yaml", folder.display());
+    anstream::println!("  cat {}/tasks/fix-login.md", folder.display());
+    anstream::println!("  echo 'Water the plants.' > {}/tasks/plants.md", folder.display());
     anstream::println!("  tail -f {}/.cowhand/jobs/*.jsonl\n", folder.display());
 }
 
@@ -104,6 +113,14 @@ async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
         Fact::JobCompleted { .. } => (AnsiColor::Green, format!("done: {}", summary(event, store).await?)),
         Fact::JobFailed { message, .. } => (AnsiColor::Red, format!("failed: {message}")),
         Fact::JobRetrying { message, .. } => (AnsiColor::Yellow, format!("will try again: {message}")),
+        Fact::WorkClaimed { item } => (AnsiColor::Cyan, format!("{item}: available → claimed")),
+        Fact::WorkReported { item, outcome: WorkOutcome::Success } => {
+            (AnsiColor::Cyan, format!("{item}: claimed → completed"))
+        }
+        Fact::WorkReleased { item, .. } => (AnsiColor::Cyan, format!("{item}: claimed → available")),
+        Fact::ScheduleSkipped { reason: SkipReason::NoWork, .. } => {
+            (AnsiColor::Yellow, "no tasks left, so no agent is started".to_owned())
+        }
         Fact::ScheduleSkipped { reason, .. } | Fact::ScheduleWaiting { reason, .. } => {
             (AnsiColor::Yellow, format!("not now: {}", reason.as_str().replace('_', " ")))
         }

@@ -7,11 +7,13 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
 use super::{Failure, ago, place};
-use crate::api::{Page, ScheduleView, segment};
+use crate::api::{Page, segment};
+use crate::fleet::ScheduleView;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Schedule {
@@ -119,7 +121,9 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
     let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST RUN", "NEXT", "WHY"]);
     let when = |at: Option<Timestamp>| at.map(|at| ago::from_now(now, at)).unwrap_or_default();
     for view in views {
-        let waits = view.skip_reason.map(|reason| reason.to_string());
+        // What the columns beside it say already.
+        let plain = |reason: &SkipReason| matches!(reason, SkipReason::NotDue | SkipReason::UnsupportedType);
+        let waits = view.skip_reason.filter(|reason| !plain(reason)).map(|reason| reason.to_string());
         let why = waits.or_else(|| view.last_error.as_deref().map(|error| print::one_line(error, 60)));
         table.row([
             format!("{}/{}", view.agent, view.schedule),

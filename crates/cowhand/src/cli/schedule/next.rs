@@ -12,10 +12,11 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::FullName;
-use crate::api::{Page, ScheduleStatus, ScheduleView};
+use crate::api::Page;
 use crate::cli::place::Place;
 use crate::cli::{Exit, Failure, ago, print};
 use crate::config;
+use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Next {

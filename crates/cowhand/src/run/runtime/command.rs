@@ -158,6 +158,15 @@ mod tests {
                 other => panic!("{stdout:?} {status:?}: {other:?}"),
             }
         }
+        // The network's timeout, by message and by code; what a tool wrote to stderr is not the agent's word.
+        let timed_out = |stdout: &[&str], stderr: &[&str]| {
+            let Outcome::Failed { reason, .. } = finish(stdout, stderr, &code(1)).outcome else { panic!() };
+            reason == FailReason::Timeout
+        };
+        assert!(timed_out(&[r#"{"type":"error","message":"connect ETIMEDOUT 10.0.0.1:443"}"#], &[]));
+        assert!(timed_out(&[r#"{"type":"error","message":"no answer","code":"ETIMEDOUT"}"#], &[]));
+        assert!(timed_out(&[r#"{"is_error":true,"result":"Request timed out"}"#], &[]));
+        assert!(!timed_out(&["connect ETIMEDOUT"], &["connect ETIMEDOUT"]));
         let usage = finish(&[said_so], &[], &code(0)).usage.unwrap();
         assert_eq!(usage.total_cost_usd, Some(0.5));
         let tool_failed = r#"{"type":"tool_result","tool_use_id":"t","is_error":true}"#;

@@ -35,7 +35,11 @@ impl Heard {
             {
                 self.said = Some(cut(content, 0, SUMMARY_CAP));
             }
-            OutputMessage::Error { message, .. } => self.error = Some(one_line(message)),
+            OutputMessage::Error { message, code, .. } => {
+                let code = code.as_deref().filter(|code| !message.contains(code));
+                let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
+                self.error = Some(one_line(&format!("{message}{code}")));
+            }
             _ => {}
         }
     }
@@ -82,11 +86,9 @@ impl Heard {
             Some(words) if kind != ErrorKind::StartFailed => format!("{what}; {words}"),
             _ => what,
         };
-        Outcome::Failed {
-            reason: FailReason::Error,
-            error: JobError { kind, message },
-            summary: self.said.clone(),
-        }
+        let timed_out = kind == ErrorKind::Exit && self.error.as_deref().is_some_and(tells_of_a_timeout);
+        let reason = if timed_out { FailReason::Timeout } else { FailReason::Error };
+        Outcome::Failed { reason, error: JobError { kind, message }, summary: self.said.clone() }
     }
 
     fn last_words(&self) -> Option<String> {
@@ -105,6 +107,12 @@ fn remember(last: &mut Option<String>, line: &str) {
     let last = last.get_or_insert_default();
     last.clear();
     if line.len() <= LINE_CAP * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
+}
+
+/// Whether an agent that gave up says that somebody on the network did not answer in time.
+pub(super) fn tells_of_a_timeout(text: &str) -> bool {
+    let text = text.to_lowercase();
+    ["etimedout", "request timed out", "connection timed out"].iter().any(|words| text.contains(words))
 }
 
 /// A text on one line and short, as it stands in a table or a log.

@@ -7,7 +7,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, O
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::heard::{SUMMARY_CAP, one_line};
+use super::heard::{SUMMARY_CAP, one_line, tells_of_a_timeout};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResultLine {
@@ -73,6 +73,7 @@ impl ResultLine {
             "error_max_turns" => (FailReason::MaxTurns, ErrorKind::Reported),
             "error_max_budget_usd" => (FailReason::Error, ErrorKind::Budget),
             _ if self.rate_limited() => (FailReason::Error, ErrorKind::RateLimited),
+            _ if self.timed_out() => (FailReason::Timeout, ErrorKind::Reported),
             _ => (FailReason::Error, ErrorKind::Reported),
         };
         Outcome::Failed { reason, error: JobError { kind, message: self.message() }, summary: None }
@@ -80,6 +81,11 @@ impl ResultLine {
 
     fn subtype(&self) -> &str {
         self.subtype.as_deref().unwrap_or_default()
+    }
+
+    fn timed_out(&self) -> bool {
+        matches!(self.api_error_status, Some(408 | 504))
+            || self.text.as_deref().is_some_and(tells_of_a_timeout)
     }
 
     /// A subscription's limit comes as words only, with no status.

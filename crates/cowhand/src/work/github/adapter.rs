@@ -12,10 +12,11 @@ use super::auth::Auth;
 use super::client::Client;
 use super::cursor::{Cursor, Listing};
 use super::issues::Issues;
+use super::lapsed::Watched;
 use super::models::{Issue, IssueState};
 use super::quota::Quota;
 use super::settings::GitHubSettings;
-use crate::work::{Claimant, Setting, WorkSource, WorkSourceError};
+use crate::work::{Claimant, Finding, LapsedClaim, Setting, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.
 pub const SOURCE_TYPE: &str = "github";
@@ -25,6 +26,9 @@ pub const SOURCE_TYPE: &str = "github";
 pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
     pub(super) client: Client,
+    pub(super) watched: Watched,
+    /// Where its identity comes from, in words.
+    pub(super) credentials: String,
 }
 
 impl GitHubWorkSource {
@@ -46,7 +50,7 @@ impl GitHubWorkSource {
             return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
         }
         let client = Client::new(&settings, Auth::from_config(auth, setting)?)?;
-        Ok(Self { settings, client })
+        Ok(Self { settings, client, watched: Watched::default(), credentials: Auth::origin(auth) })
     }
 
     /// With its budget.
@@ -71,8 +75,11 @@ impl GitHubWorkSource {
             // Those that are marked as both came with the others.
             Listing::Claimed => is_claimed && !issue.has_label(&self.settings.ready),
         };
-        belongs
-            && issue.state == IssueState::Open
+        belongs && self.is_ours_to_take(issue)
+    }
+
+    pub(super) fn is_ours_to_take(&self, issue: &Issue) -> bool {
+        issue.state == IssueState::Open
             && !self.settings.exclude_labels.iter().any(|label| issue.has_label(label))
     }
 }
@@ -153,8 +160,12 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
-    async fn check(&self) -> Result<(), WorkSourceError> {
-        self.validate_token().await
+    async fn lapsed_claims(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
+        self.find_lapsed().await
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        self.findings().await
     }
 
     fn quota(&self) -> Option<Quota> {

@@ -62,6 +62,14 @@ impl Auth {
         }
     }
 
+    /// Where to look when something is wrong with it.
+    pub(super) fn origin(auth: &shape::Auth) -> String {
+        match &auth.app {
+            Some(app) => format!("the GitHub App {}", app.id),
+            None => format!("the token in {}", auth.token_env.as_deref().unwrap_or(TOKEN_ENV)),
+        }
+    }
+
     pub(super) fn of_token(token: &str) -> Result<Self, WorkSourceError> {
         let secret = Secret::new(token);
         match secret.bearer() {

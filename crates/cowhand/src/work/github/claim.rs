@@ -11,6 +11,7 @@ use super::marker::{Claim, Marker, Marks};
 use super::models::{Issue, IssueState};
 use super::settings::Claiming;
 use super::text;
+use crate::fault;
 use crate::work::{Claimant, WorkSourceError};
 
 /// How often we look for our own comment before we conclude that what we read is too old to decide by.
@@ -46,7 +47,10 @@ impl GitHubWorkSource {
         }
         let labelled = async {
             self.issues().add_label(number, &self.settings.in_progress).await?;
-            self.issues().remove_label(number, &self.settings.ready).await
+            fault::place("github_labelled");
+            self.issues().remove_label(number, &self.settings.ready).await?;
+            fault::place("github_unlabelled");
+            Ok::<(), GitHubApiError>(())
         };
         match labelled.await {
             Err(error) if error.is_permission_denied() => {
@@ -103,6 +107,7 @@ impl GitHubWorkSource {
             }
             ours => ours?,
         };
+        fault::place("github_marked");
         let marks = self.marks_with(number, ours, settle).await?;
         let decided = match marks.holder() {
             Some((first, _)) if first.id == ours => {

@@ -7,6 +7,7 @@ use super::adapter::GitHubWorkSource;
 use super::marker::{Fact, Marker, Marks};
 use super::models::{Issue, IssueState};
 use super::text;
+use crate::fault;
 use crate::work::{Claimant, WorkSourceError};
 
 impl GitHubWorkSource {
@@ -30,12 +31,15 @@ impl GitHubWorkSource {
         if !marks.has_told(&report) {
             let said = text::of_report(result, &by.holder);
             issues.comment_once(number, &report, &said).await?;
+            fault::place("github_reported");
         } else if self.is_over(&issue, ours) {
             return Ok(());
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
+        fault::place("github_label_removed");
         if result.outcome == WorkOutcome::Success && issue.state != IssueState::Closed {
             issues.close_as_completed(number).await?;
+            fault::place("github_closed");
         }
         self.withdraw_all(&marks, by).await
     }
@@ -61,17 +65,20 @@ impl GitHubWorkSource {
                 Some("somebody else has claimed the issue by now, so it was left alone"),
             ));
         }
-        if self.is_over(&issue, ours) {
+        if self.is_over(&issue, ours) || (options.unfinished && ours.is_none()) {
             return Ok(answer(true, Some("there was nothing to give back")));
         }
         let told = Marker::Release(Fact::of(by, ours));
         if options.add_comment && !marks.has_told(&told) {
             let said = text::of_release(options.reason.as_deref(), &by.holder);
             issues.comment_once(number, &told, &said).await?;
+            fault::place("github_released");
         }
         issues.remove_label(number, &self.settings.in_progress).await?;
-        if self.settings.cleanup_on_failure {
+        fault::place("github_release_unlabelled");
+        if self.settings.cleanup_on_failure || options.unfinished {
             issues.add_label(number, &self.settings.ready).await?;
+            fault::place("github_release_labelled");
         }
         self.withdraw_all(&marks, by).await?;
         Ok(answer(true, None))

@@ -48,6 +48,14 @@ impl Issues<'_> {
         Ok(home.is_some_and(|(_, name)| name.eq_ignore_ascii_case(&repository.full_name)))
     }
 
+    /// Whether the repository knows this label.
+    pub(super) async fn has_label(self, label: &str) -> Result<bool, GitHubApiError> {
+        match self.client.call(&Call::get(format!("repos/{}/labels/{}", self.repo, encoded(label)))).await {
+            Err(error) if error.is_not_found() => Ok(false),
+            answer => answer.map(|_| true),
+        }
+    }
+
     pub(super) async fn add_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels", self.repo);
         self.client.call(&Call::new(Method::POST, path).with(json!({ "labels": [label] }))).await?;

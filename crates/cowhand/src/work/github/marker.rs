@@ -148,6 +148,10 @@ pub(super) enum Standing {
     Lapsed,
 }
 
+fn ends(marked: &Marked, claim: &Claim) -> Timestamp {
+    after(claim.until.min(after(marked.updated_at, LONGEST_CLAIM)), MARGIN)
+}
+
 impl Marks {
     fn claims(&self) -> impl Iterator<Item = (&Marked, &Claim)> {
         self.all.iter().filter_map(|marked| match &marked.marker {
@@ -157,9 +161,13 @@ impl Marks {
     }
 
     fn standing(&self, marked: &Marked, claim: &Claim) -> Standing {
-        let until = claim.until.min(after(marked.updated_at, LONGEST_CLAIM));
         let was_late = claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, MARGIN));
-        if was_late || self.now > after(until, MARGIN) { Standing::Lapsed } else { Standing::Live }
+        if was_late || self.now > ends(marked, claim) { Standing::Lapsed } else { Standing::Live }
+    }
+
+    /// When the claim of the holder is over, unless it is renewed.
+    pub(super) fn held_until(&self) -> Option<Timestamp> {
+        self.holder().map(|(marked, claim)| ends(marked, claim))
     }
 
     /// The earliest live claim; of those in one second the one with the smallest number.

@@ -1,13 +1,15 @@
 //! GitHub issues as a work source.
 //!
-//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `marker` the rules of who has it.
+//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `lapsed` finds those that the dead have
+//! left, `marker` has the rules of who has it.
 //! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
-//! parts, `auth`, `app`, `identity` and `scopes` are about who asks.
+//! parts, `auth`, `app`, `identity` and `scopes` are about who asks, and `check` tells `doctor`.
 
 mod adapter;
 mod app;
 mod auth;
 mod cache;
+mod check;
 mod claim;
 mod client;
 mod cursor;
@@ -15,6 +17,7 @@ mod error;
 mod finish;
 mod identity;
 mod issues;
+mod lapsed;
 mod limits;
 mod listing;
 mod marker;

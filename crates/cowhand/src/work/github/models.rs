@@ -91,6 +91,10 @@ pub(super) struct Repository {
     pub(super) full_name: String,
     #[serde(default)]
     pub(super) private: bool,
+    #[serde(default)]
+    pub(super) has_issues: Option<bool>,
+    #[serde(default)]
+    pub(super) archived: bool,
 }
 
 /// What `POST /app/installations/{id}/access_tokens` gives. No `Debug`: it is a secret.

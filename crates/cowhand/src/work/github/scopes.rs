@@ -10,6 +10,11 @@ impl GitHubWorkSource {
     /// Classic tokens name their scopes. Fine-grained ones and those of Apps do not; there it has to do that they see
     /// the repository.
     pub async fn validate_token(&self) -> Result<(), WorkSourceError> {
+        self.see_repository().await.map(drop)
+    }
+
+    /// The repository, and the scopes of a token that names them.
+    pub(super) async fn see_repository(&self) -> Result<(Repository, Option<String>), WorkSourceError> {
         let repo = &self.settings.repo;
         let call = Call::get(format!("repos/{repo}"));
         let failed = |message: String, required: &[&str]| GitHubAuthError {
@@ -27,14 +32,14 @@ impl GitHubWorkSource {
             reply => reply?,
         };
         let repository: Repository = reply.json(&call.endpoint())?;
-        let Some(scopes) = reply.header("x-oauth-scopes") else { return Ok(()) };
+        let Some(scopes) = reply.header("x-oauth-scopes") else { return Ok((repository, None)) };
         let found: Vec<String> = scopes
             .split(',')
             .map(|scope| scope.trim().to_owned())
             .filter(|scope| !scope.is_empty())
             .collect();
         match missing(&found, repository.private) {
-            None => Ok(()),
+            None => Ok((repository, Some(found.join(", ")))),
             Some(required) => {
                 let message = format!("the token may not change issues of {repo}");
                 Err(GitHubAuthError { found_scopes: found, ..failed(message, &[required]) }.into())

@@ -160,7 +160,10 @@ impl World {
 
     fn repository(&mut self, method: &str, rest: &[&str], asked: &Asked) -> Response {
         match (method, rest) {
-            ("GET", []) => ok(&json!({ "full_name": REPO, "private": self.is_private })),
+            ("GET", []) => {
+                ok(&json!({ "full_name": REPO, "private": self.is_private, "has_issues": self.has_issues }))
+            }
+            ("GET", ["labels", label]) if self.labels.contains(label) => ok(&json!({ "name": label })),
             ("GET", ["issues"]) => self.list(asked),
             ("GET", ["issues", number]) => self.one_issue(number, &format!("https://api/repos/{REPO}")),
             ("PATCH", ["issues", "comments", id]) => self.edit_comment(id, asked),

@@ -144,6 +144,24 @@ fn failures_are_sorted() {
             ErrorKind::Reported,
             "the model's server answered 503",
         ),
+        (
+            r#""subtype":"success","is_error":true,"result":"API Error: Request timed out.""#,
+            FailReason::Timeout,
+            ErrorKind::Reported,
+            "API Error: Request timed out.",
+        ),
+        (
+            r#""subtype":"error_during_execution","errors":["connect ETIMEDOUT 10.0.0.1:443"]"#,
+            FailReason::Timeout,
+            ErrorKind::Reported,
+            "connect ETIMEDOUT 10.0.0.1:443",
+        ),
+        (
+            r#""is_error":true,"api_error_status":504"#,
+            FailReason::Timeout,
+            ErrorKind::Reported,
+            "the model's server answered 504",
+        ),
     ] {
         match finish(&[&result(rest)], ExitStatus::Code { code: 0 }, None).outcome {
             Outcome::Failed { reason: r, error, .. } => {

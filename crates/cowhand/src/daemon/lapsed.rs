@@ -1,0 +1,67 @@
+//! Items that a fleet has claimed which is gone for good. Whoever polls their queue puts them back.
+//!
+//! The dead one's claim is taken over as any claim is, and given back with a word. So of many fleets one does it, and
+//! a crash on the way leaves a row that says what is still to be done.
+
+use cowhand_core::work::{ClaimResult, Closing};
+use jiff::SignedDuration;
+use tracing::{info, warn};
+
+use super::prepare::{CLAIMING, Errand, Order};
+use crate::fault;
+use crate::store::Taken;
+use crate::work::{Claimant, For, LapsedClaim, WorkSource};
+
+/// Between two looks at a queue.
+pub(super) const LOOK: SignedDuration = SignedDuration::from_mins(10);
+
+impl Errand<'_> {
+    /// What fails here is found again at the next look, and is no reason not to work.
+    pub(super) async fn put_back_lapsed(&self, order: &Order<'_>, source: &dyn WorkSource) {
+        if let Err(error) = self.look_for_lapsed(order, source).await {
+            warn!(agent = %order.agent.name, "cannot look for claims that ran out: {error:#}");
+        }
+    }
+
+    async fn look_for_lapsed(&self, order: &Order<'_>, source: &dyn WorkSource) -> anyhow::Result<()> {
+        let config = For::schedule(order.agent, order.schedule).config();
+        if !config.is_some_and(|config| self.engine.looks_for_lapsed(config, self.now())) {
+            return Ok(());
+        }
+        for lapsed in source.lapsed_claims().await? {
+            self.put_back(order, source, lapsed).await?;
+        }
+        Ok(())
+    }
+
+    async fn put_back(
+        &self,
+        order: &Order<'_>,
+        source: &dyn WorkSource,
+        lapsed: LapsedClaim,
+    ) -> anyhow::Result<()> {
+        let (engine, now, LapsedClaim { item, left_by }) = (self.engine, self.now(), lapsed);
+        let id = item.id.clone();
+        let Some(taking) = self.taking(order, item)? else { return Ok(()) };
+        // One that has a row is our own: we were away for too long, and its job may still be at it.
+        let Taken::Ours(holder) = engine.store.take_item(taking, None, now).await? else { return Ok(()) };
+        let holder = holder.to_string();
+        let until = now.checked_add(CLAIMING)?;
+        let by = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.clone(), until };
+        let closing = match source.claim_work(&id, &by).await {
+            Ok(ClaimResult::Refused { .. }) => return Ok(engine.store.leave_item(holder).await?),
+            Ok(ClaimResult::Claimed(_)) => {
+                info!(item = %id, "put back: it was left by {left_by}");
+                Closing::release(format!("It was left by {left_by}. Nothing has been heard of it since."))
+            }
+            Err(error) => {
+                warn!(item = %id, "a claim that ran out cannot be taken over: {error}");
+                Closing::undo(format!("the claim did not succeed: {error}"))
+            }
+        };
+        fault::place("lapsed_taken_over");
+        engine.store.close_item(holder, closing, now).await?;
+        engine.owed.notify_one();
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Removing jobs with all they left: those that `retention` does not keep, or one by name.
+
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::Job;
+use cowhand_core::retention::{Excess, Limit, Retention};
+use cowhand_core::roster::Roster;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, FleetError};
+use crate::prune::{self, Scope};
+use crate::state::StateFolder;
+use crate::store::{JobFilter, Pruned, Store};
+
+/// What is to go.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PruneAsked {
+    /// Only say what would go.
+    pub dry_run: bool,
+    /// Only of this agent.
+    pub agent: Option<AgentName>,
+    /// For this once, key by key over what the config says.
+    pub retention: Retention,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PruneView {
+    pub dry_run: bool,
+    /// No limit is set anywhere, so everything is kept.
+    pub unlimited: bool,
+    /// What went, or would go, the oldest first.
+    pub jobs: Vec<PrunedJob>,
+    /// Of all of them.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrunedJob {
+    pub id: JobId,
+    pub agent: AgentName,
+    pub finished_at: Timestamp,
+    pub bytes: u64,
+    /// The limit that it was beyond.
+    pub why: Limit,
+}
+
+impl Fleet {
+    /// Removes what is beyond the limits now; a fleet with limits does so by itself, too.
+    pub async fn prune(&self, asked: PruneAsked) -> Result<PruneView, FleetError> {
+        let (roster, now) = (self.roster(), self.clock().now());
+        let pruned = prune(self.store(), self.state_folder(), &roster, asked, now).await;
+        self.nudge();
+        pruned
+    }
+
+    /// Whatever the limits say; only a job that is in use is not removed.
+    pub async fn remove_job(&self, id: &JobId) -> Result<Job, FleetError> {
+        let job = match self.store().remove_job(id.clone(), self.clock().now()).await? {
+            Pruned::Done(job) => job,
+            Pruned::Gone => return Err(FleetError::NoJob(id.clone())),
+            Pruned::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
+        };
+        let removed = prune::remove_files(self.state_folder(), vec![job.clone()]).await;
+        self.nudge();
+        removed.map_err(failed)?;
+        Ok(job)
+    }
+}
+
+/// See [`Fleet::prune`], which is this for a fleet that runs.
+pub(crate) async fn prune(
+    store: &Store,
+    state: &StateFolder,
+    roster: &Roster,
+    asked: PruneAsked,
+    now: Timestamp,
+) -> Result<PruneView, FleetError> {
+    let PruneAsked { dry_run, agent, retention } = asked;
+    if let Some(agent) = &agent {
+        known(store, roster, agent).await?;
+    }
+    let scope = Scope { agent, limits: retention };
+    let unlimited = scope.is_unlimited(roster);
+    let mut excess = scope.excess(store, state, roster, now).await.map_err(failed)?;
+    if !dry_run {
+        excess = prune::prune(store, state, excess, now).await.map_err(failed)?;
+    }
+    let jobs: Vec<_> = excess.into_iter().map(PrunedJob::from).collect();
+    let bytes = jobs.iter().map(|job| job.bytes).sum();
+    Ok(PruneView { dry_run, unlimited, jobs, bytes })
+}
+
+/// An agent that left the fleet is known as long as it has jobs.
+async fn known(store: &Store, roster: &Roster, agent: &AgentName) -> Result<(), FleetError> {
+    let filter = JobFilter { agent: Some(agent.clone()), ..JobFilter::default() };
+    if roster.agent(agent).is_none() && store.jobs(filter, 1).await?.is_empty() {
+        return Err(FleetError::NoAgent(agent.clone()));
+    }
+    Ok(())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn failed(error: anyhow::Error) -> FleetError {
+    FleetError::Prune(format!("{error:#}"))
+}
+
+impl From<Excess> for PrunedJob {
+    fn from(Excess { job, limit }: Excess) -> Self {
+        Self { id: job.id, agent: job.agent, finished_at: job.at, bytes: job.bytes, why: limit }
+    }
+}

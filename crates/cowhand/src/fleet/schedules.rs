@@ -1,0 +1,124 @@
+//! How the schedules of a fleet stand, and when they fire.
+
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::plan::{self, LiveState, Snapshot};
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::schedule::{ScheduleState, SkipReason};
+use cowhand_core::trigger::Driver;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, FleetError};
+use crate::store::{Store, StoreError};
+
+/// How a schedule stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleView {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: ScheduleStatus,
+    pub last_run_at: Option<Timestamp>,
+    /// A time that has passed means: due, and held back.
+    pub next_run_at: Option<Timestamp>,
+    /// It has fired, and what it runs for is being found out.
+    pub preparing: bool,
+    pub last_error: Option<String>,
+    /// Why it does not fire now.
+    pub skip_reason: Option<SkipReason>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleStatus {
+    Idle,
+    Running,
+    Disabled,
+    Error,
+}
+
+impl ScheduleStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Disabled => "disabled",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Fleet {
+    /// All of them, in the order of the fleet's files.
+    pub async fn schedules(&self) -> Result<Vec<ScheduleView>, FleetError> {
+        Ok(schedules(self.store(), &self.roster(), self.clock().now()).await?)
+    }
+}
+
+/// See [`Fleet::schedules`], which is this for a fleet that runs.
+pub(crate) async fn schedules(
+    store: &Store,
+    roster: &Roster,
+    now: Timestamp,
+) -> Result<Vec<ScheduleView>, StoreError> {
+    let snapshot = store.snapshot().await?;
+    let next = plan::next_runs(now, roster, &snapshot);
+    let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
+        let view = |schedule: &Schedule| {
+            ScheduleView::of(agent, schedule, &snapshot, next.get(&schedule.id).copied(), now)
+        };
+        agent.schedules.iter().map(view).collect()
+    };
+    Ok(roster.agents.iter().flat_map(of_agent).collect())
+}
+
+impl ScheduleView {
+    fn of(
+        agent: &Agent,
+        schedule: &Schedule,
+        snapshot: &Snapshot,
+        next_run_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        let record = snapshot.schedules.get(&schedule.id);
+        let state = record.map_or(&ScheduleState::Active, |record| &record.state);
+        let runs = snapshot
+            .jobs
+            .iter()
+            .any(|job| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Running { .. }));
+        let (status, gave_up) = match state {
+            ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
+            ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
+            ScheduleState::Active if !schedule.enabled => (ScheduleStatus::Disabled, None),
+            ScheduleState::Active if runs => (ScheduleStatus::Running, None),
+            ScheduleState::Active => (ScheduleStatus::Idle, None),
+        };
+        let waiting = record.and_then(|record| record.waiting.as_ref()).map(|waiting| waiting.reason);
+        let skip_reason = match status {
+            ScheduleStatus::Disabled => Some(SkipReason::Disabled),
+            ScheduleStatus::Error => waiting,
+            ScheduleStatus::Idle | ScheduleStatus::Running => waiting.or_else(|| {
+                match (schedule.trigger.driver(), next_run_at) {
+                    (Driver::Hand | Driver::Delivery, _) => Some(SkipReason::UnsupportedType),
+                    // It looks for something to do by itself, and nobody knows when it finds it.
+                    (Driver::Strategy, _) => None,
+                    (Driver::Clock, Some(at)) => (at > now).then_some(SkipReason::NotDue),
+                    // An interval counts from the end of what runs.
+                    (Driver::Clock, None) => runs.then_some(SkipReason::AlreadyRunning),
+                }
+            }),
+        };
+        Self {
+            agent: agent.name.clone(),
+            schedule: schedule.name.clone(),
+            kind: schedule.trigger.type_name().to_owned(),
+            status,
+            last_run_at: record.and_then(|record| record.last_run_at),
+            next_run_at,
+            preparing: snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id),
+            last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
+            skip_reason,
+        }
+    }
+}

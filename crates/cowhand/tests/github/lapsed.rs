@@ -1,0 +1,53 @@
+//! Finding what dead fleets have left, and what that costs.
+
+use cowhand::work::{Claimant, WorkSource};
+use cowhand_core::work::ClaimResult;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{claimant, id, scene};
+
+fn foreign(until: Timestamp) -> String {
+    let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
+    format!("<!-- cowhand:claim {json} -->")
+}
+
+#[tokio::test]
+async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
+    let (fake, source) = scene().await;
+    let now = fake.world().now;
+    for number in 1..=120 {
+        fake.add(number, &["agent-working"]);
+        // Every third was claimed by hand.
+        if number % 3 != 0 {
+            fake.world().comment(number, "somebody", &foreign(now + SignedDuration::from_mins(30)));
+        }
+    }
+    assert!(source.lapsed_claims().await.unwrap().is_empty());
+    let first = std::mem::take(&mut fake.world().paid);
+    assert_eq!(first, 2 + 1 + 120, "two pages, our own name, and the comments of each issue");
+    for _ in 0..100 {
+        fake.world().later(10);
+        assert!(source.lapsed_claims().await.unwrap().is_empty());
+    }
+    assert_eq!(fake.world().paid, 0, "a list that has not changed is free, and no comments are read");
+
+    // One is renewed, and then the time of all of them is over.
+    let until = now + SignedDuration::from_mins(600);
+    fake.world().issues.get_mut(&1).unwrap().comments[0].body = foreign(until);
+    fake.world().later(1800);
+    let lapsed = source.lapsed_claims().await.unwrap();
+    assert_eq!(lapsed.len(), 79);
+    assert_eq!(lapsed[0].item.id.to_string(), "github-2");
+    assert!(
+        lapsed[0].left_by.starts_with("job-x of fleet others, which claimed it until "),
+        "{:?}",
+        lapsed[0]
+    );
+    let paid = std::mem::take(&mut fake.world().paid);
+    assert_eq!(paid, 1 + 80, "one page has changed, and those claimed by hand are not looked at again");
+
+    // Whoever claims it has it, and nobody finds it any more.
+    let by = Claimant { until: fake.world().now + SignedDuration::from_mins(10), ..claimant("job-1") };
+    assert!(matches!(source.claim_work(&id(2), &by).await, Ok(ClaimResult::Claimed(_))));
+    assert_eq!(source.lapsed_claims().await.unwrap().len(), 78);
+}

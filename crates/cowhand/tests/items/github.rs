@@ -1,0 +1,128 @@
+//! The same flow with issues on GitHub, which is the fake of the adapter's tests.
+
+mod crash;
+mod doctor;
+mod ends;
+mod lapsed;
+mod renewing;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand::clock::Clock;
+use cowhand::fleet::{Fleet, Options, Trigger, Triggered};
+use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
+use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
+use cowhand_core::config::shape;
+use cowhand_core::id::AgentName;
+use cowhand_core::job::Job;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::Scene;
+use crate::fake::{Fake, FakeComment, FakeIssue, Meanwhile, REPO, World};
+
+const OFTEN: &str = "type: interval, interval: 1s, prompt: Work on this.";
+const BY_HAND: &str = "type: manual";
+
+/// A fleet and its GitHub.
+struct Hub {
+    fake: Fake,
+    scene: Scene,
+}
+
+impl Hub {
+    /// `more` is added to the work source.
+    async fn new(script: &str, more: &str, schedule: &str) -> Self {
+        let fake = Fake::start().await;
+        let source = format!(
+            "type: github, repo: {REPO}, api_url: '{}', auth: {{token_env: HUB_TOKEN}}{more}",
+            fake.url
+        );
+        let scene = Scene::with_source("sqlite", script, &source, schedule);
+        std::fs::write(scene.path(".env"), "HUB_TOKEN=ghp_0123456789SECRET\n").unwrap();
+        Self { fake, scene }
+    }
+
+    fn options(&self) -> Options {
+        options(self.scene.path("cowhand.yaml"))
+    }
+
+    async fn started(&self) -> Fleet {
+        Fleet::start(self.options()).await.unwrap()
+    }
+
+    async fn started_with(&self, clock: &Clock) -> Fleet {
+        Fleet::start(Options { clock: clock.clone(), ..self.options() }).await.unwrap()
+    }
+
+    /// Lets the script go on that waits for this file.
+    fn go(&self) {
+        std::fs::write(self.scene.path("go"), "").unwrap();
+    }
+}
+
+fn options(config: PathBuf) -> Options {
+    let mut sources = Registry::empty();
+    sources.register("github", quick).unwrap();
+    sources.add_built_ins();
+    let options = Options::of(config, env!("CARGO_BIN_EXE_cowhand"));
+    Options { work_sources: sources, ..options }
+}
+
+/// As from config, only that it does not wait as long.
+fn quick(config: &shape::WorkSource, setting: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+    let shape::WorkSource::Github { auth, .. } = config else { panic!("{config:?}") };
+    let settings = GitHubSettings {
+        retry: RetryOptions { base_delay: Duration::from_millis(1), ..RetryOptions::default() },
+        claiming: Claiming::ByMarker { settle: Duration::ZERO },
+        ..GitHubWorkSource::from_config(config, setting)?.settings().clone()
+    };
+    Ok(Arc::new(GitHubWorkSource::new(settings, auth, setting)?))
+}
+
+async fn trigger(fleet: &Fleet) -> Job {
+    let worker: AgentName = "worker".parse().unwrap();
+    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    match fleet.trigger(&worker, by_hand).await.unwrap() {
+        Triggered::New(job) => job,
+        Triggered::Before(job) => panic!("{job:?}"),
+    }
+}
+
+/// Beside the fake, which has to go on answering.
+async fn output(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
+}
+
+/// What a script does until [`Hub::go`].
+const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
+
+/// How the comment of another fleet's claim reads.
+fn foreign(until: Timestamp) -> String {
+    let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
+    format!("<!-- cowhand:claim {json} -->\ncowhand is working on this")
+}
+
+/// Those that say this.
+fn said<'a>(issue: &'a FakeIssue, words: &str) -> Vec<&'a FakeComment> {
+    issue.comments.iter().filter(|comment| comment.body.contains(words)).collect()
+}
+
+/// A word for each request that begins so.
+fn heard(fake: &Fake, request: &'static str) -> tokio::sync::mpsc::UnboundedReceiver<()> {
+    let (ear, heard) = tokio::sync::mpsc::unbounded_channel();
+    let listen = move |line: &str, _: &mut World| {
+        if line.starts_with(request) {
+            // Nobody may care any more.
+            let _ = ear.send(());
+        }
+    };
+    fake.world().meanwhile = Some(Meanwhile(Box::new(listen)));
+    heard
+}
+
+fn minutes(minutes: i64) -> SignedDuration {
+    SignedDuration::from_mins(minutes)
+}

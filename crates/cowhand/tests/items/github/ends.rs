@@ -1,0 +1,217 @@
+//! Every way from an issue to its end.
+
+use std::process::Command;
+
+use cowhand::fleet::{FleetError, Trigger};
+use cowhand_core::event::Fact;
+use cowhand_core::job::JobStatus;
+use cowhand_core::schedule::SkipReason;
+use cowhand_core::work::WorkOutcome;
+
+use super::{BY_HAND, Hub, OFTEN, WAIT, foreign, minutes, output, said, trigger};
+use crate::fake::{Fault, Meanwhile, World};
+use crate::{jobs, stop, until};
+
+const NO_WORK: fn(&Fact) -> bool =
+    |fact| matches!(fact, Fact::ScheduleSkipped { reason: SkipReason::NoWork, .. });
+
+#[tokio::test]
+async fn issues_are_worked_on_by_priority_then_age_and_closed_with_their_pull_requests() {
+    let hub = Hub::new("cat; echo Opened https://github.com/my-org/my-repo/pull/70", "", OFTEN).await;
+    hub.fake.add(1, &["ready", "bug"]);
+    hub.fake.add(2, &["ready"]);
+    hub.fake.add(3, &["ready", "priority:critical"]);
+    hub.fake.add(4, &["ready", "low"]);
+    hub.fake.add(5, &["ready", "blocked"]);
+    hub.fake.add(6, &["ready"]);
+    hub.fake.world().issues.get_mut(&6).unwrap().is_pull_request = true;
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, NO_WORK).await;
+    let jobs = jobs(&fleet).await;
+    let worked_on: Vec<&str> = jobs.iter().map(|job| job.work_item().unwrap().id.external_id()).collect();
+    assert_eq!(worked_on, ["3", "1", "2", "4"]);
+    assert!(jobs[1].prompt().unwrap().starts_with("Work on this.\n\n## Work Item: Issue 1"), "{:?}", jobs[1]);
+    for (number, labels) in [(1, &["bug"][..]), (2, &[]), (3, &["priority:critical"]), (4, &["low"])] {
+        let issue = hub.fake.issue(number);
+        assert_eq!((issue.is_closed, issue.state_reason.as_deref()), (true, Some("completed")));
+        assert_eq!(issue.labels, labels, "{number}");
+        let [report] = &issue.comments[..] else { panic!("{:?}", issue.comments) };
+        assert!(report.body.contains("\n- https://github.com/my-org/my-repo/pull/70\n"), "{report:?}");
+    }
+    assert_eq!(hub.fake.issue(5).labels, ["ready", "blocked"]);
+
+    // From now on each look is one question, and costs nothing.
+    until(&mut events, 1, NO_WORK).await;
+    hub.fake.requests();
+    let paid = hub.fake.world().paid;
+    until(&mut events, 2, NO_WORK).await;
+    let requests = hub.fake.requests();
+    assert!((1..=3).contains(&requests.len()), "{requests:?}");
+    assert!(requests.iter().all(|request| request.contains("labels=ready")), "{requests:?}");
+    assert_eq!(hub.fake.world().paid, paid);
+    stop(fleet).await;
+}
+
+#[tokio::test]
+async fn a_failure_that_the_agent_reports_is_reported_and_left_for_a_person() {
+    let hub = Hub::new("echo it does not compile; exit 3", "", BY_HAND).await;
+    hub.fake.add(7, &["ready"]);
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    trigger(&fleet).await;
+    until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { outcome: WorkOutcome::Failure, .. }))
+        .await;
+    let issue = hub.fake.issue(7);
+    assert_eq!((issue.is_closed, issue.labels.len(), issue.comments.len()), (false, 0, 1), "{issue:?}");
+    assert!(issue.comments[0].body.contains("it does not compile"), "{issue:?}");
+    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    let none = fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap_err();
+    assert!(matches!(none, FleetError::NotRun { reason: SkipReason::NoWork, .. }), "{none:?}");
+    stop(fleet).await;
+}
+
+#[tokio::test]
+async fn a_failure_is_released_until_the_issue_failed_too_often() {
+    let hub = Hub::new("exit 3", ", on_failure: release, max_item_attempts: 3", OFTEN).await;
+    hub.fake.add(7, &["ready"]);
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    let released = seen.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
+    assert_eq!((released, jobs(&fleet).await.len()), (2, 3));
+    let issue = hub.fake.issue(7);
+    assert_eq!((issue.is_closed, issue.labels.len(), issue.comments.len()), (false, 0, 3), "{issue:?}");
+    assert_eq!(said(&issue, "has given this back").len(), 2);
+    assert_eq!(said(&issue, "3 times in a row and is left for a person").len(), 1);
+    stop(fleet).await;
+}
+
+/// Cancelled, and lost with its keeper; with the ready label put back and without.
+#[tokio::test]
+async fn an_unexpected_end_releases_with_a_comment() {
+    for (more, labels) in [("", &["ready"][..]), (", cleanup_on_failure: false", &[])] {
+        for is_cancelled in [true, false] {
+            let script = format!("echo $PPID $$ > pids; {WAIT}");
+            let hub = Hub::new(&script, more, BY_HAND).await;
+            hub.fake.add(7, &["ready"]);
+            let fleet = hub.started().await;
+            let mut events = fleet.subscribe_after(0);
+            let job = trigger(&fleet).await;
+            until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+            assert_eq!(hub.fake.issue(7).labels, ["agent-working"]);
+            if is_cancelled {
+                fleet.cancel(job.id().clone()).await.unwrap();
+            } else {
+                kill(&hub).await;
+            }
+            until(&mut events, 1, |fact| matches!(fact, Fact::WorkReleased { .. })).await;
+            let issue = hub.fake.issue(7);
+            assert_eq!((&issue.labels[..], issue.is_closed), (&owned(labels)[..], false), "{issue:?}");
+            let [comment] = &issue.comments[..] else { panic!("{:?}", issue.comments) };
+            let why = if is_cancelled { "was cancelled" } else { "failed: " };
+            assert!(comment.body.contains("cowhand has given this back"), "{comment:?}");
+            assert!(comment.body.contains(&format!("{} {why}", job.id())), "{comment:?}");
+            stop(fleet).await;
+        }
+    }
+}
+
+fn owned(labels: &[&str]) -> Vec<String> {
+    labels.iter().map(|&label| label.to_owned()).collect()
+}
+
+/// The keeper first, so that nobody writes down how the agent ended.
+async fn kill(hub: &Hub) {
+    let pids = loop {
+        let pids = std::fs::read_to_string(hub.scene.path("pids")).unwrap_or_default();
+        if pids.ends_with('\n') {
+            break pids;
+        }
+        tokio::task::yield_now().await;
+    };
+    for pid in pids.split_whitespace() {
+        let killed = Command::new("kill").args(["-9", pid]).status().unwrap();
+        assert!(killed.success(), "{pid}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_lost_to_another_fleet_tries_the_next_issue() {
+    let hub = Hub::new("cat", "", OFTEN).await;
+    hub.fake.add(1, &["ready"]);
+    hub.fake.add(2, &["ready"]);
+    let mut is_done = false;
+    let rival = move |line: &str, world: &mut World| {
+        if !is_done && line.ends_with("/issues/1/comments") && line.starts_with("POST") {
+            is_done = true;
+            let marker = foreign(world.now + minutes(30));
+            world.comment(1, "somebody", &marker);
+        }
+    };
+    hub.fake.world().meanwhile = Some(Meanwhile(Box::new(rival)));
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    assert!(hub.fake.issue(2).is_closed);
+    let issue = hub.fake.issue(1);
+    assert_eq!((issue.comments.len(), issue.is_closed), (1, false), "nothing of ours is left: {issue:?}");
+    assert_eq!(jobs(&fleet).await.len(), 1);
+    assert!(fleet.store().items().await.unwrap().is_empty());
+    stop(fleet).await;
+}
+
+#[tokio::test]
+async fn a_report_that_fails_is_told_later_and_changes_nothing() {
+    let hub = Hub::new(WAIT, "", BY_HAND).await;
+    hub.fake.add(7, &["ready"]);
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    let job = trigger(&fleet).await;
+    // As often as the client tries by itself, and once for the next round.
+    for status in [502, 502, 502, 502, 403] {
+        hub.fake.fault("POST /repos/my-org/my-repo/issues/7/comments", Fault::status(status));
+    }
+    hub.go();
+    let mut messages = Vec::new();
+    for _ in 0..2 {
+        let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkDelayed { .. })).await;
+        let Fact::WorkDelayed { message, .. } = &seen.last().unwrap().fact else { panic!("delayed") };
+        messages.push(message.clone());
+        let mut list = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        list.args(["work", "list", "--all", "-c"]).arg(hub.scene.path("cowhand.yaml"));
+        let list = String::from_utf8(output(list).await.stdout).unwrap();
+        assert!(list.contains("github-7") && list.contains("closing, not told yet"), "{list}");
+    }
+    assert!(messages[0].contains("502") && messages[1].contains("403"), "{messages:?}");
+    until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    let job = fleet.store().job(job.id().clone()).await.unwrap().unwrap();
+    assert_eq!(job.status(), JobStatus::Completed);
+    let issue = hub.fake.issue(7);
+    assert_eq!((issue.is_closed, issue.labels.len(), issue.comments.len()), (true, 0, 1), "{issue:?}");
+    stop(fleet).await;
+}
+
+/// A limit that lasts longer than anybody waits: the schedule says so, and until when.
+#[tokio::test]
+async fn a_poller_that_is_parked_says_until_when() {
+    let hub = Hub::new("cat", "", OFTEN).await;
+    hub.fake.add(7, &["ready"]);
+    let reset = hub.fake.world().now + minutes(30);
+    let budget = [
+        ("x-ratelimit-limit", "5000".to_owned()),
+        ("x-ratelimit-remaining", "0".to_owned()),
+        ("x-ratelimit-reset", reset.as_second().to_string()),
+    ];
+    let budget: Vec<(&'static str, &str)> =
+        budget.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    hub.fake.fault("GET /repos/my-org/my-repo/issues", Fault::with(403, &budget, "API rate limit exceeded"));
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    let seen = until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleDelayed { .. })).await;
+    let Fact::ScheduleDelayed { message } = &seen.last().unwrap().fact else { panic!("delayed") };
+    let hour = reset.strftime("until %Y-%m-%dT%H:").to_string();
+    assert!(message.contains("a limit of GitHub's is reached") && message.contains(&hour), "{message}");
+    assert_eq!(hub.fake.requests().len(), 1, "and until then nothing is asked");
+    stop(fleet).await;
+}

@@ -1,0 +1,45 @@
+//! Issues that a fleet has claimed which is gone for good.
+
+use cowhand_core::event::Fact;
+use cowhand_core::schedule::SkipReason;
+
+use super::{Hub, OFTEN, foreign, minutes, said};
+use crate::{jobs, stop, until};
+
+#[tokio::test]
+async fn what_a_dead_fleet_has_left_is_put_back_and_done() {
+    let hub = Hub::new("cat", "", OFTEN).await;
+    // Its claimer died after the labels, and in the middle of them.
+    hub.fake.add(1, &["agent-working", "bug"]);
+    hub.fake.add(2, &["ready", "agent-working"]);
+    // Its claimer lives; it was claimed by hand; a person has said that it is not for agents.
+    hub.fake.add(3, &["agent-working"]);
+    hub.fake.add(4, &["agent-working"]);
+    hub.fake.add(5, &["agent-working", "blocked"]);
+    let now = hub.fake.world().now;
+    for (number, until) in
+        [(1, now - minutes(1)), (2, now - minutes(60)), (3, now + minutes(5)), (5, now - minutes(60))]
+    {
+        hub.fake.world().comment(number, "somebody", &foreign(until));
+    }
+    hub.fake.world().comment(4, "somebody", "I have this one.");
+    let untouched: Vec<String> = [3, 4, 5].map(|number| format!("{:?}", hub.fake.issue(number))).into();
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    let seen = until(&mut events, 2, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+    let released = seen.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
+    assert_eq!((released, jobs(&fleet).await.len()), (2, 2));
+    for (number, labels) in [(1, &["bug"][..]), (2, &[])] {
+        let issue = hub.fake.issue(number);
+        assert!(issue.is_closed && issue.labels == labels, "{issue:?}");
+        assert_eq!(issue.comments.len(), 2, "one for each fact: {issue:?}");
+        assert_eq!(said(&issue, "It was left by job-x of fleet others").len(), 1, "{issue:?}");
+        assert_eq!(said(&issue, "cowhand: done").len(), 1, "{issue:?}");
+    }
+    let after: Vec<String> = [3, 4, 5].map(|number| format!("{:?}", hub.fake.issue(number))).into();
+    assert_eq!(after, untouched);
+    until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleSkipped { reason: SkipReason::NoWork, .. }))
+        .await;
+    assert!(fleet.store().items().await.unwrap().is_empty());
+    stop(fleet).await;
+}
