@@ -29,6 +29,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::fault;
 use crate::fleet::{Course, FleetError};
+use crate::run::cgroup;
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
 use crate::trigger::Registry;
@@ -144,7 +145,7 @@ impl Daemon {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch);
-        let at_once = AtOnce { node: &engine.home.node, lease: LEASE, begin: &mut begin };
+        let at_once = AtOnce { node: &engine.home.node, lease: LEASE, expect: &expect, begin: &mut begin };
         let tick = match tick::tick(&engine.store, &loaded.roster, now, Some(at_once)).await {
             Ok(tick) => tick,
             Err(error) => {
@@ -172,6 +173,7 @@ impl Daemon {
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
         let Startable { job, max_concurrent, .. } = start;
+        expect();
         let claim =
             self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
         match claim {
@@ -269,6 +271,12 @@ impl Daemon {
         self.write_views().await;
         info!("stopped");
     }
+}
+
+/// A keeper will be started soon.
+fn expect() {
+    // It has a thread of its own, and nobody waits for it.
+    drop(tokio::task::spawn_blocking(cgroup::wait_ahead));
 }
 
 /// A job that has just been claimed gets a task that looks after it.

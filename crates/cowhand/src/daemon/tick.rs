@@ -42,6 +42,8 @@ pub struct Startable {
 pub struct AtOnce<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
+    /// Told before anything is written that a job is likely to begin soon.
+    pub expect: &'a (dyn Fn() + Sync),
     /// Told of each job that was claimed, with its epoch, before the next look.
     pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
 }
@@ -143,7 +145,10 @@ async fn act(
             };
             let firing = Firing { schedule, key, due, decision };
             let fired = match &at_once {
-                Some(AtOnce { node, lease, .. }) => {
+                Some(AtOnce { node, lease, expect, .. }) => {
+                    if matches!(firing.decision, Decision::Run(_)) {
+                        expect();
+                    }
                     let (node, lease) = ((*node).to_owned(), *lease);
                     let starter = Starter { node, lease, max_concurrent: agent.max_concurrent };
                     store.fire_and_claim(firing, starter, now).await?

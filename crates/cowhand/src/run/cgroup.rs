@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Cgroup {
@@ -14,9 +15,7 @@ pub(super) struct Cgroup {
 impl Cgroup {
     /// A group below our own, on whichever mount has version 2: `/sys/fs/cgroup` or, on hybrid machines, elsewhere.
     pub(super) fn make(name: &str) -> io::Result<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let groups = fs::read_to_string("/proc/self/cgroup")?;
-        let home = own_group(&mounts, &groups).ok_or_else(|| io::Error::other("no cgroup v2 here"))?;
+        let home = home()?;
         let path = home.join(format!("cowhand-{name}"));
         fs::create_dir(&path)?;
         if path.join("cgroup.kill").exists() {
@@ -56,6 +55,24 @@ impl Cgroup {
     pub(super) fn remove(&self) -> io::Result<()> {
         fs::remove_dir(&self.path)
     }
+}
+
+/// The kernel lets nobody change groups before every processor has passed a quiet point, which takes some ten
+/// milliseconds, unless somebody has just waited for that. Called when a keeper is about to be started, this does the
+/// waiting while there is other work to do: to move where one is already changes nothing.
+pub(crate) fn wait_ahead() {
+    static WAITING: AtomicBool = AtomicBool::new(false);
+    if !WAITING.swap(true, Ordering::AcqRel) {
+        // Where there are no groups there is nothing to wait for.
+        home().and_then(|home| move_self(&home)).ok();
+        WAITING.store(false, Ordering::Release);
+    }
+}
+
+fn home() -> io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    own_group(&mounts, &groups).ok_or_else(|| io::Error::other("no cgroup v2 here"))
 }
 
 fn move_self(group: &Path) -> io::Result<()> {

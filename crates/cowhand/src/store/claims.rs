@@ -90,6 +90,7 @@ impl Store {
                 if items::has_lapsed(tx, &job, now).await? {
                     return Ok(Claim::ItemLapsed);
                 }
+                jobs::save(tx, &job).await?;
                 let epoch = begin_attempt(tx, &job, node, lease, now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
@@ -267,7 +268,7 @@ pub(super) async fn has_place_for_new(
     Ok(live < i64::from(max_concurrent))
 }
 
-/// Writes down that the job, which has just started, is the node's.
+/// Writes down that the job, whose row says already that it runs, is the node's.
 pub(super) async fn begin_attempt(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -275,7 +276,6 @@ pub(super) async fn begin_attempt(
     lease: SignedDuration,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    jobs::save(tx, job).await?;
     let epoch = take_lease(tx, job, &node, now.checked_add(lease).unwrap_or(Timestamp::MAX)).await?;
     tx.execute(ADD_ATTEMPT, args![job.id().as_str(), job.attempts(), node.as_str(), now]).await?;
     let started = Fact::JobStarted { attempt: job.attempts(), node };

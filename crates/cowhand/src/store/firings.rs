@@ -203,7 +203,7 @@ async fn settle_prepared(
     let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
     let mut job: Option<JobId> = row.parse_opt("job_id")?;
     if let Prepared::Job(new) = prepared {
-        let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand() };
+        let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running: false };
         let made = jobs::add(tx, new, place, now, random).await?;
         tx.execute(LINK_JOB, args![schedule, key.as_str(), made.id().as_str()]).await?;
         job = Some(made.id().clone());
@@ -264,15 +264,15 @@ async fn fire_once(
         tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
         return Ok(Fired::Recorded(None));
     };
-    let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand() };
-    let mut job = jobs::add(tx, new, place, now, random).await?;
+    let running = starter.is_some();
+    let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running };
+    let job = jobs::add(tx, new, place, now, random).await?;
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
     tx.record(Recorded { at: now, agent, schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
     let Some(Starter { node, lease, .. }) = starter else {
         return Ok(Fired::Recorded(Some(job)));
     };
-    job.start(now)?;
     let epoch = claims::begin_attempt(tx, &job, node, lease, now).await?;
     Ok(Fired::Claimed { job, epoch })
 }

@@ -175,7 +175,8 @@ impl Store {
                     return Ok(None);
                 }
                 let job = Job::new(holder.clone(), new, now);
-                let place = jobs::Place { schedule: Some(of.schedule), by_trigger: !of.key.is_by_hand() };
+                let (by_trigger, running) = (!of.key.is_by_hand(), false);
+                let place = jobs::Place { schedule: Some(of.schedule), by_trigger, running };
                 if !jobs::insert(tx, &job, place).await? {
                     return Err(StoreError::NoFreeId(1));
                 }

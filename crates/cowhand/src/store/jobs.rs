@@ -159,6 +159,8 @@ impl Store {
 pub(super) struct Place {
     pub(super) schedule: Option<ScheduleId>,
     pub(super) by_trigger: bool,
+    /// Its first attempt begins at once.
+    pub(super) running: bool,
 }
 
 /// A taken id is drawn again.
@@ -172,7 +174,10 @@ pub(super) async fn add(
     const DRAWS: usize = 20;
     let today = TimeZone::UTC.to_datetime(now).date();
     for _ in 0..DRAWS {
-        let job = Job::new(JobId::new(today, random()), new.clone(), now);
+        let mut job = Job::new(JobId::new(today, random()), new.clone(), now);
+        if place.running {
+            job.start(now)?;
+        }
         if insert(tx, &job, place).await? {
             return Ok(job);
         }

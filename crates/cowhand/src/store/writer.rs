@@ -1,7 +1,7 @@
 //! Group commit on SQLite: one writer takes what has queued up and commits it together.
 //!
-//! A sync costs the same for one change as for a hundred. Each verb runs inside a savepoint of its own, so that
-//! one that fails takes nothing else with it; nobody gets an answer before the commit.
+//! A sync costs the same for one change as for a hundred. Each verb runs inside a savepoint of its own, unless it is
+//! alone, so that one that fails takes nothing else with it; nobody gets an answer before the commit.
 
 use std::panic::AssertUnwindSafe;
 
@@ -110,6 +110,11 @@ async fn run_together(
 ) -> Result<i64, sqlx::Error> {
     // Immediate: a deferred transaction that reads before it writes fails under contention, whatever the timeout.
     connection.execute("begin immediate").await?;
+    if let [alone] = group {
+        let kept = alone.run(connection).await;
+        connection.execute(if kept.is_some() { "commit" } else { "rollback" }).await?;
+        return Ok(kept.unwrap_or_default());
+    }
     let mut last_event = 0;
     for verb in group {
         connection.execute("savepoint verb").await?;

@@ -89,7 +89,7 @@ impl Story {
         let mut started = Vec::new();
         let mut begin = |job, epoch| started.push((job, epoch));
         let lease = SignedDuration::from_hours(1_000_000);
-        let at_once = AtOnce { node: "node", lease, begin: &mut begin };
+        let at_once = AtOnce { node: "node", lease, expect: &|| (), begin: &mut begin };
         let tick = tick(&self.store, &self.roster, self.now, Some(at_once)).await.unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
