@@ -231,6 +231,16 @@ fn one_that_closes_its_output_and_lingers_is_still_running() {
     assert_eq!(scene.ending().status, ExitStatus::Code { code: 7 });
 }
 
+/// A person removed the state folder: nobody could ever find what runs, so it does not run on for ever.
+#[test]
+fn without_its_folder_the_agent_is_ended() {
+    let scene =
+        Scene::new().grace(200).sh("trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 0.1; done");
+    scene.until_it_says("up");
+    std::fs::remove_dir_all(scene.attempt.folder()).unwrap();
+    scene.wait_for("its end", || scene.alive().is_empty().then_some(()));
+}
+
 #[test]
 fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
     let mut scene = Scene::new().sh("echo ready; sleep 1000");

@@ -197,7 +197,10 @@ async fn whoever_listens_hears_that_the_fleet_has_ended() {
     let (heard, stopped) = tokio::join!(output.next(), fleet.stop(Stop::KeepAgents));
     stopped.unwrap();
     assert!(heard.unwrap().is_none(), "nobody here follows the job any more");
-    fs::write(folder.path().join("go"), "").unwrap();
+    drop((fleet, output));
+    // Its agent lives on, and is to be gone when the folder is.
+    let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
+    fleet.stop(Stop::Cancel).await.unwrap();
 }
 
 /// One keeper is stopped in its tracks, so that its agent cannot be asked to end.

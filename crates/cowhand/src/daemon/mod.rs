@@ -92,11 +92,13 @@ impl Daemon {
     /// Until it is told to stop, and then until that is done.
     pub(crate) async fn run(mut self, mut way: watch::Receiver<Course>, course: &watch::Sender<Course>) {
         loop {
-            // First: after a sleep of the machine a plan would take our own jobs for those of a dead node.
-            self.heartbeat().await;
-            let now = *way.borrow_and_update();
-            let wake_at = match now {
-                Course::Running => self.tick_and_start().await,
+            // First, and at the same time as the plan: after a sleep of the machine, even between the two, a plan would
+            // take our own jobs for those of a dead node.
+            let now = self.engine.clock.now();
+            self.heartbeat(now).await;
+            let going = *way.borrow_and_update();
+            let wake_at = match going {
+                Course::Running => self.tick_and_start(now).await,
                 Course::Draining { until } if !self.engine.held().is_empty() => {
                     self.triggers.stop().await;
                     if until <= Instant::now() {
@@ -109,7 +111,7 @@ impl Daemon {
             };
             self.prune_if_due();
             self.write_views().await;
-            if now == Course::Running {
+            if going == Course::Running {
                 self.triggers.follow(&self.engine).await;
             }
             let held = !self.engine.held().is_empty();
@@ -139,8 +141,7 @@ impl Daemon {
     }
 
     /// Decides what is due and starts what has a place. A store that is away for a while is asked again.
-    async fn tick_and_start(&mut self) -> Option<Timestamp> {
-        let now = self.engine.clock.now();
+    async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch);
@@ -185,8 +186,7 @@ impl Daemon {
     }
 
     /// While anything runs, says so in time; what is no longer ours is ended and left alone.
-    async fn heartbeat(&mut self) {
-        let now = self.engine.clock.now();
+    async fn heartbeat(&mut self, now: Timestamp) {
         let held = self.engine.held();
         if now < self.heartbeat_at || held.is_empty() {
             return;

@@ -88,22 +88,21 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, agent).await?;
         let now = self.clock().now();
-        match &view.held_by {
+        let is_owed = match &view.held_by {
             // A job's item is the job's: whoever wants it back cancels the job.
             Some(holder) if !holder.contains('@') => {
                 return Err(FleetError::ItemHeld { item: id.clone(), by: holder.clone() });
             }
-            Some(holder) => self.store().close_item(holder.clone(), closing, now).await?,
-            None => {
-                let by = Claimant {
-                    fleet: self.store().fleet_id().await?,
-                    holder: format!("person@{id}"),
-                    until: now,
-                };
-                match closing {
-                    Closing::Release(options) => drop(queue.source.release_work(id, &options, &by).await?),
-                    Closing::Complete(result) => queue.source.complete_work(id, &result, &by).await?,
-                }
+            Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
+            None => false,
+        };
+        // Nobody has it, perhaps since a moment ago.
+        if !is_owed {
+            let (fleet, holder) = (self.store().fleet_id().await?, format!("person@{id}"));
+            let by = Claimant { fleet, holder, until: now };
+            match closing {
+                Closing::Release(options) => drop(queue.source.release_work(id, &options, &by).await?),
+                Closing::Complete(result) => queue.source.complete_work(id, &result, &by).await?,
             }
         }
         self.engine.owed.notify_one();

@@ -30,6 +30,8 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// Between two looks at what is left.
 const LOOK: Duration = Duration::from_millis(20);
 const CLEAN_UP_TRIES: u32 = 50;
+/// How soon the agent of a folder that is gone is ended.
+const FOLDER_LOOK: Duration = Duration::from_secs(5);
 
 /// The whole life of a keeper process.
 pub fn keep(folder: &Path) -> ExitCode {
@@ -94,9 +96,18 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
         }
     };
     let mut watch = Watch { agent, grace: Duration::from_millis(start.grace_ms), cgroup, ..Watch::default() };
+    let mut look_at_folder = tokio::time::interval(FOLDER_LOOK);
+    let mut orphaned = false;
     while !watch.is_over()? {
         tokio::select! {
             _ = child_ended.recv() => {}
+            // Without its folder nobody could ever find the agent, hear it or stop it.
+            _ = look_at_folder.tick(), if !orphaned => {
+                orphaned = matches!(attempt.folder().try_exists(), Ok(false));
+                if orphaned {
+                    watch.ask(start.stop_signal.signal());
+                }
+            }
             _ = asked.recv() => watch.ask(start.stop_signal.signal()),
             () = watch.next_look() => watch.force_if_due(),
         }

@@ -34,16 +34,16 @@ impl Store {
         reason: String,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.close_item(holder, Closing::undo(reason), now).await
+        self.close_item(holder, Closing::undo(reason), now).await.map(drop)
     }
 
-    /// The source is to be told.
+    /// The source is to be told. False if the holder has no item any more.
     pub async fn close_item(
         &self,
         holder: String,
         closing: Closing,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.write(move |tx| Box::pin(async move { owe(tx, &holder, &closing, now).await })).await
     }
 
@@ -196,7 +196,7 @@ pub(super) async fn job_ended(
         Outcome::Cancelled { .. } => failures(tx, queue, &held.item.id).await?,
     };
     let closing = Closing::after(job.id(), outcome, held.source.rules(), failures);
-    owe(tx, job.id().as_str(), &closing, now).await
+    owe(tx, job.id().as_str(), &closing, now).await.map(drop)
 }
 
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
@@ -207,6 +207,7 @@ async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<()
     Ok(())
 }
 
-async fn owe(tx: &mut Tx<'_>, holder: &str, closing: &Closing, now: Timestamp) -> Result<(), StoreError> {
-    tx.execute(OWE, args![holder, jobs::written(closing)?, now]).await.map(drop)
+/// Whether the holder has an item.
+async fn owe(tx: &mut Tx<'_>, holder: &str, closing: &Closing, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(tx.execute(OWE, args![holder, jobs::written(closing)?, now]).await? == 1)
 }

@@ -1,4 +1,4 @@
-//! Taking an issue so that nobody else has it too: `docs/decisions/0009-claims.md`.
+//! Taking an issue so that nobody else has it too: `docs/decisions/0009-claims-on-work-items.md`.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The hidden first line of our comments, and who holds a claim by it. The rules are those of
-//! `docs/decisions/0009-claims.md`; all are functions of what stands on GitHub and of GitHub's time.
+//! `docs/decisions/0009-claims-on-work-items.md`; all are functions of what stands on GitHub and of GitHub's time.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
