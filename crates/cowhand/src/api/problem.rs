@@ -36,6 +36,8 @@ pub enum Code {
     /// The job has ended, and never changes again.
     AlreadyStopped,
     BadConfig,
+    /// The schedule takes no deliveries of this kind.
+    NotAWebhook,
     Stopping,
     NoDaemon,
     /// The store, the disk or the connection.
@@ -102,7 +104,7 @@ impl Problem {
             Code::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::Conflict | Code::AlreadyStopped => StatusCode::CONFLICT,
-            Code::BadConfig => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::BadConfig | Code::NotAWebhook => StatusCode::UNPROCESSABLE_ENTITY,
             Code::Stopping | Code::NoDaemon => StatusCode::SERVICE_UNAVAILABLE,
             Code::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -136,7 +138,8 @@ impl From<FleetError> for Problem {
             | FleetError::NotRun { .. }
             | FleetError::KeyUsed { .. }
             | FleetError::ScheduleOff { .. } => Code::Conflict,
-            FleetError::KeyWithoutSchedule | FleetError::TakesNoDeliveries { .. } => Code::BadRequest,
+            FleetError::KeyWithoutSchedule => Code::BadRequest,
+            FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
             FleetError::WorkSource(_)
