@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -87,7 +88,6 @@ impl Hooks {
     }
 
     fn find(&self, agent: &str, schedule: &str) -> Result<Hook, Problem> {
-        let unknown = || Problem::not_found("there is no such webhook");
         let agent: AgentName = agent.parse().map_err(|_| unknown())?;
         let roster = self.fleet.roster();
         let found = roster.agent(&agent).ok_or_else(unknown)?;
@@ -139,15 +139,20 @@ pub(super) fn router(hooks: Hooks) -> Router {
     Router::new().route("/hooks/{agent}/{schedule}", post(receive).fallback(other)).with_state(hooks)
 }
 
+fn unknown() -> Problem {
+    Problem::not_found("there is no such webhook")
+}
+
 async fn receive(
     State(hooks): State<Hooks>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Path((agent, schedule)): Path<(String, String)>,
+    path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Response, Refused> {
     let peer = peer.ip();
     let wrong = |refused: Refused| hooks.wrong.take(peer).map_or_else(Refused::from, |()| refused);
-    let hook = hooks.find(&agent, &schedule).map_err(|problem| match problem.code {
+    let found = path.map_err(|_| unknown()).and_then(|Path((agent, schedule))| hooks.find(&agent, &schedule));
+    let hook = found.map_err(|problem| match problem.code {
         Code::Unavailable => problem.into(),
         _ => wrong(problem.into()),
     })?;
@@ -158,7 +163,7 @@ async fn receive(
         return Err(wrong(TooLarge { bytes }.into()));
     }
     let held = async {
-        let room = hooks.intake.room(announced, hooks.wrong.is_used_up(peer)).await?;
+        let room = hooks.intake.room(peer, announced, hooks.wrong.is_used_up(peer)).await?;
         Ok::<_, Refused>((room, read(body).await.map_err(wrong)?))
     };
     let held = tokio::time::timeout(PATIENCE, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));

@@ -169,3 +169,74 @@ async fn two_hundred_at_once_are_one_job() {
     assert_eq!(statuses, [vec![200; 199], vec![202]].concat());
     assert_eq!(scene.jobs().len(), 1);
 }
+
+#[tokio::test]
+async fn slack_is_told_what_it_asks_only_if_it_signs() {
+    let scene = Scene::new();
+    let body = br#"{"type":"url_verification","challenge":"c-4711","token":"x"}"#;
+    let time = Timestamp::now().as_second().to_string();
+    let send = async |schedule: &str, secret: &str| {
+        let signature = hmac(secret, &[b"v0:", time.as_bytes(), b":", body]);
+        let request = scene.deliver(schedule, body).header("x-slack-signature", format!("v0={signature}"));
+        answer(request.header("x-slack-request-timestamp", &time)).await
+    };
+    assert_eq!(send("hook", NEW).await, (200, json!({"challenge": "c-4711"})));
+    assert_eq!(send("hook", "guess").await.0, 401);
+    assert!(scene.jobs().is_empty(), "nothing runs for it");
+    // Without a signature it is a delivery as any other, where those are taken at all.
+    let (status, said) = answer(scene.deliver("unsigned", body)).await;
+    assert_eq!((status, &said["status"]), (202, &json!("accepted")));
+}
+
+#[tokio::test]
+async fn a_secret_that_is_not_set_is_told_before_anybody_tries() {
+    let mut scene = Scene::new();
+    let said = "its deliveries are refused, because no secret is set: NOT_THERE";
+    let (_, why, _) = scene.run(&["why", "worker/unset"]);
+    assert!(why.contains(said), "{why}");
+    assert!(scene.log().contains(said), "{}", scene.log());
+    let (code, doctor, _) = scene.run(&["doctor"]);
+    assert_eq!(code, 6);
+    assert!(doctor.contains("FAIL  webhook worker/unset: NOT_THERE is not set"), "{doctor}");
+    assert!(doctor.contains("ok    webhook worker/hook: its secret is set"), "{doctor}");
+    let (_, _, check) = scene.run(&["config", "check"]);
+    assert!(check.contains("NOT_THERE, which is to hold the secret of this webhook, is not set"), "{check}");
+    // Set, it is well again, and nothing else is forgotten.
+    scene.kill();
+    std::fs::write(scene.path(".env"), format!("HOOK_NEW={NEW}\nNOT_THERE={OLD}\n")).unwrap();
+    scene.start(&[]);
+    let (_, why, _) = scene.run(&["why", "worker/unset"]);
+    assert!(!why.contains("refused"), "{why}");
+    assert_eq!(answer(scene.github("unset", "1", "push", BODY)).await.0, 202);
+}
+
+#[tokio::test]
+async fn deliveries_share_the_places_of_their_agent() {
+    let scene = Scene::of(
+        r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "cat > /dev/null; while test -e busy; do sleep 0.05; done"]
+    instances: {max_concurrent: 2}
+    schedules:
+      check: {type: interval, interval: 1h, prompt: Check.}
+      alert: {type: webhook, secret_env: HOOK_OLD, prompt: "Alert: {{payload.alert}}"}
+"#,
+    );
+    std::fs::write(scene.path("busy"), "").unwrap();
+    for number in 0..4 {
+        let body = format!(r#"{{"alert":{number}}}"#);
+        let sent = scene.github("alert", &number.to_string(), "alert", body.as_bytes());
+        assert_eq!(answer(sent).await.0, 202);
+    }
+    let count = |status: &str| scene.jobs().iter().filter(|job| job["status"] == status).count();
+    scene.until("both places are taken", || count("running") == 2);
+    assert_eq!(count("pending") + count("completed"), 3, "{:?}", scene.jobs());
+    std::fs::remove_file(scene.path("busy")).unwrap();
+    scene.until("all have run", || {
+        assert!(count("running") <= 2);
+        count("completed") == 5
+    });
+}
