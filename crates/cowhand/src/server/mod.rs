@@ -50,7 +50,7 @@ pub enum ListenError {
 /// known before a fleet runs.
 #[derive(Debug)]
 pub struct Listener {
-    listener: TcpListener,
+    socket: TcpListener,
     settings: Settings,
     tls: Option<Arc<Tls>>,
 }
@@ -67,9 +67,9 @@ impl Listener {
         let at = settings.listen;
         let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
         let bound = async {
-            let listener = TcpListener::bind(at).await?;
-            let listen = listener.local_addr()?;
-            Ok(Self { listener, settings: Settings { listen, ..settings }, tls })
+            let socket = TcpListener::bind(at).await?;
+            let listen = socket.local_addr()?;
+            Ok(Self { socket, settings: Settings { listen, ..settings }, tls })
         };
         let bound = bound.await.map_err(|source| ListenError::Taken { at, source })?;
         if !bound.settings.listen.ip().is_loopback() && bound.tls.is_none() {
@@ -87,19 +87,21 @@ impl Listener {
     }
 
     pub fn serve(self, api: Api, fleet: Arc<Fleet>) -> Server {
-        let Self { listener, settings, tls } = self;
+        let Self { socket, settings, tls } = self;
         let (stop, stopping) = watch::channel(false);
         let mut reloads = fleet.reloads();
         let router = router(api, fleet, settings, stopping.clone());
         let task = tokio::spawn(async move {
             let newer = async {
                 while reloads.changed().await.is_ok() {
-                    tls.iter().for_each(|tls| tls.reload());
+                    if let Some(tls) = &tls {
+                        tls.reload();
+                    }
                 }
                 std::future::pending::<()>().await;
             };
             tokio::select! {
-                () = connection::serve(listener, tls.clone(), router, stopping) => {}
+                () = connection::serve(socket, tls.clone(), router, stopping) => {}
                 () = newer => {}
             }
         });

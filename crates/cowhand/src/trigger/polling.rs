@@ -91,7 +91,7 @@ impl PollingStrategy {
         let woken = async {
             let Some(wake) = wake else { return std::future::pending().await };
             if wake.changed().await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         };
         let is_woken = tokio::select! {
