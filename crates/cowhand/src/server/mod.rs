@@ -122,10 +122,12 @@ impl Server {
 fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver<bool>) -> Router {
     let is_local = settings.listen.ip().is_loopback();
     let access = access::Access::new(Arc::clone(&fleet));
+    let health = api.health();
     let api = api.router().layer(from_fn_with_state(access, access::check));
     let hooks = hooks::router(hooks::Hooks::new(fleet, is_local));
     hooks
         .merge(api)
+        .merge(health)
         .layer(from_fn_with_state(Arc::new(settings), door::check))
         .layer(map_response_with_state(stop, end_with_server))
 }

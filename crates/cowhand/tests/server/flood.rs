@@ -1,6 +1,6 @@
 //! Twenty thousand deliveries at full speed, a fifth of them sent again, and a daemon that is killed in between.
 //!
-//! 2,000 unless COWHAND_LONG=1 is set.
+//! 2,000 unless `COWHAND_LONG=1` is set.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};

@@ -210,7 +210,7 @@ async fn drip(scene: &Scene, head: &str, bytes: &str) -> (Duration, String) {
                 }
             }
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "it is still there");
+        assert!(began.elapsed() < Duration::from_mins(1), "it is still there");
     }
     (began.elapsed(), String::from_utf8_lossy(&said).into_owned())
 }
@@ -286,7 +286,7 @@ async fn ten_thousand_connections() {
         let request = client.post(format!("{}/hooks/worker/hook", scene.url)).header("x-github-delivery", id);
         let request =
             request.header("x-hub-signature-256", format!("sha256={}", hmac(OLD, &[BODY]))).body(BODY);
-        assert_eq!(answer(request.timeout(Duration::from_secs(60))).await.0, 202);
+        assert_eq!(answer(request.timeout(Duration::from_mins(1))).await.0, 202);
         began.elapsed()
     };
     // One address gets half of the places, and nobody else is kept out by it.

@@ -1,6 +1,6 @@
 //! The server as others meet it: the real program on a free port, asked over TCP.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
 mod examples;
@@ -115,7 +115,7 @@ impl Scene {
     /// Waits for what is to become true.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
-        let patience = Instant::now() + Duration::from_secs(60);
+        let patience = Instant::now() + Duration::from_mins(1);
         while !is_true() {
             assert!(Instant::now() < patience, "{what}: never\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
