@@ -80,6 +80,27 @@ async fn a_server_that_closes_ends_what_is_under_way() {
 }
 
 #[tokio::test]
+async fn streams_end_with_the_server() {
+    let mut scene = Scene::new();
+    let token = scene.token("t", "read");
+    let follow = async |accept: &str| {
+        let request = scene.ask("GET", "/api/v1/events?follow=1").bearer_auth(&token);
+        request.header("accept", accept).send().await.unwrap()
+    };
+    let (events, lines) = (follow("text/event-stream").await, follow("*/*").await);
+    let began = Instant::now();
+    let mut stop = scene.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let events = events.text().await.unwrap();
+    assert!(!events.contains("event: end"), "there will be more, so a browser comes back: {events}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    // Lines have no word for that, so they are cut off.
+    assert!(lines.text().await.is_err());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(stop.wait().unwrap().success());
+    scene.ended();
+}
+
+#[tokio::test]
 async fn a_daemon_that_is_stopping_takes_no_deliveries() {
     let scene = Scene::of(
         r#"
