@@ -28,7 +28,7 @@ use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
 use super::limit::source;
-use super::stall::Unstalled;
+use super::stall::Watched;
 use super::tls::Tls;
 use crate::trigger::stopped;
 
@@ -187,7 +187,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(SILENCE)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(Unstalled::new(stream)), answer);
+        .serve_connection(TokioIo::new(Watched::new(stream)), answer);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

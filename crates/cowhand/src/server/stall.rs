@@ -11,19 +11,19 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Bytes that wait longer than this for the other side are the end of the connection.
 const LONGEST: Duration = Duration::from_mins(1);
 
-pub(super) struct Unstalled<S> {
+pub(super) struct Watched<S> {
     stream: S,
     longest: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Unstalled<S> {
+impl<S> Watched<S> {
     pub(super) fn new(stream: S) -> Self {
         Self { stream, longest: LONGEST, waiting: None }
     }
 
-    fn watched<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;
             return written;
@@ -38,7 +38,7 @@ impl<S> Unstalled<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Unstalled<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -48,24 +48,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unstalled<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watched(context, written)
+        self.timed(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.watched(context, flushed)
+        self.timed(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        ready!(self.watched(context, shut))?;
+        ready!(self.timed(context, shut))?;
         Poll::Ready(Ok(()))
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_takes_nothing_is_let_go() {
         let (near, mut far) = duplex(10);
-        let mut near = Unstalled::new(near);
+        let mut near = Watched::new(near);
         near.write_all(b"0123456789").await.unwrap();
         let began = Instant::now();
         let error = near.write_all(b"more").await.unwrap_err();
