@@ -52,7 +52,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
-    loader.server = server.unwrap_or_default();
+    loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
     fleet(loader, node, file, above);
     Loader::masked(checked)
 }

@@ -102,6 +102,20 @@ fn schedule(
         let key = draft.key_of(&format!("schedules.{name}"));
         loader.problems.add(Problem { severity, ..problem.key(key) });
     }
+    for variable in trigger.secret_names() {
+        if (loader.outside.env)(variable).is_none_or(|secret| secret.trim().is_empty()) {
+            let message = format!("{variable}, which is to hold the secret of this webhook, is not set");
+            let problem = Problem::error(schedule_at(draft, name.as_str()), message);
+            let key = draft.key_of(&format!("schedules.{name}.secret_env"));
+            loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+        }
+    }
+    let pointers = schedule.filter.iter().flat_map(|filter| filter.payload.keys());
+    for pointer in pointers.filter(|pointer| !pointer.is_empty() && !pointer.starts_with('/')) {
+        let message = format!("{pointer:?} is no JSON pointer; for example /sender/login");
+        let key = draft.key_of(&format!("schedules.{name}.filter.payload"));
+        loader.problems.add(Problem::error(schedule_at(draft, name.as_str()), message).key(key));
+    }
     if let (Some(start), Some(end)) = (schedule.timing.start_at, schedule.timing.end_at)
         && end <= start
     {

@@ -8,7 +8,9 @@ use clap::Args;
 use cowhand_core::config::shape::Runtime;
 use cowhand_core::config::{Loaded, report};
 use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::server::Tls;
 use cowhand_core::size::in_words;
+use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -17,6 +19,7 @@ use super::{Exit, Failure, print};
 use crate::api::{Client, Status};
 use crate::config::{self, FromDisk};
 use crate::prune::files;
+use crate::server::Certificate;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::work::{self, Setting, Sources, Verdict, WorkSourceError, queues};
@@ -76,6 +79,8 @@ impl Doctor {
         );
         let base = place.config.parent().unwrap_or(Path::new(""));
         let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
+        findings.extend(loaded.roster.server.tls.as_ref().map(certificate));
+        findings.extend(webhooks(&sources, &loaded.roster));
         findings.extend(wait(async { Ok(work_sources(&sources, &loaded.roster).await) })?);
         if self.json {
             print::json(&findings);
@@ -173,6 +178,42 @@ fn clock(now: Timestamp) -> Result<String, String> {
         Some(name) => Ok(format!("{}, zone {name}", local.strftime("%Y-%m-%d %H:%M:%S"))),
         None => Ok(format!("{}, no zone is set, so cron uses UTC", local.strftime("%Y-%m-%d %H:%M:%S"))),
     }
+}
+
+fn certificate(files: &Tls) -> Finding {
+    match Certificate::read(files) {
+        Ok(certificate) => {
+            let (standing, warning) = certificate.standing(Timestamp::now());
+            Finding { warning, ..Finding::of("certificate", Ok(standing)) }
+        }
+        Err(error) => Finding::of("certificate", Err(error.to_string())),
+    }
+}
+
+/// Whether their secrets are there.
+fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+    all.filter_map(|(agent, schedule)| {
+        let TriggerConfig::Webhook { secret, secret_env, .. } = &schedule.trigger else { return None };
+        let is_missing = |name: &&str| sources.setting().variable(name).is_none();
+        let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
+        let missing = missing.join(", ");
+        let found = if secret.is_none() && secret_env.is_none() {
+            Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
+        } else if set.is_empty() && secret.is_none() {
+            Err(format!(
+                "{missing} is not set, so every delivery is refused; set it in the environment or in .env"
+            ))
+        } else if missing.is_empty() {
+            Ok("its secret is set".to_owned())
+        } else {
+            Ok(format!("{missing} is not set; deliveries signed with that secret are refused"))
+        };
+        let warning = found.is_ok() && !missing.is_empty();
+        let what = format!("webhook {}/{}", agent.name, schedule.name);
+        Some(Finding { warning, ..Finding::of(what, found) })
+    })
+    .collect()
 }
 
 /// Whether work can be taken from where the config says.

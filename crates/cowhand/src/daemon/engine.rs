@@ -20,7 +20,7 @@ use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
-use crate::trigger::Registry;
+use crate::trigger::{Registry, Wakes};
 use crate::work::Sources;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
@@ -40,6 +40,8 @@ pub(crate) struct Engine {
     pub(crate) nudge: Notify,
     /// Types of triggers that are not built in.
     pub(crate) triggers: Registry,
+    /// Repositories that something happened to.
+    pub(crate) wakes: Wakes,
     /// Something is owed to a work source.
     pub(crate) owed: Notify,
     /// How far the views have come in the event log.
@@ -108,6 +110,7 @@ impl Engine {
             growth: Growth::default(),
             nudge: Notify::new(),
             triggers,
+            wakes: Wakes::default(),
             owed: Notify::new(),
             preparing: Mutex::default(),
             seen_by_views: AtomicI64::default(),

@@ -74,7 +74,7 @@ impl Daemon {
         let first_event = store.last_event().await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        let home = Home { state, node, lock, first_event };
+        let home = Home { state, node, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
