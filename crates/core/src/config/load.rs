@@ -14,6 +14,7 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::{compose, reference, resolve, secret};
 use crate::policy::Zone;
+use crate::price::Prices;
 use crate::retention::Retention;
 use crate::roster::Roster;
 
@@ -62,13 +63,19 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         agents: Vec::new(),
         store: None,
         retention: Retention::default(),
+        prices: Prices::default(),
         merged: 0,
         fleets: 0,
         complete: true,
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
-    let mut roster = Roster { store: loader.store.take(), retention: loader.retention, ..Roster::default() };
+    let mut roster = Roster {
+        store: loader.store.take(),
+        retention: loader.retention,
+        prices: std::mem::take(&mut loader.prices),
+        ..Roster::default()
+    };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
@@ -95,6 +102,7 @@ pub(super) struct Loader<'a> {
     /// Of the root file.
     pub store: Option<String>,
     pub retention: Retention,
+    pub prices: Prices,
     /// Nodes of all merged agents so far.
     pub merged: usize,
     /// How many fleets so far.

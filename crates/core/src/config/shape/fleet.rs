@@ -9,6 +9,7 @@ use super::{
     Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, WorkSource, WorkingDirectory,
 };
 use crate::policy::{Retry, Timeout, Timing};
+use crate::price::Prices;
 use crate::retention::Retention;
 
 /// A fleet: its agents, what they have in common, and other fleets below it.
@@ -36,6 +37,8 @@ pub struct FleetFile {
     /// What is kept of finished jobs where `defaults` or an agent says nothing, and of agents that have left the
     /// fleet; unset means everything.
     pub retention: Option<Retention>,
+    /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
+    pub prices: Option<Prices>,
     #[schemars(extend("x-pending" = "the webhook server does not exist yet"))]
     pub webhooks: Option<Webhooks>,
     #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]
@@ -74,9 +77,7 @@ pub struct Defaults {
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
-    #[schemars(extend("x-pending" = "plugins are not passed on yet"))]
     pub plugins: Option<Vec<Plugin>>,
-    #[schemars(extend("x-pending" = "MCP servers are not passed on yet"))]
     pub mcp_servers: Option<IndexMap<String, McpServer>>,
     pub retry: Option<Retry>,
     pub timeout: Option<Timeout>,
