@@ -36,6 +36,27 @@ impl JobUsage {
             self.total_cost_usd = Some(self.total_cost_usd.unwrap_or_default() + cost);
         }
     }
+
+    /// What came after `before`, of figures that go on from one run to the next. Models that were not used since are
+    /// not in it; turns are counted anew by each run.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (model, before) in &before.per_model {
+            let Some(used) = self.per_model.get_mut(model) else { continue };
+            used.input_tokens = used.input_tokens.saturating_sub(before.input_tokens);
+            used.output_tokens = used.output_tokens.saturating_sub(before.output_tokens);
+            used.cache_creation_input_tokens =
+                used.cache_creation_input_tokens.saturating_sub(before.cache_creation_input_tokens);
+            used.cache_read_input_tokens =
+                used.cache_read_input_tokens.saturating_sub(before.cache_read_input_tokens);
+            if *used == ModelUsage::default() {
+                self.per_model.remove(model);
+            }
+        }
+        let spent = before.total_cost_usd.unwrap_or_default();
+        self.total_cost_usd = self.total_cost_usd.map(|cost| (cost - spent).max(0.0));
+        self
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -62,5 +83,22 @@ mod tests {
         assert_eq!((total.num_turns, total.total_cost_usd), (Some(3), Some(0.75)));
         assert_eq!((total.per_model["a"].input_tokens, total.per_model["a"].output_tokens), (11, 2));
         assert_eq!(total.per_model["b"].output_tokens, 5);
+    }
+
+    #[test]
+    fn figures_that_go_on_become_those_of_one_run() {
+        let usage = |json: &str| serde_json::from_str::<JobUsage>(json).unwrap();
+        let before =
+            usage(r#"{"per_model":{"a":{"input_tokens":10},"b":{"output_tokens":5}},"total_cost_usd":0.5}"#);
+        let after = usage(
+            r#"{"per_model":{"a":{"input_tokens":12,"output_tokens":1},"b":{"output_tokens":5}},"num_turns":1,"total_cost_usd":0.75}"#,
+        );
+        let run = after.since(&before);
+        assert_eq!(run.per_model.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!((run.per_model["a"].input_tokens, run.per_model["a"].output_tokens), (2, 1));
+        assert_eq!((run.num_turns, run.total_cost_usd), (Some(1), Some(0.25)));
+        // One that began anew all the same.
+        let anew = usage(r#"{"per_model":{"a":{"input_tokens":3}},"total_cost_usd":0.1}"#).since(&before);
+        assert_eq!((anew.per_model.len(), anew.total_cost_usd), (0, Some(0.0)));
     }
 }

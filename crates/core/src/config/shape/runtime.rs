@@ -50,7 +50,10 @@ const CODEX: [(&str, &str); 7] = [
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const GEMINI: [(&str, &str); 2] = [
+const GEMINI: [(&str, &str); 5] = [
+    ("max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
+    ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
+    ("mcp_servers", "the Gemini CLI takes them only from its own settings"),
     ("setting_sources", "the Gemini CLI always reads its own settings"),
     ("plugins", "they are folders for Claude Code"),
 ];

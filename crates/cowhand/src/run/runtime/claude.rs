@@ -35,6 +35,8 @@ pub struct Claude {
     /// What the messages said until now, for an agent that ends without a result line. Their output tokens are
     /// those of the moment the message began, so this is the least it can have been.
     spent: BTreeMap<String, ModelUsage>,
+    /// What the session had cost before this run; a result line tells of the whole session.
+    before: JobUsage,
 }
 
 impl Listen for Claude {
@@ -64,7 +66,7 @@ impl Listen for Claude {
         };
         let spent = (!self.spent.is_empty()).then_some(self.spent);
         let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
-        let usage = self.heard.result.map(|result| result.usage).or(spent);
+        let usage = self.heard.result.map(|result| result.usage.since(&self.before)).or(spent);
         Finish { outcome, usage, session_id: self.session_id }
     }
 }

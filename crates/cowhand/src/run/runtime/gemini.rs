@@ -75,6 +75,9 @@ impl Listen for Gemini {
         if let Some(message) = self.whole(None) {
             self.heard.message(&message);
         }
+        if let (Some(result), ExitStatus::Code { code }) = (&mut self.heard.result, status) {
+            result.learn_status(status_of_exit(*code));
+        }
         let outcome = self.heard.outcome(status, ", and no result line came");
         let usage = self.heard.result.map(|result| result.usage).filter(|usage| !usage.per_model.is_empty());
         Finish { outcome, usage, session_id: self.session_id }
@@ -209,6 +212,17 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     });
     // It lists models that it asked in vain.
     used.filter(|(_, used)| *used != ModelUsage::default()).collect()
+}
+
+/// Gemini exits with the status of a failed request, of which one byte is left. Its own codes are below 60.
+const fn status_of_exit(code: i32) -> Option<u64> {
+    match code {
+        173 => Some(429),
+        247 => Some(503),
+        248 => Some(504),
+        17 => Some(529),
+        _ => None,
+    }
 }
 
 /// The server's own answer, out of the wrapping of an error.

@@ -8,6 +8,7 @@ mod heard;
 mod json;
 mod opencode;
 pub mod plan;
+mod record;
 mod result_line;
 mod session;
 

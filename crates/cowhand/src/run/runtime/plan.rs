@@ -96,6 +96,13 @@ impl Order<'_> {
         settings.max_turns.or_else(|| settings.session.as_ref()?.max_turns)
     }
 
+    /// Where the program keeps its own things: what the variable says, else a folder in the home.
+    pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
+        let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
+        let own = set(variable).map(PathBuf::from);
+        own.or_else(|| Some(Path::new(set("HOME")?).join(folder))).unwrap_or_default()
+    }
+
     /// Unset means what herdctl means by it.
     pub(super) fn permission_mode(&self) -> PermissionMode {
         self.agent.settings.permission_mode.unwrap_or(PermissionMode::AcceptEdits)

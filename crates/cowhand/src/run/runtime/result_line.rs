@@ -49,6 +49,11 @@ impl ResultLine {
         Self { subtype: None, is_error, api_error_status, text, usage }
     }
 
+    /// For a runtime that tells the status of the model's server elsewhere.
+    pub(super) fn learn_status(&mut self, status: Option<u64>) {
+        self.api_error_status = self.api_error_status.or(status);
+    }
+
     pub(super) fn failed(&self) -> bool {
         self.is_error || self.subtype().starts_with("error")
     }
@@ -115,7 +120,7 @@ impl ResultLine {
     }
 }
 
-fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
+pub(super) fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
     // This is remembered, so it must not be endless.
     models

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use cowhand_core::config::shape::{McpServer, PermissionMode, Plugin, SettingSource};
+use cowhand_core::job::JobUsage;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use super::super::plan::{Capabilities, Description, Order, Plan, transport};
-use super::super::{Reader, Session};
+use super::super::result_line::per_model;
+use super::super::{Reader, Session, record};
+use super::Claude;
 use crate::run::attempt::StopSignal;
 
 /// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
@@ -109,8 +112,25 @@ fn plan(order: &Order<'_>) -> Plan {
         files: servers.map(|servers| (MCP_FILE.to_owned(), servers.to_string())).into_iter().collect(),
         // Claude writes its result line on an interrupt.
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::claude(),
+        reader: Reader::Claude(Claude { before: before(order), ..Claude::default() }),
     }
+}
+
+/// What the session had cost that goes on or splits. Claude writes it down at each end, and counts on from there;
+/// older versions do neither.
+fn before(order: &Order<'_>) -> JobUsage {
+    let (Session::Resume(id) | Session::Fork { of: id, .. }) = order.session else {
+        return JobUsage::default();
+    };
+    let record =
+        record::find(&order.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"), &format!("{id}.jsonl"), 1);
+    let before = record.and_then(|record| {
+        record::last(&record, "\"cost-state\"", |line| {
+            let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
+            Some(JobUsage { per_model: per_model(models), num_turns: None, total_cost_usd: Some(cost) })
+        })
+    });
+    before.unwrap_or_default()
 }
 
 /// Claude's own form is the one that the config has.

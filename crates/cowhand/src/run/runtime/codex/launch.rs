@@ -1,6 +1,6 @@
 //! How Codex is started.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::json;
@@ -45,7 +45,8 @@ fn plan(order: &Order<'_>) -> Plan {
     argv.extend(before.iter().flat_map(|(verb, id)| [(*verb).to_owned(), (*id).clone()]));
     // The prompt comes on stdin.
     argv.push("-".to_owned());
-    let used = before.map(|(_, id)| rollout::used(&home(order), id)).unwrap_or_default();
+    let used =
+        before.map(|(_, id)| rollout::used(&order.home("CODEX_HOME", ".codex"), id)).unwrap_or_default();
     Plan {
         argv,
         defaults: Vec::new(),
@@ -54,13 +55,6 @@ fn plan(order: &Order<'_>) -> Plan {
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Codex(Codex { before: used, model: settings.model.clone(), ..Codex::default() }),
     }
-}
-
-/// Where Codex keeps its threads.
-fn home(order: &Order<'_>) -> PathBuf {
-    let variable = |name: &str| order.environment.get(name).filter(|value| !value.is_empty());
-    let own = variable("CODEX_HOME").map(PathBuf::from);
-    own.or_else(|| Some(Path::new(variable("HOME")?).join(".codex"))).unwrap_or_default()
 }
 
 /// Codex has a sandbox where others have questions: what would be asked for is what the sandbox forbids.

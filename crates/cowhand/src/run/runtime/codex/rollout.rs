@@ -1,51 +1,26 @@
 //! Codex's own record of a thread, which says what it has used so far.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::Value;
-
+use super::super::record;
 use super::Tokens;
 
 /// What a thread had used; nothing if there is no record of it, and then it cannot go on either.
 pub(super) fn used(home: &Path, thread: &str) -> Tokens {
-    let record = record(&home.join("sessions"), &format!("-{thread}.jsonl"), 4);
-    record.and_then(|record| last_count(&record)).unwrap_or_default()
-}
-
-/// They lie in folders by year, month and day.
-fn record(folder: &Path, ending: &str, depth: usize) -> Option<PathBuf> {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
-    // The newest first.
-    entries.sort_unstable_by(|one, other| other.cmp(one));
-    entries.into_iter().find_map(|path| {
-        let named =
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(ending));
-        if named {
-            Some(path)
-        } else if depth > 1 && path.is_dir() {
-            record(&path, ending, depth - 1)
-        } else {
-            None
-        }
-    })
-}
-
-fn last_count(record: &Path) -> Option<Tokens> {
-    let lines = BufReader::new(File::open(record).ok()?).split(b'\n');
-    let counts =
-        lines.map_while(Result::ok).filter(|line| memchr::memmem::find(line, b"\"token_count\"").is_some());
-    let total = |line: Vec<u8>| {
-        let line: Value = serde_json::from_slice(&line).ok()?;
-        let total = line.get("payload")?.get("info")?.get("total_token_usage")?;
-        Some(Tokens::read(total))
-    };
-    counts.filter_map(total).last()
+    // They lie in folders by year, month and day.
+    let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);
+    let used = record.and_then(|record| {
+        record::last(&record, "\"token_count\"", |line| {
+            Some(Tokens::read(line.get("payload")?.get("info")?.get("total_token_usage")?))
+        })
+    });
+    used.unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,9 +1,9 @@
 //! How the Gemini CLI is started.
 
-use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
-use serde_json::{Map, Value, json};
+use cowhand_core::config::shape::PermissionMode;
+use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, Order, Plan};
 use super::super::{Reader, Session};
 use crate::run::attempt::StopSignal;
 
@@ -15,7 +15,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::gemini,
 };
 
-const SETTINGS_FILE: &str = "gemini-settings.json";
+const POLICY_FILE: &str = "gemini-policy.toml";
 const PROMPT_FILE: &str = "system-prompt.md";
 
 fn plan(order: &Order<'_>) -> Plan {
@@ -30,16 +30,15 @@ fn plan(order: &Order<'_>) -> Plan {
         Session::Fresh => Vec::new(),
     });
     let (mut environment, mut files) = (Vec::new(), Vec::new());
-    let mut give = |variable: &str, name: &str, text: String| {
-        environment.push((variable.to_owned(), order.file(name).display().to_string()));
-        files.push((name.to_owned(), text));
-    };
-    let own = own_settings(order);
-    if !own.is_empty() {
-        give("GEMINI_CLI_SYSTEM_SETTINGS_PATH", SETTINGS_FILE, Value::Object(own).to_string());
+    let rules = rules(order);
+    if !rules.is_empty() {
+        argv.extend(["--policy".to_owned(), order.file(POLICY_FILE).display().to_string()]);
+        files.push((POLICY_FILE.to_owned(), rules));
     }
     if let Some(prompt) = &settings.system_prompt {
-        give("GEMINI_SYSTEM_MD", PROMPT_FILE, prompt.clone());
+        let file = order.file(PROMPT_FILE).display().to_string();
+        environment.push(("GEMINI_SYSTEM_MD".to_owned(), file));
+        files.push((PROMPT_FILE.to_owned(), prompt.clone()));
     }
     Plan {
         argv,
@@ -66,43 +65,57 @@ const fn approval_mode(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Settings that stand above the user's own.
-fn own_settings(order: &Order<'_>) -> Map<String, Value> {
+/// Tools that only look, and tools that write files.
+const READING: [&str; 7] = [
+    "read_file",
+    "read_many_files",
+    "list_directory",
+    "glob",
+    "grep_search",
+    "google_web_search",
+    "web_fetch",
+];
+const WRITING: [&str; 2] = ["replace", "write_file"];
+
+/// A policy in TOML. It is a file, since the settings of the system are believed only if all on their way belongs to
+/// root, and those of the user and of the workspace are not ours.
+fn rules(order: &Order<'_>) -> String {
     let settings = &order.agent.settings;
-    let mut own = Map::new();
-    if let Some(turns) = order.max_turns() {
-        own.insert("model".to_owned(), json!({ "maxSessionTurns": turns }));
-    }
-    let some = |list: &Option<Vec<String>>| list.clone().filter(|list| !list.is_empty());
-    let tools = [
-        ("core", some(&settings.tools)),
-        ("allowed", some(&settings.allowed_tools)),
-        ("exclude", some(&settings.denied_tools)),
-    ];
-    let tools: Map<_, _> =
-        tools.into_iter().filter_map(|(key, list)| Some((key.to_owned(), json!(list?)))).collect();
+    let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let mut rules = String::new();
+    let tools = listed(&settings.tools);
     if !tools.is_empty() {
-        own.insert("tools".to_owned(), Value::Object(tools));
+        rules += &rule("*", "deny", 300);
     }
-    if !settings.mcp_servers.is_empty() {
-        let servers = settings.mcp_servers.iter().map(|(name, each)| (name.clone(), server(each)));
-        own.insert("mcpServers".to_owned(), servers.collect::<Map<_, _>>().into());
+    for tool in tools.iter().filter(|tool| unasked(order.permission_mode(), tool)) {
+        rules += &rule(tool, "allow", 400);
     }
-    own
+    for tool in listed(&settings.allowed_tools) {
+        rules += &rule(&tool, "allow", 500);
+    }
+    for tool in listed(&settings.denied_tools) {
+        rules += &rule(&tool, "deny", 900);
+    }
+    rules
 }
 
-fn server(server: &McpServer) -> Value {
-    let McpServer { command, args, env, url, headers, timeout, .. } = server;
-    let mut fields = match transport(server) {
-        McpTransport::Stdio => json!({ "command": command, "args": args, "env": env }),
-        McpTransport::Http => json!({ "url": url, "type": "http", "headers": headers }),
-        McpTransport::Sse => json!({ "url": url, "type": "sse", "headers": headers }),
-    };
-    fields["timeout"] = json!(timeout);
-    if let Some(fields) = fields.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
-    }
-    fields
+/// Whether a tool is used without a question that nobody answers.
+fn unasked(mode: PermissionMode, tool: &str) -> bool {
+    let edits = matches!(mode, PermissionMode::AcceptEdits | PermissionMode::Delegate);
+    mode == PermissionMode::BypassPermissions || READING.contains(&tool) || (edits && WRITING.contains(&tool))
+}
+
+/// `run_shell_command`, or `run_shell_command(git)` for commands that begin like that.
+fn rule(tool: &str, decision: &str, priority: u32) -> String {
+    let (tool, beginning) =
+        tool.split_once('(').map_or((tool, None), |(tool, rest)| (tool, Some(rest.trim_end_matches(')'))));
+    // JSON's texts are TOML's, too.
+    let beginning = beginning.map(|beginning| format!("commandPrefix = {}\n", json!(beginning)));
+    format!(
+        "[[rule]]\ntoolName = {}\n{}decision = \"{decision}\"\npriority = {priority}\n\n",
+        json!(tool),
+        beginning.unwrap_or_default()
+    )
 }
 
 #[cfg(test)]
@@ -142,31 +155,23 @@ mod tests {
 
     #[test]
     fn the_rest_goes_by_files() {
-        let settings = r#"{"max_turns": 3, "tools": ["read_file"], "allowed_tools": ["run_shell_command(git)"],
-            "denied_tools": ["web_fetch"], "system_prompt": "Be brief.",
-            "mcp_servers": {"s": {"command": "serve", "env": {"TOKEN": "canary"}}, "h": {"url": "http://x"}}}"#;
+        let settings = r#"{"tools": ["read_file", "write_file", "run_shell_command"],
+            "allowed_tools": ["run_shell_command(git)"], "denied_tools": ["web_fetch"], "system_prompt": "Be brief."}"#;
         let plan = plan_of(settings, &Session::Fresh);
-        assert!(!plan.argv.join(" ").contains("canary"));
+        assert!(plan.argv.join(" ").ends_with("auto_edit --policy /p/gemini-policy.toml"), "{:?}", plan.argv);
         let variables: Vec<_> =
             plan.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(variables, ["GEMINI_SYSTEM_MD=/p/system-prompt.md"]);
+        let rules = plan.files[0].1.replace("[[rule]]\n", "").replace('\n', " ");
         assert_eq!(
-            variables,
+            rules.split("  ").filter(|rule| !rule.is_empty()).collect::<Vec<_>>(),
             [
-                "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/p/gemini-settings.json",
-                "GEMINI_SYSTEM_MD=/p/system-prompt.md"
+                r#"toolName = "*" decision = "deny" priority = 300"#,
+                r#"toolName = "read_file" decision = "allow" priority = 400"#,
+                r#"toolName = "write_file" decision = "allow" priority = 400"#,
+                r#"toolName = "run_shell_command" commandPrefix = "git" decision = "allow" priority = 500"#,
+                r#"toolName = "web_fetch" decision = "deny" priority = 900"#,
             ]
-        );
-        let written: Value = serde_json::from_str(&plan.files[0].1).unwrap();
-        assert_eq!(
-            written,
-            json!({
-                "model": {"maxSessionTurns": 3},
-                "tools": {"core": ["read_file"], "allowed": ["run_shell_command(git)"], "exclude": ["web_fetch"]},
-                "mcpServers": {
-                    "s": {"command": "serve", "env": {"TOKEN": "canary"}},
-                    "h": {"url": "http://x", "type": "http"},
-                },
-            })
         );
         assert_eq!(plan.files[1], (PROMPT_FILE.to_owned(), "Be brief.".to_owned()));
     }
