@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use cowhand::run::attempt::{Attempt, Standing};
 use cowhand::run::launch::Launch;
-use cowhand::run::runtime::Session;
+use cowhand::run::runtime::{Finish, Session};
 use cowhand::run::tail::{Files, Tail};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
@@ -23,11 +23,7 @@ fn a_session_goes_on(cli: Cli) {
     let first = scene.run("Remember the brindled heifer.");
     let session = first["session_id"].as_str().unwrap();
 
-    let mut agent = Agent::new("coder".parse().unwrap());
-    let settings = scene.json(&["config", "show"])["agents"][0].clone();
-    agent.settings = serde_json::from_value(settings).unwrap();
-    agent.directory = scene.root.join("desk");
-    let finish = resume(&scene, &agent, session);
+    let finish = resume(&scene, session, "And now?");
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("Hello from the model.".to_owned()) });
     assert_eq!(finish.session_id.as_deref(), Some(session));
     let used = finish.usage.unwrap();
@@ -37,7 +33,11 @@ fn a_session_goes_on(cli: Cli) {
     assert!(asked.unwrap().body.to_string().contains("brindled heifer"));
 }
 
-fn resume(scene: &Scene, agent: &Agent, session: &str) -> cowhand::run::runtime::Finish {
+fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
+    let mut agent = Agent::new("coder".parse().unwrap());
+    let settings = scene.json(&["config", "show"])["agents"][0].clone();
+    agent.settings = serde_json::from_value(settings).unwrap();
+    agent.directory = scene.root.join("desk");
     let new = NewJob {
         agent: agent.name.clone(),
         trigger_type: TriggerType::Manual,
@@ -56,10 +56,10 @@ fn resume(scene: &Scene, agent: &Agent, session: &str) -> cowhand::run::runtime:
         .collect();
     let session = Session::Resume(session.to_owned());
     let own = environment.into_iter();
-    let launch = Launch::of(agent, &job, &session, own, &HashMap::new(), &attempt.private()).unwrap();
+    let launch = Launch::of(&agent, &job, &session, own, &HashMap::new(), &attempt.private()).unwrap();
     attempt.write_private(&launch.files).unwrap();
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_cowhand"));
-    let mut keeper = attempt.launch(program, &launch.start, "And now?", &launch.environment).unwrap();
+    let mut keeper = attempt.launch(program, &launch.start, prompt, &launch.environment).unwrap();
     let ending = until("the resumed session to end", || match attempt.standing().unwrap() {
         Standing::Ended(ending) => Some(ending),
         _ => None,
@@ -96,4 +96,13 @@ fn a_session_splits_or_says_why_not(cli: Cli) {
     assert_ne!(fork["session_id"], Value::Null);
     assert_eq!(tokens(&fork), [INPUT, CACHED, OUTPUT], "{fork:#}");
     assert!(asked.unwrap().body.to_string().contains("brindled heifer"));
+
+    // The original does not know of it.
+    let session = first["session_id"].as_str().unwrap();
+    let again = resume(&scene, session, "And then?");
+    assert_eq!(again.session_id.as_deref(), Some(session));
+    let asked =
+        scene.models.served().into_iter().rfind(|served| served.body.to_string().contains("And then?"));
+    let asked = asked.unwrap().body.to_string();
+    assert!(asked.contains("brindled heifer") && !asked.contains("And now?"), "{asked}");
 }

@@ -48,10 +48,15 @@ fn a_tool(cli: Cli) {
     assert!(asked >= 2, "{asked}");
 }
 
-/// The model's name and the system prompt arrive there, and what MCP servers need is in nobody's arguments.
+/// The model's name and the system prompt arrive there; MCP servers are started with their secrets, which are in
+/// nobody's arguments.
 fn keys_reach_the_model(cli: Cli) {
-    let server = json!({"command": "sh", "args": ["-c", "exit 3"], "env": {"TOKEN": "canary-in-a-server"}});
-    let settings = json!({"system_prompt": "You are a patient cowhand.", "mcp_servers": {"broken": server}});
+    let script = "printf %s \"$TOKEN\" > mcp-token; exit 3";
+    let server = json!({"command": "sh", "args": ["-c", script], "env": {"TOKEN": "canary-in-a-server"}});
+    let mut settings = json!({"system_prompt": "You are a patient cowhand."});
+    if cli != Cli::Gemini {
+        settings["mcp_servers"] = json!({ "broken": server });
+    }
     let scene = Scene::with(cli, &settings);
     let id = scene.trigger("SCENARIO:slow");
     super::until("the model to be asked", || (!scene.models.served().is_empty()).then_some(()));
@@ -72,6 +77,13 @@ fn keys_reach_the_model(cli: Cli) {
         asked.path,
         asked.body["model"]
     );
+    if cli != Cli::Gemini {
+        let file = scene.root.join("desk/mcp-token");
+        super::until("the server to be started", || {
+            let token = std::fs::read_to_string(&file).ok()?;
+            (token == "canary-in-a-server").then_some(())
+        });
+    }
     scene.json(&["cancel", &id]);
     let job = scene.finished(&id);
     assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");

@@ -76,6 +76,9 @@ pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
     let can = description(runtime).capabilities;
     let name = runtime.name();
     match session {
+        Session::Resume(id) | Session::FreshAs(id) | Session::Fork { of: id, .. } if !is_plain(id) => {
+            Some(format!("{id:?} is no session of `runtime: {name}`"))
+        }
         Session::Resume(_) if !can.resume => {
             Some(format!("`runtime: {name}` cannot go on with an earlier session"))
         }
@@ -84,6 +87,12 @@ pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// An id comes from what a program wrote and becomes an argument: it must not be an option, or a path.
+fn is_plain(id: &str) -> bool {
+    id.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+        && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
 }
 
 impl Order<'_> {
@@ -113,4 +122,35 @@ impl Order<'_> {
 pub(super) fn transport(server: &McpServer) -> McpTransport {
     let by_url = if server.url.is_some() { McpTransport::Http } else { McpTransport::Stdio };
     server.transport.unwrap_or(by_url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_had_is_refused_in_words() {
+        let fork = |of: &str| Session::Fork { of: of.to_owned(), as_id: None };
+        let resume = |id: &str| Session::Resume(id.to_owned());
+        for (runtime, session, expected) in [
+            (
+                Runtime::Gemini,
+                fork("s-1"),
+                Some("`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one"),
+            ),
+            (
+                Runtime::Command,
+                resume("s-1"),
+                Some("`runtime: command` cannot go on with an earlier session"),
+            ),
+            (Runtime::Claude, resume("--help"), Some("\"--help\" is no session of `runtime: claude`")),
+            (Runtime::Codex, fork("../x"), Some("\"../x\" is no session of `runtime: codex`")),
+            (Runtime::Opencode, resume(""), Some("\"\" is no session of `runtime: opencode`")),
+            (Runtime::Opencode, fork("ses_e2210292effeVhffwcMM8CNRQI"), None),
+            (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
+            (Runtime::Gemini, Session::Fresh, None),
+        ] {
+            assert_eq!(refusal(runtime, &session).as_deref(), expected, "{runtime:?} {session:?}");
+        }
+    }
 }
