@@ -113,6 +113,27 @@ impl FromStr for ScheduleName {
     }
 }
 
+/// What people call a token of the API.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct TokenName(String);
+
+impl TokenName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for TokenName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        check_name(text)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
 /// `UUIDv5` of `agent/schedule`, so that a schedule keeps its id on every machine and after every restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleId(pub Uuid);
@@ -160,7 +181,7 @@ macro_rules! text_newtype {
         }
     )+};
 }
-text_newtype!(JobId, AgentName, ScheduleName);
+text_newtype!(JobId, AgentName, ScheduleName, TokenName);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {

@@ -23,6 +23,7 @@ pub mod prompt;
 pub mod retention;
 pub mod roster;
 pub mod schedule;
+pub mod server;
 pub mod size;
 pub mod trigger;
 pub mod word;

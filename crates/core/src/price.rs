@@ -31,11 +31,17 @@ impl Prices {
         Self(prices.into_iter().collect())
     }
 
-    /// None if a model was used that has no price: half a sum is a wrong sum.
-    pub fn cost(&self, usage: &JobUsage) -> Option<f64> {
-        let each = usage.per_model.iter().map(|(model, used)| Some(self.0.get(model)?.cost(used)));
-        let each: Option<Vec<f64>> = each.collect();
-        each.filter(|each| !each.is_empty()).map(|each| each.iter().sum())
+    /// Puts dollars to tokens that have none. If a model was used that has no price there is no sum: half of it would
+    /// be a wrong one.
+    pub fn fill_in(&self, usage: &mut JobUsage) {
+        if usage.total_cost_usd.is_some() || usage.per_model.is_empty() {
+            return;
+        }
+        for (model, used) in &mut usage.per_model {
+            used.cost_usd = used.cost_usd.or_else(|| Some(self.0.get(model)?.cost(used)));
+        }
+        let each: Option<Vec<f64>> = usage.per_model.values().map(|used| used.cost_usd).collect();
+        usage.total_cost_usd = each.map(|each| each.iter().sum());
     }
 }
 
@@ -74,8 +80,13 @@ mod tests {
             (vec![], None),
         ] {
             let per_model = models.into_iter().map(|(model, used)| (model.to_owned(), used)).collect();
-            let usage = JobUsage { per_model, ..JobUsage::default() };
-            assert_eq!(prices.cost(&usage), expected, "{usage:?}");
+            let mut usage = JobUsage { per_model, ..JobUsage::default() };
+            prices.fill_in(&mut usage);
+            assert_eq!(usage.total_cost_usd, expected, "{usage:?}");
         }
+        let told = BTreeMap::from([("big".to_owned(), used(0))]);
+        let mut told = JobUsage { per_model: told, total_cost_usd: Some(0.1), ..JobUsage::default() };
+        prices.fill_in(&mut told);
+        assert_eq!(told.total_cost_usd, Some(0.1));
     }
 }

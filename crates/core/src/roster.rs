@@ -8,6 +8,7 @@ use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::retention::Retention;
+use crate::server::Server;
 use crate::trigger::TriggerConfig;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -20,6 +21,7 @@ pub struct Roster {
     pub retention: Retention,
     /// Of the root file.
     pub prices: Prices,
+    pub server: Server,
 }
 
 #[derive(Debug, Clone, PartialEq)]

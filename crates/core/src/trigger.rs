@@ -49,10 +49,11 @@ pub enum TriggerConfig {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-secret" = true))]
         secret: Option<String>,
-        /// The environment variable that holds the secret.
+        /// The environment variable that holds the secret; while it is being changed, the new and the old one:
+        /// `NEW, OLD`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secret_env: Option<String>,
-        /// Accept deliveries without a signature.
+        /// Accept deliveries without a signature, if the server listens on this machine only.
         #[serde(default, skip_serializing_if = "is_default")]
         allow_unsigned: bool,
         /// Only these events, for example `issues` or `issues.opened`; empty means all.

@@ -49,7 +49,7 @@ impl Daemon {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("cowhand.yaml"), config).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_cowhand"))
-            .arg("start")
+            .args(["start", "--no-server"])
             .arg("-c")
             .arg(folder.path())
             .stdout(Stdio::piped())

@@ -9,6 +9,7 @@ mod fault;
 pub mod fleet;
 mod prune;
 pub mod run;
+pub mod server;
 pub mod state;
 pub mod store;
 pub mod trigger;

@@ -33,8 +33,7 @@ impl Fleet {
         }
         std::fs::write(folder.path().join("cowhand.yaml"), config).unwrap();
         let mut daemon = Command::new(env!("CARGO_BIN_EXE_cowhand"))
-            .arg("start")
-            .arg("-c")
+            .args(["start", "--no-server", "-c"])
             .arg(folder.path())
             .args(["--stop-timeout", "1"])
             .stdout(Stdio::piped())

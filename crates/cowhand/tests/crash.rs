@@ -61,7 +61,7 @@ impl Fleet {
     /// Says whether it became ready, or died first.
     fn start(&mut self, fault: Option<&str>) -> bool {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
-        command.arg("start").arg("-c").arg(self.path()).args(["--stop-timeout", "30"]);
+        command.args(["start", "--no-server", "-c"]).arg(self.path()).args(["--stop-timeout", "30"]);
         command.stdout(Stdio::piped()).stderr(std::fs::File::create(self.path().join("log")).unwrap());
         if let Some(fault) = fault {
             command.env("COWHAND_FAULT", fault);

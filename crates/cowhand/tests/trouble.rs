@@ -13,7 +13,7 @@ const COWHAND: &str = env!("CARGO_BIN_EXE_cowhand");
 const FLEET: &str = "agents:\n  - {name: a, runtime: command, command: [sh, -c, 'echo hi'], schedules: {s: {type: interval, interval: 1s}}}\n";
 
 fn start(folder: &Path) -> Output {
-    Command::new(COWHAND).arg("start").arg("-c").arg(folder).output().unwrap()
+    Command::new(COWHAND).args(["start", "--no-server", "-c"]).arg(folder).output().unwrap()
 }
 
 #[track_caller]
@@ -41,7 +41,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // The tests may run as root, whom no mode stops.
     let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", COWHAND, "start", "-c"])
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", COWHAND, "start", "--no-server", "-c"])
         .arg(folder.path())
         .output()
         .unwrap();
@@ -63,7 +63,7 @@ fn a_store_that_is_no_database_is_left_as_it_is() {
 fn a_second_daemon_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
-    let first = Daemon::start(Command::new(COWHAND).arg("start").arg("-c").arg(folder.path()));
+    let first = Daemon::start(Command::new(COWHAND).args(["start", "--no-server", "-c"]).arg(folder.path()));
     refused(&start(folder.path()), 5, &["a daemon is running in", "already"]);
     drop(first);
 }

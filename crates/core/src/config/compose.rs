@@ -15,6 +15,7 @@ use super::schema::SCHEMA;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
+use crate::server::Server;
 
 /// Fleets in fleets in fleets: deeper than anyone goes, and far from the end of the stack.
 const MOST_LEVELS: usize = 32;
@@ -53,6 +54,8 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.retention = retention.unwrap_or_default();
     let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
     loader.prices = prices.unwrap_or_default();
+    let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
+    loader.server = server.unwrap_or_default();
     fleet(loader, node, file, above);
     Loader::masked(checked)
 }

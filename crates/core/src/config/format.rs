@@ -1,5 +1,7 @@
 //! The `format` of a text, checked by the parser that will read it.
 
+use core::net::SocketAddr;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use regex::Regex;
@@ -27,6 +29,9 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
         "date" => plain(text.parse::<Date>().is_ok(), text, "a date", "2026-12-31"),
         "date-time" => plain(text.parse::<Timestamp>().is_ok(), text, "a time", "2026-12-31T09:00:00Z"),
         "uuid" => plain(text.parse::<Uuid>().is_ok(), text, "a UUID", "3f2504e0-4f89-41d3-9a0c-0305e82c3301"),
+        "address" => {
+            plain(text.parse::<SocketAddr>().is_ok(), text, "an address with a port", "127.0.0.1:3232")
+        }
         "uri" => plain(is_http(text), text, "a web address", "https://example.com/hook"),
         _ => None,
     }
@@ -34,7 +39,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 13] = [
+    const TEXTS: [&str; 14] = [
         "name",
         "interval",
         "timeout",
@@ -48,6 +53,7 @@ pub(super) fn is_known(format: &str) -> bool {
         "date-time",
         "uuid",
         "uri",
+        "address",
     ];
     TEXTS.contains(&format) || super::scalar::number_range(format).is_some() || format == "double"
 }

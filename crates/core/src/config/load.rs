@@ -17,6 +17,7 @@ use crate::policy::Zone;
 use crate::price::Prices;
 use crate::retention::Retention;
 use crate::roster::Roster;
+use crate::server::Server;
 
 /// The world outside: files, environment, and the zone of the machine.
 pub struct Outside<'a> {
@@ -64,6 +65,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         store: None,
         retention: Retention::default(),
         prices: Prices::default(),
+        server: Server::default(),
         merged: 0,
         fleets: 0,
         complete: true,
@@ -71,10 +73,11 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
     };
     let mut shown = compose::root(&mut loader, &normal(root));
     let mut roster = Roster {
+        agents: Vec::new(),
         store: loader.store.take(),
         retention: loader.retention,
         prices: std::mem::take(&mut loader.prices),
-        ..Roster::default()
+        server: std::mem::take(&mut loader.server),
     };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
@@ -103,6 +106,7 @@ pub(super) struct Loader<'a> {
     pub store: Option<String>,
     pub retention: Retention,
     pub prices: Prices,
+    pub server: Server,
     /// Nodes of all merged agents so far.
     pub merged: usize,
     /// How many fleets so far.

@@ -140,10 +140,9 @@ fn schedule(
     }
 }
 
-/// Types whose deliveries only a program that uses the library receives yet; all of them can be fired by hand.
+/// Types whose deliveries only a program that uses the library receives yet; they can be fired by hand.
 const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
     match trigger {
-        TriggerConfig::Webhook { .. } => Some("no server receives deliveries yet"),
         TriggerConfig::Chat { .. } => Some("chat is not connected yet"),
         _ => None,
     }

@@ -20,21 +20,13 @@ impl JobUsage {
     /// What another attempt of the same job cost, too.
     pub fn add(&mut self, more: &Self) {
         for (model, more) in &more.per_model {
-            let total = self.per_model.entry(model.clone()).or_default();
-            total.input_tokens = total.input_tokens.saturating_add(more.input_tokens);
-            total.output_tokens = total.output_tokens.saturating_add(more.output_tokens);
-            total.cache_creation_input_tokens =
-                total.cache_creation_input_tokens.saturating_add(more.cache_creation_input_tokens);
-            total.cache_read_input_tokens =
-                total.cache_read_input_tokens.saturating_add(more.cache_read_input_tokens);
+            self.per_model.entry(model.clone()).or_default().add(more);
         }
         // None only if neither knows.
         if let Some(turns) = more.num_turns {
             self.num_turns = Some(self.num_turns.unwrap_or_default().saturating_add(turns));
         }
-        if let Some(cost) = more.total_cost_usd {
-            self.total_cost_usd = Some(self.total_cost_usd.unwrap_or_default() + cost);
-        }
+        self.total_cost_usd = sum(self.total_cost_usd, more.total_cost_usd);
     }
 
     /// What came after `before`, of figures that go on from one run to the next. Models that were not used since are
@@ -43,23 +35,26 @@ impl JobUsage {
     pub fn since(mut self, before: &Self) -> Self {
         for (model, before) in &before.per_model {
             let Some(used) = self.per_model.get_mut(model) else { continue };
-            used.input_tokens = used.input_tokens.saturating_sub(before.input_tokens);
-            used.output_tokens = used.output_tokens.saturating_sub(before.output_tokens);
-            used.cache_creation_input_tokens =
-                used.cache_creation_input_tokens.saturating_sub(before.cache_creation_input_tokens);
-            used.cache_read_input_tokens =
-                used.cache_read_input_tokens.saturating_sub(before.cache_read_input_tokens);
-            if *used == ModelUsage::default() {
+            used.take_off(before);
+            if used.is_unused() {
                 self.per_model.remove(model);
             }
         }
-        let spent = before.total_cost_usd.unwrap_or_default();
-        self.total_cost_usd = self.total_cost_usd.map(|cost| (cost - spent).max(0.0));
+        self.total_cost_usd = rest(self.total_cost_usd, before.total_cost_usd);
         self
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+/// None only if neither is known.
+fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.map_or(other, |one| Some(one + other.unwrap_or_default()))
+}
+
+fn rest(whole: Option<f64>, before: Option<f64>) -> Option<f64> {
+    whole.map(|whole| (whole - before.unwrap_or_default()).max(0.0))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelUsage {
     /// Fresh ones; those of the cache are counted beside them.
@@ -67,6 +62,43 @@ pub struct ModelUsage {
     pub output_tokens: u64,
     pub cache_creation_input_tokens: u64,
     pub cache_read_input_tokens: u64,
+    /// Of the job's dollars, what went to this model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl ModelUsage {
+    pub fn add(&mut self, more: &Self) {
+        for (total, more) in [
+            (&mut self.input_tokens, more.input_tokens),
+            (&mut self.output_tokens, more.output_tokens),
+            (&mut self.cache_creation_input_tokens, more.cache_creation_input_tokens),
+            (&mut self.cache_read_input_tokens, more.cache_read_input_tokens),
+        ] {
+            *total = total.saturating_add(more);
+        }
+        self.cost_usd = sum(self.cost_usd, more.cost_usd);
+    }
+
+    fn take_off(&mut self, before: &Self) {
+        for (total, before) in [
+            (&mut self.input_tokens, before.input_tokens),
+            (&mut self.output_tokens, before.output_tokens),
+            (&mut self.cache_creation_input_tokens, before.cache_creation_input_tokens),
+            (&mut self.cache_read_input_tokens, before.cache_read_input_tokens),
+        ] {
+            *total = total.saturating_sub(before);
+        }
+        self.cost_usd = rest(self.cost_usd, before.cost_usd);
+    }
+
+    /// Not a single token.
+    pub const fn is_unused(&self) -> bool {
+        self.input_tokens == 0
+            && self.output_tokens == 0
+            && self.cache_creation_input_tokens == 0
+            && self.cache_read_input_tokens == 0
+    }
 }
 
 #[cfg(test)]
@@ -88,14 +120,16 @@ mod tests {
     #[test]
     fn figures_that_go_on_become_those_of_one_run() {
         let usage = |json: &str| serde_json::from_str::<JobUsage>(json).unwrap();
-        let before =
-            usage(r#"{"per_model":{"a":{"input_tokens":10},"b":{"output_tokens":5}},"total_cost_usd":0.5}"#);
+        let before = usage(
+            r#"{"per_model":{"a":{"input_tokens":10,"cost_usd":0.5},"b":{"output_tokens":5}},"total_cost_usd":0.5}"#,
+        );
         let after = usage(
-            r#"{"per_model":{"a":{"input_tokens":12,"output_tokens":1},"b":{"output_tokens":5}},"num_turns":1,"total_cost_usd":0.75}"#,
+            r#"{"per_model":{"a":{"input_tokens":12,"output_tokens":1,"cost_usd":0.75},"b":{"output_tokens":5}},"num_turns":1,"total_cost_usd":0.75}"#,
         );
         let run = after.since(&before);
         assert_eq!(run.per_model.keys().collect::<Vec<_>>(), ["a"]);
         assert_eq!((run.per_model["a"].input_tokens, run.per_model["a"].output_tokens), (2, 1));
+        assert_eq!(run.per_model["a"].cost_usd, Some(0.25));
         assert_eq!((run.num_turns, run.total_cost_usd), (Some(1), Some(0.25)));
         // One that began anew all the same.
         let anew = usage(r#"{"per_model":{"a":{"input_tokens":3}},"total_cost_usd":0.1}"#).since(&before);

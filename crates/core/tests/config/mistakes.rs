@@ -102,6 +102,11 @@ fn one_by_one() {
         ("not a web address", agent("hooks: {on_error: [{type: webhook, url: example.com}]}")),
         ("a bad timeout", agent("timeout: 1h30m")),
         ("no attempts", agent("retry: {max_attempts: 0, backof: 5s}")),
+        (
+            "a server without a port",
+            "server: {listen: localhost, allowed_hosts: ['https://x'], tls: yes}".to_owned(),
+        ),
+        ("a server that is an address", "server: 127.0.0.1:3232".to_owned()),
         ("a retention that is a number", "retention: 30".to_owned()),
         ("retention of nothing", agent("retention: {max_jobs_per_agent: 0, max_age: 0d, max_bytes: 0}")),
         (

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::{self, AgentView};
@@ -12,26 +13,26 @@ use super::given::Given;
 use super::{Api, Problem};
 use crate::fleet::{FleetStatus, Reloaded, Stop};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
 }
 
 /// Only `running` says something when none runs.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonView {
     pub running: bool,
     pub stopping: bool,
     pub pid: Option<u32>,
-    /// Of the dashboard.
+    /// Of the server, if it has one.
     pub url: Option<String>,
     pub started_at: Option<Timestamp>,
     pub node: Option<String>,
     pub version: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopAsked {
     /// Leave the agents running; the next start takes them up again.
@@ -70,7 +71,7 @@ fn view(api: &Api) -> DaemonView {
         running: true,
         stopping: daemon.status() != FleetStatus::Running,
         pid: Some(std::process::id()),
-        url: None,
+        url: api.url.clone(),
         started_at: Some(daemon.state().started_at),
         node: Some(daemon.node().to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, interrupt, print};
-use crate::api::{Client, Problem, Status};
+use crate::api::{Client, DaemonView, Problem, Status};
 
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Answers when the daemon does, or says why it does not.
-pub(super) fn start(place: &Place, arguments: &[&str]) -> Result<(), Failure> {
+pub(super) fn start(place: &Place, arguments: &[String]) -> Result<(), Failure> {
     place.state.create().map_err(|error| cannot("cannot use the state folder", &error))?;
     let log = place.state.log();
     let said = fs::metadata(&log).map_or(0, |log| log.len());
@@ -23,26 +23,30 @@ pub(super) fn start(place: &Place, arguments: &[&str]) -> Result<(), Failure> {
         let spinner = Spinner::new("starting");
         interrupt::unless(spinner.during(ready(place, child, said)), Some(GOES_ON)).await
     };
-    wait(ready)?;
-    print::line("ready");
+    print::line(ready_line(wait(ready)?.url.as_deref()));
     Ok(())
+}
+
+/// The first line of every daemon: it takes work, and where.
+pub(super) fn ready_line(url: Option<&str>) -> String {
+    url.map_or_else(|| "ready".to_owned(), |url| format!("ready {url}"))
 }
 
 const GOES_ON: &str = "the daemon may come up all the same; `cowhand status` tells";
 
-async fn ready(place: &Place, mut child: Child, said: u64) -> Result<(), Failure> {
+async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView, Failure> {
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
             return Err(Failure::new(Exit::of_code(status.code()), tail(place, said).trim()));
         }
-        if pid(place).await? == Some(child.id()) {
-            return Ok(());
+        if let Some(daemon) = daemon(place).await?.filter(|daemon| daemon.pid == Some(child.id())) {
+            return Ok(daemon);
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-fn spawn(place: &Place, arguments: &[&str]) -> Result<Child, Failure> {
+fn spawn(place: &Place, arguments: &[String]) -> Result<Child, Failure> {
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.state.log());
     let log = log.map_err(|error| cannot("cannot write the log", &error))?;
     let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
@@ -58,9 +62,9 @@ fn spawn(place: &Place, arguments: &[&str]) -> Result<Child, Failure> {
         .map_err(|error| cannot("cannot start the daemon", &error))
 }
 
-async fn pid(place: &Place) -> Result<Option<u32>, Problem> {
+async fn daemon(place: &Place) -> Result<Option<DaemonView>, Problem> {
     let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
-    Ok(client.get::<Status>("status").await?.daemon.pid)
+    Ok(Some(client.get::<Status>("status").await?.daemon))
 }
 
 /// What the log says since it was this long.

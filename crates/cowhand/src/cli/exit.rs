@@ -72,8 +72,16 @@ impl Failure {
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let exit = match problem.code {
-            Code::BadRequest => Exit::Usage,
-            Code::NotFound | Code::Conflict | Code::AlreadyStopped | Code::Stopping => Exit::Refused,
+            Code::BadRequest | Code::BadMethod | Code::TooSlow => Exit::Usage,
+            Code::Unauthorized
+            | Code::Forbidden
+            | Code::Misdirected
+            | Code::TooLarge
+            | Code::TooMany
+            | Code::NotFound
+            | Code::Conflict
+            | Code::AlreadyStopped
+            | Code::Stopping => Exit::Refused,
             Code::BadConfig => Exit::Config,
             Code::NoDaemon => Exit::NoDaemon,
             Code::Unavailable => Exit::CannotRunHere,

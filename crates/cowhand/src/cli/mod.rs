@@ -16,6 +16,7 @@ mod init;
 mod interrupt;
 mod job;
 mod jobs;
+mod listen;
 mod logs;
 mod place;
 mod print;
@@ -28,6 +29,7 @@ mod spinner;
 mod start;
 mod status;
 mod stop;
+mod token;
 mod trigger;
 mod why;
 mod work;
@@ -96,6 +98,9 @@ enum Verb {
     Work(work::Work),
     /// What happened, in order
     Events(events::Events),
+    /// Make, list and revoke tokens of the API
+    #[command(subcommand)]
+    Token(token::Token),
     /// Remove the jobs that `retention` does not keep
     Prune(prune::Prune),
     /// Check, show and describe the config
@@ -135,6 +140,7 @@ pub fn run() -> ExitCode {
         Verb::Why(why) => why.run(config),
         Verb::Work(work) => work.run(config),
         Verb::Events(events) => events.run(config),
+        Verb::Token(token) => token.run(config),
         Verb::Prune(prune) => prune.run(config),
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),

@@ -4,19 +4,22 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::listen::Listen;
 use super::place::Place;
 use super::stop::stop;
 use super::{Failure, background};
 use crate::api::StopAsked;
 
 #[derive(Debug, Args)]
-pub(super) struct Restart {}
+pub(super) struct Restart {
+    #[command(flatten)]
+    listen: Listen,
+}
 
 impl Restart {
-    #[expect(clippy::unused_self, reason = "every verb is run in the same way")]
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
         stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
-        background::start(&place, &[])
+        background::start(&place, &self.listen.arguments())
     }
 }

@@ -6,16 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use cowhand_core::server::Server as Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::error;
 use tracing_subscriber::EnvFilter;
 
+use super::listen::Listen;
 use super::place::{Place, cannot};
 use super::{Exit, Failure, background};
 use crate::api::{Api, Socket};
 use crate::clock::Clock;
 use crate::config::ConfigWatch;
 use crate::fleet::{Agents, Fleet, FleetError, Options, Stop};
+use crate::server::{Listener, Server};
+use crate::state::StateFolder;
 use crate::{trigger, work};
 
 #[derive(Debug, Args)]
@@ -26,6 +30,8 @@ pub(super) struct Start {
     /// How long running jobs may finish after a signal, before they are cancelled
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     stop_timeout: u64,
+    #[command(flatten)]
+    listen: Listen,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
     /// This is the one in the background; cowhand says so, not a person
@@ -45,8 +51,10 @@ impl Start {
         if self.detach {
             let format =
                 self.log_format.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
+            let mut arguments = self.listen.arguments();
             let stop_timeout = self.stop_timeout.to_string();
-            return background::start(&place, &["--stop-timeout", &stop_timeout, "--log-format", &format]);
+            arguments.extend(["--stop-timeout".into(), stop_timeout, "--log-format".into(), format]);
+            return background::start(&place, &arguments);
         }
         if self.behind {
             // Out of the terminal's session, so that closing it does not reach us.
@@ -55,12 +63,13 @@ impl Start {
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
         self.log();
         let files = ConfigWatch::new(&place.config);
+        let server = self.listen.server(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
         let (work_sources, triggers) = (work::Registry::default(), trigger::Registry::default());
         let options = Options { agents, state, clock: Clock::System, program, work_sources, triggers };
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
-        runtime.block_on(serve(options, files, stop))
+        runtime.block_on(serve(options, server, files, stop))
     }
 
     fn log(&self) {
@@ -76,23 +85,36 @@ impl Start {
     }
 }
 
-async fn serve(options: Options, files: ConfigWatch, stop: Stop) -> Result<(), Failure> {
+async fn serve(
+    options: Options,
+    server: Option<Settings>,
+    files: ConfigWatch,
+    stop: Stop,
+) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
     // Before anything runs, so that a signal can never kill a daemon that has begun.
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
     let mut files = Box::pin(files.change());
+    let listener = match server {
+        Some(settings) => Some(bind(settings, &options.state).await?),
+        None => None,
+    };
+    let url = listener.as_ref().map(Listener::url);
     let fleet = Arc::new(Fleet::start(options).await?);
-    let socket = Socket::open(Api::of_fleet(Arc::clone(&fleet)));
+    let api = Api::of_fleet(Arc::clone(&fleet)).at(url.clone());
+    let socket = Socket::open(api.clone());
     let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-    super::print::line("ready");
+    let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
+    super::print::line(background::ready_line(url.as_deref()));
     let mut ended = Box::pin(fleet.ended());
     loop {
         tokio::select! {
             ended = &mut ended => {
                 // While the state folder is still ours: the next daemon makes its own.
                 socket.close();
+                server.into_iter().for_each(Server::close);
                 fleet.store().clone().close().await;
                 return Ok(ended?);
             }
@@ -105,6 +127,14 @@ async fn serve(options: Options, files: ConfigWatch, stop: Stop) -> Result<(), F
             }
         }
     }
+}
+
+/// Most often the place is taken by this very fleet, and then that is what to say.
+async fn bind(settings: Settings, state: &StateFolder) -> Result<Listener, Failure> {
+    Listener::bind(settings).await.map_err(|error| match state.lock() {
+        Ok(None) => FleetError::AlreadyRunning(state.path().display().to_string()).into(),
+        _ => Failure::new(Exit::CannotRunHere, error.to_string()),
+    })
 }
 
 async fn reload(fleet: &Fleet) {

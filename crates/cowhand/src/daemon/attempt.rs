@@ -246,8 +246,7 @@ impl Charge {
 
     /// Dollars from the table of prices, where the runtime told none.
     fn priced(&self, mut usage: JobUsage) -> JobUsage {
-        usage.total_cost_usd =
-            usage.total_cost_usd.or_else(|| self.engine.loaded().roster.prices.cost(&usage));
+        self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage
     }
 

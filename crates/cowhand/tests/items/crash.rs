@@ -27,7 +27,7 @@ const STEPS: [&str; 10] = [
 fn doomed(scene: &Scene, fault: &str) -> Child {
     let log = fs::File::create(scene.path("log")).unwrap();
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_cowhand"))
-        .args(["start", "-c"])
+        .args(["start", "--no-server", "-c"])
         .arg(scene.path("cowhand.yaml"))
         .env("COWHAND_FAULT", fault)
         .stdout(Stdio::piped())

@@ -119,10 +119,10 @@ impl Scene {
             agent[key] = value.clone();
         }
         let price = json!({"input": 1.0, "cached_input": 0.5, "output": 2.0});
-        let fleet = json!({"agents": [agent], "prices": {cli.model(): price}});
+        let fleet = json!({"agents": [agent], "prices": {cli.model(): price}, "server": {"enabled": false}});
         // JSON is YAML.
         scene.write("cowhand.yaml", &fleet.to_string());
-        let said = scene.command(&["start", "-d"]).output().unwrap();
+        let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
         scene
     }

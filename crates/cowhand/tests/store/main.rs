@@ -10,7 +10,9 @@ mod migrations;
 mod postgres;
 mod races;
 mod retention;
+mod tokens;
 mod triggers;
+mod usage;
 
 use cowhand::store::Store;
 use cowhand_core::id::{JobId, ScheduleId};

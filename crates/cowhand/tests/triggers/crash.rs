@@ -79,7 +79,7 @@ pub(crate) fn cowhand(home: &Home) -> Command {
 
 pub(crate) fn start(home: &Home, fault: Option<&str>) -> Child {
     let mut command = cowhand(home);
-    command.arg("start").stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(["start", "--no-server"]).stdout(Stdio::piped()).stderr(Stdio::null());
     if let Some(fault) = fault {
         command.env("COWHAND_FAULT", fault);
     }

@@ -11,6 +11,7 @@ use super::{
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
 use crate::retention::Retention;
+use crate::server::Server;
 
 /// A fleet: its agents, what they have in common, and other fleets below it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +40,8 @@ pub struct FleetFile {
     pub retention: Option<Retention>,
     /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
     pub prices: Option<Prices>,
-    #[schemars(extend("x-pending" = "the webhook server does not exist yet"))]
+    pub server: Option<Server>,
+    #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
     #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]
     pub web: Option<Web>,

@@ -69,6 +69,7 @@ impl Tokens {
             output_tokens: self.output.saturating_sub(before.output),
             cache_creation_input_tokens: written,
             cache_read_input_tokens: cached,
+            cost_usd: None,
         }
     }
 }

@@ -207,11 +207,12 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
             output_tokens: count(counts, "output_tokens"),
             cache_creation_input_tokens: 0,
             cache_read_input_tokens: count(counts, "cached"),
+            cost_usd: None,
         };
         (model.clone(), used)
     });
     // It lists models that it asked in vain.
-    used.filter(|(_, used)| *used != ModelUsage::default()).collect()
+    used.filter(|(_, used)| !used.is_unused()).collect()
 }
 
 /// Gemini exits with the status of a failed request, of which one byte is left. Its own codes are below 60.

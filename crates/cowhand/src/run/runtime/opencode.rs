@@ -79,11 +79,12 @@ impl Listen for Opencode {
 impl Opencode {
     fn usage(&self) -> JobUsage {
         let model = self.model.clone().unwrap_or_else(|| "default".to_owned());
+        // It says 0 for a model whose price it does not know.
+        let cost_usd = Some(self.cost).filter(|cost| *cost > 0.0);
         JobUsage {
-            per_model: BTreeMap::from([(model, self.spent)]),
+            per_model: BTreeMap::from([(model, ModelUsage { cost_usd, ..self.spent })]),
             num_turns: Some(self.steps),
-            // It says 0 for a model whose price it does not know.
-            total_cost_usd: Some(self.cost).filter(|cost| *cost > 0.0),
+            total_cost_usd: cost_usd,
         }
     }
 

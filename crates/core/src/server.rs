@@ -1,0 +1,117 @@
+//! Where a fleet is reached over HTTP, and who may ask for what.
+
+// The type lives in `core`: an address is only a value; nobody listens here.
+use core::net::{Ipv4Addr, SocketAddr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::word::written_as;
+
+/// The server: the API and webhooks over HTTP. Only the root file's counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// `false` means that only the socket in the state folder answers.
+    pub enabled: bool,
+    /// Address and port; port 0 takes a free one. Beyond this machine, put a proxy with TLS in front.
+    #[schemars(with = "String", extend("format" = "address"))]
+    pub listen: SocketAddr,
+    /// Names by which the server may be asked, beside those of this machine and its own address; without a port.
+    #[schemars(inner(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")))]
+    pub allowed_hosts: Vec<String>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 3232));
+        Self { enabled: true, listen, allowed_hosts: Vec::new() }
+    }
+}
+
+/// What a token allows; each includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// To look at everything.
+    Read,
+    /// To make, cancel and steer work.
+    Operate,
+    /// To remove what cannot be brought back, to stop the daemon, and to give out tokens.
+    Admin,
+}
+
+written_as! {
+    Scope { Read = "read", Operate = "operate", Admin = "admin" }
+}
+
+impl Server {
+    /// Whether `Host: host` names us, so that a foreign name that was pointed at this machine does not.
+    pub fn is_named(&self, host: &str) -> bool {
+        let name = without_port(host).to_ascii_lowercase();
+        let own = self.listen.ip();
+        let own = if own.is_ipv6() { format!("[{own}]") } else { own.to_string() };
+        ["localhost", "127.0.0.1", "[::1]", &own].contains(&name.as_str())
+            || self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&name))
+    }
+}
+
+/// A port that is no number stays, and then names nobody.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !is_open_bracket(name) => name,
+        _ => host,
+    }
+}
+
+/// The colon belonged to an address in brackets.
+fn is_open_bracket(name: &str) -> bool {
+    name.starts_with('[') && !name.ends_with(']')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_we_are() {
+        let server = Server {
+            listen: "192.0.2.7:3232".parse().unwrap(),
+            allowed_hosts: vec!["Fleet.example.org".into()],
+            ..Server::default()
+        };
+        for (host, expected) in [
+            ("localhost", true),
+            ("LocalHost:3232", true),
+            ("127.0.0.1:9", true),
+            ("[::1]", true),
+            ("[::1]:3232", true),
+            ("192.0.2.7:3232", true),
+            ("fleet.example.org", true),
+            ("fleet.example.org:443", true),
+            ("", false),
+            (":3232", false),
+            ("evil.example.org", false),
+            ("localhost.evil.example.org", false),
+            ("evil.org:localhost", false),
+            ("localhost:", false),
+            ("localhost:99999", false),
+            ("localhost@evil.org", false),
+            ("[::1", false),
+            ("::1", false),
+            ("127.0.0.1.", false),
+            ("127.1", false),
+        ] {
+            assert_eq!(server.is_named(host), expected, "{host:?}");
+        }
+        let server = Server { listen: "[2001:db8::1]:1".parse().unwrap(), ..Server::default() };
+        assert!(server.is_named("[2001:db8::1]:8080") && !server.is_named("[2001:db8::2]:8080"));
+    }
+
+    #[test]
+    fn scopes_include_the_ones_before() {
+        assert!(Scope::Read < Scope::Operate && Scope::Operate < Scope::Admin);
+        assert_eq!("operate".parse(), Ok(Scope::Operate));
+        assert!("root".parse::<Scope>().is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! Where the server answers: what the command line says about it, over what the config says.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::server::Server;
+
+use crate::config;
+
+#[derive(Debug, Args)]
+pub(super) struct Listen {
+    /// Where the server answers, whatever the config says; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "no_server")]
+    listen: Option<SocketAddr>,
+    /// No server: only the socket in the state folder answers
+    #[arg(long)]
+    no_server: bool,
+}
+
+impl Listen {
+    /// None for no server. A config with mistakes has none either; whoever starts the fleet says what they are.
+    pub(super) fn server(&self, file: &Path) -> Option<Server> {
+        let loaded = config::load(file).loaded;
+        if self.no_server || loaded.errors() > 0 {
+            return None;
+        }
+        let server = loaded.roster.server;
+        match self.listen {
+            Some(listen) => Some(Server { enabled: true, listen, ..server }),
+            None => Some(server).filter(|server| server.enabled),
+        }
+    }
+
+    /// The same for a daemon in the background.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        match self.listen {
+            Some(listen) => vec!["--listen".to_owned(), listen.to_string()],
+            None if self.no_server => vec!["--no-server".to_owned()],
+            None => Vec::new(),
+        }
+    }
+}

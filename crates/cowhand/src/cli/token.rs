@@ -1,0 +1,126 @@
+//! `cowhand token`: who may use the API over TCP.
+
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use cowhand_core::id::TokenName;
+use cowhand_core::interval::Interval;
+use cowhand_core::server::Scope;
+use jiff::Timestamp;
+
+use super::print::{self, Table};
+use super::{Failure, ago, place};
+use crate::api::{Page, TokenAsked, TokenMade, segment};
+use crate::store;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Token {
+    /// Make a token; it is shown this once
+    Create(Create),
+    /// List tokens, also those that are no longer good
+    List(List),
+    /// End a token at once
+    Revoke(Revoke),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// What it is for, to know it by later
+    name: TokenName,
+    /// read, operate (and make, cancel and steer work) or admin (and stop, remove, and give out tokens)
+    #[arg(long, value_name = "SCOPE")]
+    scope: Scope,
+    /// How long it is good (30d); without this, until it is revoked
+    #[arg(long, value_name = "TIME")]
+    expires: Option<Interval>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Revoke {
+    name: TokenName,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Token {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        match self {
+            Self::Create(create) => create.run(config),
+            Self::List(list) => list.run(config),
+            Self::Revoke(revoke) => revoke.run(config),
+        }
+    }
+}
+
+impl Create {
+    fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let name = self.name.to_string();
+        let asked = TokenAsked { name, scope: Some(self.scope), expires_in: self.expires };
+        let made: TokenMade = place::ask(config, async |client| Ok(client.post("tokens", &asked).await?))?;
+        if self.json {
+            print::json(&made);
+        } else {
+            print::note("this is the only time that the token is shown");
+            print::line(made.token);
+        }
+        Ok(())
+    }
+}
+
+impl List {
+    fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let tokens: Page<store::Token> = place::ask(config, async |client| Ok(client.get("tokens").await?))?;
+        if self.json {
+            print::json(&tokens.items);
+        } else if tokens.items.is_empty() {
+            print::line("no tokens; `cowhand token create NAME --scope read` makes one");
+        } else {
+            table(&tokens.items, Timestamp::now()).print();
+        }
+        Ok(())
+    }
+}
+
+impl Revoke {
+    fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let path = format!("tokens/{}/revoke", segment(self.name.as_str()));
+        let token: store::Token = place::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
+        if self.json {
+            print::json(&token);
+        } else {
+            print::line(format!("{} is revoked.", token.name));
+        }
+        Ok(())
+    }
+}
+
+fn table(tokens: &[store::Token], now: Timestamp) -> Table {
+    let mut table = Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"]);
+    for token in tokens {
+        let until = match (token.revoked_at, token.expires_at) {
+            (Some(_), _) => "revoked".to_owned(),
+            (None, Some(end)) if end <= now => "expired".to_owned(),
+            (None, Some(end)) => ago::from_now(now, end),
+            (None, None) => "it is revoked".to_owned(),
+        };
+        table.row([
+            token.name.to_string(),
+            token.scope.to_string(),
+            ago::from_now(now, token.created_at),
+            token.last_used_at.map_or_else(|| "never".to_owned(), |at| ago::from_now(now, at)),
+            until,
+        ]);
+    }
+    table
+}

@@ -1,0 +1,92 @@
+//! The door: whoever names another host, or comes from somebody else's page, is not let in.
+//!
+//! A browser can be made to ask a server on this machine, by a page that has its own name point here, or by a form.
+//! The first shows in `Host`, the second in `Origin`. There are no CORS headers: no other page ever reads an answer.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+use cowhand_core::server::Server as Settings;
+
+use crate::api::{Code, Problem};
+
+pub(super) async fn check(
+    State(settings): State<Arc<Settings>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    may_come_in(&settings, request.uri(), request.headers())?;
+    Ok(next.run(request).await)
+}
+
+fn may_come_in(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let host = only(headers, "host").filter(|host| settings.is_named(host));
+    // A request may name its host in the address as well.
+    let is_ours = uri.authority().is_none_or(|authority| settings.is_named(authority.as_str()));
+    let Some(host) = host.filter(|_| is_ours) else {
+        let message = "this server does not go by that name; `server.allowed_hosts` in the config lists more";
+        return Err(Problem::new(Code::Misdirected, message));
+    };
+    if headers.contains_key("origin") {
+        let origin = only(headers, "origin").unwrap_or_default();
+        let origin = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        if origin.is_none_or(|origin| !origin.eq_ignore_ascii_case(host)) {
+            return Err(Problem::new(Code::Forbidden, "this server takes nothing from the pages of others"));
+        }
+    }
+    Ok(())
+}
+
+/// A header that stands there once, as text.
+pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let (first, second) = (values.next()?, values.next());
+    if second.is_some() { None } else { first.to_str().ok() }
+}
+
+/// How long the body is to be, if that is said beforehand.
+pub(super) fn announced(headers: &HeaderMap) -> Option<usize> {
+    only(headers, "content-length")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_in() {
+        let settings = Settings { allowed_hosts: vec!["fleet.org".into()], ..Settings::default() };
+        let ours = "127.0.0.1:3232";
+        for (uri, hosts, origins, expected) in [
+            ("/", &[ours][..], &[][..], None),
+            ("/", &["fleet.org"], &["https://fleet.org"], None),
+            ("/", &[ours], &["http://127.0.0.1:3232"], None),
+            ("http://fleet.org/x", &["fleet.org"], &[], None),
+            ("/", &[], &[], Some(Code::Misdirected)),
+            ("/", &[""], &[], Some(Code::Misdirected)),
+            ("/", &["evil.org"], &[], Some(Code::Misdirected)),
+            ("/", &[ours, "evil.org"], &[], Some(Code::Misdirected)),
+            ("http://evil.org/", &[ours], &[], Some(Code::Misdirected)),
+            ("/", &[ours], &["null"], Some(Code::Forbidden)),
+            ("/", &[ours], &[""], Some(Code::Forbidden)),
+            ("/", &[ours], &["http://evil.org"], Some(Code::Forbidden)),
+            // The same machine, but another program's page.
+            ("/", &[ours], &["http://127.0.0.1:8080"], Some(Code::Forbidden)),
+            ("/", &[ours], &["http://127.0.0.1:3232", "http://evil.org"], Some(Code::Forbidden)),
+            ("/", &[ours], &["ftp://127.0.0.1:3232"], Some(Code::Forbidden)),
+        ] {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append("host", host.parse().unwrap());
+            }
+            for origin in origins {
+                headers.append("origin", origin.parse().unwrap());
+            }
+            let refused = may_come_in(&settings, &uri.parse().unwrap(), &headers).err();
+            assert_eq!(refused.map(|problem| problem.code), expected, "{uri} {hosts:?} {origins:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! How often one address may do something: so many at once, and then one in every so long.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::api::{Code, Problem};
+
+#[derive(Debug)]
+pub(super) struct Limit {
+    burst: u32,
+    every: Duration,
+    /// Until when an address has used up what it may do; whoever is not here has used nothing.
+    used_until: Mutex<HashMap<IpAddr, Instant>>,
+}
+
+/// An address that has to wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany {
+    wait: Duration,
+}
+
+/// More addresses than this are not remembered; somebody who has that many is not held back by this anyway.
+const MOST_ADDRESSES: usize = 10_000;
+
+impl Limit {
+    pub(super) fn new(burst: u32, every: Duration) -> Self {
+        Self { burst, every, used_until: Mutex::default() }
+    }
+
+    pub(super) fn take(&self, peer: IpAddr) -> Result<(), TooMany> {
+        self.take_at(peer, Instant::now())
+    }
+
+    fn take_at(&self, peer: IpAddr, now: Instant) -> Result<(), TooMany> {
+        let mut all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST_ADDRESSES {
+            all.retain(|_, until| *until > now);
+            if all.len() >= MOST_ADDRESSES {
+                all.clear();
+            }
+        }
+        let until = all.entry(source(peer)).or_insert(now);
+        let used = until.saturating_duration_since(now) + self.every;
+        let room = self.every * self.burst;
+        let wait = used.saturating_sub(room);
+        if !wait.is_zero() {
+            return Err(TooMany { wait });
+        }
+        *until = now + used;
+        Ok(())
+    }
+}
+
+/// Whoever has an IPv6 address has a whole network of them.
+fn source(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+impl IntoResponse for TooMany {
+    fn into_response(self) -> Response {
+        let seconds = self.wait.as_secs() + 1;
+        let problem = Problem::new(Code::TooMany, format!("too many requests; try again in {seconds} s"));
+        let mut response = problem.into_response();
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_at_once_and_then_one_by_one() {
+        let limit = Limit::new(2, Duration::from_secs(3));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let wait = |seconds| Err(TooMany { wait: Duration::from_secs(seconds) });
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        for (seconds, peer, expected) in [
+            (0, one, Ok(())),
+            (0, one, Ok(())),
+            (0, one, wait(3)),
+            (0, "::ffff:192.0.2.1".parse().unwrap(), wait(3)),
+            (0, other, Ok(())),
+            (2, one, wait(1)),
+            (3, one, Ok(())),
+            (3, one, wait(3)),
+            (100, one, Ok(())),
+            (100, one, Ok(())),
+            (100, one, wait(3)),
+        ] {
+            assert_eq!(limit.take_at(peer, at(seconds)), expected, "{peer} at {seconds}");
+        }
+    }
+
+    #[test]
+    fn a_network_is_one_source_and_memory_is_bounded() {
+        let limit = Limit::new(1, Duration::from_secs(1));
+        let now = Instant::now();
+        assert!(limit.take_at("2001:db8::1".parse().unwrap(), now).is_ok());
+        assert!(limit.take_at("2001:db8::2".parse().unwrap(), now).is_err());
+        assert!(limit.take_at("2001:db8:0:1::1".parse().unwrap(), now).is_ok());
+        for number in 0..30_000_u32 {
+            let _ = limit.take_at(IpAddr::from(number.to_be_bytes()), now);
+        }
+        assert!(limit.used_until.lock().unwrap().len() <= MOST_ADDRESSES);
+    }
+}

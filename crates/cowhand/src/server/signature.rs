@@ -1,0 +1,194 @@
+//! Whether a delivery comes from somebody who knows the secret: the ways in which senders show it.
+
+use axum::http::HeaderMap;
+use jiff::{SignedDuration, Timestamp};
+use ring::digest::{SHA256, digest};
+use ring::hmac::{Context, HMAC_SHA256, Key};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::door::only;
+
+/// How a sender shows that it knows the secret. All are HMAC-SHA256, but for GitLab's, which is the secret itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    /// Over the body, as GitHub does it and many after it.
+    GitHub,
+    /// Over version, time and body.
+    Slack,
+    /// Over time and body; there may be several signatures.
+    Stripe,
+    GitLab,
+}
+
+const SCHEMES: [(Scheme, &str); 4] = [
+    (Scheme::GitHub, "x-hub-signature-256"),
+    (Scheme::Slack, "x-slack-signature"),
+    (Scheme::Stripe, "stripe-signature"),
+    (Scheme::GitLab, "x-gitlab-token"),
+];
+const SLACK_TIME: &str = "x-slack-request-timestamp";
+
+/// A delivery that says when it was signed is believed this long before and after.
+const FRESH: SignedDuration = SignedDuration::from_mins(5);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Right,
+    /// There is nothing to check.
+    Unsigned,
+    Wrong,
+    /// Signed too long ago, or by a clock that is wrong.
+    Stale,
+}
+
+/// Any of the secrets will do. The first scheme whose header is there decides.
+pub(super) fn check(headers: &HeaderMap, body: &[u8], secrets: &[String], now: Timestamp) -> Verdict {
+    let Some((scheme, name)) = SCHEMES.iter().find(|(_, name)| headers.contains_key(*name)) else {
+        return Verdict::Unsigned;
+    };
+    let Some(shown) = only(headers, name) else { return Verdict::Wrong };
+    match scheme {
+        Scheme::GitHub => {
+            let tags: Vec<_> = shown.strip_prefix("sha256=").and_then(tag).into_iter().collect();
+            signed(secrets, &[body], &tags)
+        }
+        Scheme::Slack => {
+            let Some(time) = only(headers, SLACK_TIME) else { return Verdict::Wrong };
+            let tags: Vec<_> = shown.strip_prefix("v0=").and_then(tag).into_iter().collect();
+            signed(secrets, &[b"v0:", time.as_bytes(), b":", body], &tags).at(time, now)
+        }
+        Scheme::Stripe => {
+            let parts = || shown.split(',').filter_map(|part| part.trim().split_once('='));
+            let Some((_, time)) = parts().find(|(key, _)| *key == "t") else { return Verdict::Wrong };
+            let tags: Vec<_> =
+                parts().filter(|(key, _)| *key == "v1").filter_map(|(_, hex)| tag(hex)).collect();
+            signed(secrets, &[time.as_bytes(), b".", body], &tags).at(time, now)
+        }
+        Scheme::GitLab => {
+            // Of hashes, so that not even the length of the secret shows.
+            let hash = |text: &str| digest(&SHA256, text.as_bytes());
+            let shown = hash(shown);
+            any(secrets.iter().map(|secret| hash(secret).as_ref().ct_eq(shown.as_ref())))
+        }
+    }
+}
+
+impl Verdict {
+    /// Who does not know the secret learns nothing about our clock.
+    fn at(self, time: &str, now: Timestamp) -> Self {
+        let signed_at = time.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+        match (self, signed_at) {
+            (Self::Right, Some(at)) if now.duration_since(at).abs() > FRESH => Self::Stale,
+            (Self::Right, None) => Self::Wrong,
+            (verdict, _) => verdict,
+        }
+    }
+}
+
+type Tag = [u8; 32];
+
+fn signed(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> Verdict {
+    let sign = |secret: &String| {
+        let mut context = Context::with_key(&Key::new(HMAC_SHA256, secret.as_bytes()));
+        for part in parts {
+            context.update(part);
+        }
+        context.sign()
+    };
+    let right: Vec<_> = secrets.iter().map(sign).collect();
+    any(right.iter().flat_map(|right| tags.iter().map(|tag| right.as_ref().ct_eq(tag))))
+}
+
+/// All are looked at, whichever was right.
+fn any(choices: impl Iterator<Item = Choice>) -> Verdict {
+    let right = choices.fold(Choice::from(0), |any, choice| any | choice);
+    if bool::from(right) { Verdict::Right } else { Verdict::Wrong }
+}
+
+fn tag(hex: &str) -> Option<Tag> {
+    let digits: Option<Vec<u32>> = hex.chars().map(|digit| digit.to_digit(16)).collect();
+    let bytes: Option<Vec<u8>> =
+        digits?.chunks(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.get(1)?).ok()).collect();
+    bytes?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderName;
+
+    use super::*;
+
+    const SECRET: &str = "It's a Secret to Everybody";
+    const BODY: &[u8] = b"{\"action\":\"opened\"}";
+    const TIME: i64 = 1_800_000_000;
+    // Each by `openssl dgst -sha256 -hmac`, not by this program.
+    const OF_BODY: &str = "5ccdd8275f57d608741ad8390e42e8696ebfcd85607d9c2ef890769dda8f7568";
+    const OF_SLACK: &str = "c23dfe56503288f9dcae9e24a7cd7a4d3ae92f6143de7c9362c3920933aae15c";
+    const OF_STRIPE: &str = "e3493bc4d3adcf5c4d056ff553e1bc576280af6a824b6eda61094d037ca70a94";
+
+    fn verdict(headers: &[(&str, String)], body: &[u8], after: i64) -> Verdict {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        }
+        let secrets = ["the new one".to_owned(), SECRET.to_owned()];
+        check(&map, body, &secrets, Timestamp::from_second(TIME + after).unwrap())
+    }
+
+    #[test]
+    fn every_scheme() {
+        use Verdict::{Right, Stale, Unsigned, Wrong};
+        let github = |value: String| vec![("x-hub-signature-256", value)];
+        let slack = |time: i64, tag: &str| {
+            vec![("x-slack-signature", format!("v0={tag}")), ("x-slack-request-timestamp", time.to_string())]
+        };
+        let stripe = |value: String| vec![("stripe-signature", value)];
+        let gitlab = |value: &str| vec![("x-gitlab-token", value.to_owned())];
+        let other = "00".repeat(32);
+        for (headers, body, after, expected) in [
+            (vec![], BODY, 0, Unsigned),
+            (vec![("x-hub-signature", format!("sha1={OF_BODY}"))], BODY, 0, Unsigned),
+            (github(format!("sha256={OF_BODY}")), BODY, 1_000_000, Right),
+            (github(format!("sha256={}", OF_BODY.to_uppercase())), BODY, 0, Right),
+            (github(format!("sha256={OF_BODY}")), &BODY[1..], 0, Wrong),
+            (github(format!("sha256={}", &OF_BODY[2..])), BODY, 0, Wrong),
+            (github(format!("sha256={OF_BODY}0")), BODY, 0, Wrong),
+            (github(format!("sha1={OF_BODY}")), BODY, 0, Wrong),
+            (github(OF_BODY.to_owned()), BODY, 0, Wrong),
+            (github(String::new()), BODY, 0, Wrong),
+            (github("sha256=".to_owned()), BODY, 0, Wrong),
+            (github(format!("sha256={other}")), BODY, 0, Wrong),
+            ([github(format!("sha256={OF_BODY}")), github(String::new())].concat(), BODY, 0, Wrong),
+            // A wrong signature is not made good by another scheme.
+            ([github(format!("sha256={other}")), gitlab(SECRET)].concat(), BODY, 0, Wrong),
+            (slack(TIME, OF_SLACK), BODY, 0, Right),
+            (slack(TIME, OF_SLACK), BODY, 300, Right),
+            (slack(TIME, OF_SLACK), BODY, 301, Stale),
+            (slack(TIME, OF_SLACK), BODY, -301, Stale),
+            (slack(TIME + 400, OF_SLACK), BODY, 400, Wrong),
+            (slack(TIME, OF_BODY), BODY, 0, Wrong),
+            (slack(TIME, &other), BODY, 301, Wrong),
+            (slack(TIME, OF_SLACK)[..1].to_vec(), BODY, 0, Wrong),
+            (stripe(format!("t={TIME},v1={OF_STRIPE}")), BODY, 0, Right),
+            (stripe(format!("t={TIME},v1={other},v1={OF_STRIPE},v0=x")), BODY, -300, Right),
+            (stripe(format!("t={TIME},v1={OF_STRIPE}")), BODY, 301, Stale),
+            (stripe(format!("t={TIME},v0={OF_STRIPE}")), BODY, 0, Wrong),
+            (stripe(format!("v1={OF_STRIPE}")), BODY, 0, Wrong),
+            (stripe(format!("t=soon,v1={OF_STRIPE}")), BODY, 0, Wrong),
+            (stripe("t=,v1=".to_owned()), BODY, 0, Wrong),
+            (gitlab(SECRET), BODY, 0, Right),
+            (gitlab("the new one"), b"anything", 0, Right),
+            (gitlab("it's a secret to everybody"), BODY, 0, Wrong),
+            (gitlab(""), BODY, 0, Wrong),
+        ] {
+            assert_eq!(verdict(&headers, body, after), expected, "{headers:?} {after}");
+        }
+    }
+
+    #[test]
+    fn nobody_knows_a_secret_that_is_not_there() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-gitlab-token", "".parse().unwrap());
+        assert_eq!(check(&headers, BODY, &[], Timestamp::UNIX_EPOCH), Verdict::Wrong);
+    }
+}

@@ -1,0 +1,128 @@
+//! Tokens: who may use the API over TCP. The store never sees a token itself, only its hash.
+
+use cowhand_core::id::TokenName;
+use cowhand_core::server::Scope;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+use uuid::Uuid;
+
+use super::db::{Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError};
+
+statements! {
+    ALL_TOKENS = same "select * from tokens order by created_at, id";
+    LIVE_TOKEN = locked "select * from tokens where name = $1 and revoked_at is null";
+    ADD_TOKEN = same "insert into tokens (id, name, scope, hash, created_at, expires_at) \
+        values ($1, $2, $3, $4, $5, $6) on conflict do nothing";
+    REVOKE_TOKEN = same "update tokens set revoked_at = $2 where id = $1 and revoked_at is null";
+    TOKEN_USED = same "update tokens set last_used_at = $2 where id = $1 and revoked_at is null";
+}
+
+/// All that is known of a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Token {
+    pub name: TokenName,
+    pub scope: Scope,
+    pub created_at: Timestamp,
+    pub last_used_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// A token that somebody is to get.
+#[derive(Debug, Clone)]
+pub struct NewToken {
+    pub name: TokenName,
+    pub scope: Scope,
+    /// SHA-256 in hexadecimal.
+    pub hash: String,
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Token {
+    pub fn is_good(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+/// Not every request writes down that there was one.
+const USED_LATELY: SignedDuration = SignedDuration::from_mins(1);
+
+impl Store {
+    /// None if a token that is not revoked has the name.
+    pub async fn add_token(&self, new: NewToken, now: Timestamp) -> Result<Option<Token>, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let NewToken { name, scope, hash, expires_at } = new;
+                let id = Uuid::now_v7().to_string();
+                let row = args![id, name.as_str(), scope.as_str(), hash, now, expires_at];
+                if tx.execute(ADD_TOKEN, row).await? == 0 {
+                    return Ok(None);
+                }
+                live(tx, &name).await?.map(|row| read(&row)).transpose()
+            })
+        })
+        .await
+    }
+
+    /// All there ever were, the oldest first.
+    pub async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// None if there is no such token, or no more.
+    pub async fn revoke_token(&self, name: TokenName, now: Timestamp) -> Result<Option<Token>, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let Some(row) = live(tx, &name).await? else { return Ok(None) };
+                let id: String = row.get("id")?;
+                tx.execute(REVOKE_TOKEN, args![id, now]).await?;
+                Ok(Some(Token { revoked_at: Some(now), ..read(&row)? }))
+            })
+        })
+        .await
+    }
+
+    /// Whose hash this is; revoked and expired tokens are nobody's. Every row is compared, and each in the same time:
+    /// how long it takes says nothing about how much of a hash was right.
+    pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<Token>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
+        let mut found = None;
+        for row in rows {
+            let known: String = row.get("hash")?;
+            if bool::from(known.as_bytes().ct_eq(hash.as_bytes())) {
+                found = Some(row);
+            }
+        }
+        let Some(row) = found else { return Ok(None) };
+        let token = read(&row)?;
+        if !token.is_good(now) {
+            return Ok(None);
+        }
+        if token.last_used_at.is_none_or(|last| now.duration_since(last) >= USED_LATELY) {
+            let id: String = row.get("id")?;
+            self.write(move |tx| Box::pin(async move { tx.execute(TOKEN_USED, args![id, now]).await }))
+                .await?;
+        }
+        Ok(Some(token))
+    }
+}
+
+async fn live(tx: &mut Tx<'_>, name: &TokenName) -> Result<Option<Row>, StoreError> {
+    tx.one(LIVE_TOKEN, args![name.as_str()]).await
+}
+
+fn read(row: &Row) -> Result<Token, StoreError> {
+    Ok(Token {
+        name: row.parse("name")?,
+        scope: row.parse("scope")?,
+        created_at: row.time("created_at")?,
+        last_used_at: row.time_opt("last_used_at")?,
+        expires_at: row.time_opt("expires_at")?,
+        revoked_at: row.time_opt("revoked_at")?,
+    })
+}

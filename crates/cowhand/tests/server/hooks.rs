@@ -1,0 +1,172 @@
+//! Webhooks: who is believed, what becomes of it, and that nothing that was taken is lost.
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{NEW, OLD, Scene, answer, hmac};
+
+const BODY: &[u8] = br#"{"action":"opened","issue":{"number":7}}"#;
+
+#[tokio::test]
+async fn every_scheme_right_wrong_stale_and_truncated() {
+    let scene = Scene::new();
+    let now = Timestamp::now().as_second();
+    let old = now - 301;
+    let github = |secret: &str| vec![("x-hub-signature-256", format!("sha256={}", hmac(secret, &[BODY])))];
+    let slack = |secret: &str, time: i64| {
+        let signature = hmac(secret, &[b"v0:", time.to_string().as_bytes(), b":", BODY]);
+        vec![
+            ("x-slack-signature", format!("v0={signature}")),
+            ("x-slack-request-timestamp", time.to_string()),
+        ]
+    };
+    let stripe = |secret: &str, time: i64| {
+        let signature = hmac(secret, &[time.to_string().as_bytes(), b".", BODY]);
+        vec![("stripe-signature", format!("t={time},v1={signature}"))]
+    };
+    let gitlab = |secret: &str| vec![("x-gitlab-token", secret.to_owned())];
+    let cut = |mut headers: Vec<(&'static str, String)>| {
+        headers[0].1.pop();
+        headers
+    };
+    for (headers, expected) in [
+        (github(OLD), 202),
+        // The other secret, and a body that was seen before.
+        (github(NEW), 200),
+        (github("guess"), 401),
+        (cut(github(OLD)), 401),
+        (vec![], 401),
+        (vec![("x-hub-signature-256", String::new())], 401),
+        (slack(NEW, now), 200),
+        (slack(NEW, old), 401),
+        (slack("guess", now), 401),
+        (cut(slack(NEW, now)), 401),
+        (stripe(OLD, now), 200),
+        (stripe(OLD, old), 401),
+        (stripe("guess", now), 401),
+        (cut(stripe(OLD, now)), 401),
+        (gitlab(OLD), 200),
+        (gitlab("guess"), 401),
+        (cut(gitlab(OLD)), 401),
+    ] {
+        let mut request = scene.deliver("hook", BODY);
+        for (name, value) in &headers {
+            request = request.header(*name, value);
+        }
+        let (status, body) = answer(request).await;
+        assert_eq!(status, expected, "{headers:?} {body}");
+    }
+    // Half of what was signed.
+    let half = scene.deliver("hook", &BODY[..20]).header("x-hub-signature-256", &github(OLD)[0].1);
+    assert_eq!(answer(half).await.0, 401);
+    assert_eq!(scene.jobs().len(), 1);
+    let log = scene.log();
+    assert!(log.contains("the signature is wrong") && log.contains("five minutes"), "{log}");
+    assert!(!log.contains("canary"), "{log}");
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_delivery() {
+    let scene = Scene::new();
+    let said = |status: u16, word: &str| (status, word.to_owned());
+    for (schedule, id, event, body, expected) in [
+        ("issues", "1", "ping", &b"{}"[..], said(200, "pong")),
+        ("issues", "2", "issues", BODY, said(202, "accepted")),
+        ("issues", "2", "issues", BODY, said(200, "duplicate")),
+        ("issues", "3", "issues", BODY, said(202, "accepted")),
+        ("issues", "4", "push", BODY, said(202, "filtered")),
+        ("issues", "4", "push", BODY, said(200, "duplicate")),
+        ("hook", "2", "issues", BODY, said(202, "accepted")),
+        // What the sender meant is in the payload, whatever it is.
+        ("hook", "5", "push", b"\xff\xfe\x00", said(202, "accepted")),
+        ("hook", "6", "push", b"{\"half\":", said(202, "accepted")),
+        ("hook", "7", "push", b"", said(202, "accepted")),
+        ("off", "8", "push", BODY, said(409, "conflict")),
+        ("unset", "9", "push", BODY, said(500, "unavailable")),
+        ("by-hand", "10", "push", BODY, said(404, "not_found")),
+        ("nothing", "11", "push", BODY, said(404, "not_found")),
+        ("..%2fhook", "12", "push", BODY, said(404, "not_found")),
+    ] {
+        let (status, body) = answer(scene.github(schedule, id, event, body)).await;
+        let word = body["status"].as_str().or(body["code"].as_str()).unwrap_or_default();
+        assert_eq!((status, word.to_owned()), expected, "{schedule} {id} {body}");
+    }
+    let unknown = async |path: &str| answer(scene.ask("POST", path).body("x")).await;
+    let nobody = unknown("/hooks/nobody/hook").await;
+    assert_eq!(nobody, unknown("/hooks/worker/by-hand").await, "a stranger does not learn what there is");
+    assert_eq!(nobody.0, 404);
+    assert_eq!(answer(scene.ask("GET", "/hooks/worker/hook")).await.0, 405);
+    let schedules: Vec<_> = scene.jobs().iter().map(|job| job["schedule"].clone()).collect();
+    assert_eq!(schedules, ["issues", "issues", "hook", "hook", "hook", "hook"].map(Value::from));
+    assert!(scene.log().contains("NOT_THERE"));
+}
+
+#[tokio::test]
+async fn gitlab_names_its_deliveries() {
+    let scene = Scene::new();
+    let send = async |id: &str| {
+        let request = scene.deliver("hook", BODY).header("x-gitlab-token", NEW);
+        let request = request.header("x-gitlab-event-uuid", id).header("x-gitlab-event", "Push Hook");
+        answer(request).await.0
+    };
+    assert_eq!((send("a").await, send("a").await, send("b").await), (202, 200, 202));
+}
+
+#[tokio::test]
+async fn unsigned_deliveries_are_for_this_machine() {
+    let mut scene = Scene::new();
+    assert_eq!(answer(scene.deliver("unsigned", BODY)).await.0, 202);
+    scene.kill();
+    scene.start_anywhere();
+    let (status, body) = answer(scene.deliver("unsigned", "other")).await;
+    assert_eq!((status, &body["code"]), (401, &json!("unauthorized")), "{body}");
+    assert_eq!(answer(scene.github("hook", "1", "push", BODY)).await.0, 202);
+}
+
+#[tokio::test]
+async fn too_much_is_refused() {
+    let scene = Scene::new();
+    let head = "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\n";
+    assert_eq!(scene.raw(format!("{head}content-length: 1000000000\r\n\r\n").as_bytes()), 413);
+    // Without a word about its size, and without an end.
+    let most = 25 << 20;
+    let mut endless = format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n", most + 1).into_bytes();
+    endless.resize(endless.len() + most + 1, b' ');
+    assert_eq!(scene.raw(&endless), 413);
+    let mut last = None;
+    for _ in 0..40 {
+        let wrong = scene.deliver("hook", BODY).header("x-gitlab-token", "guess").send().await.unwrap();
+        last = Some((wrong.status().as_u16(), wrong.headers().contains_key("retry-after")));
+    }
+    assert_eq!(last, Some((429, true)));
+    // Whoever knows the secret is not held back by those who do not.
+    assert_eq!(answer(scene.github("hook", "1", "push", BODY)).await.0, 202);
+}
+
+#[tokio::test]
+async fn what_was_taken_outlives_the_daemon() {
+    let mut scene = Scene::new();
+    let mut taken = Vec::new();
+    for round in 0..3 {
+        let (status, body) = answer(scene.github("hook", &format!("d-{round}"), "push", BODY)).await;
+        scene.kill();
+        assert_eq!(status, 202);
+        taken.push(body["job"].clone());
+        scene.start(&[]);
+        let jobs: Vec<_> = scene.jobs().iter().map(|job| job["id"].clone()).collect();
+        assert_eq!(jobs, taken);
+        let again = answer(scene.github("hook", &format!("d-{round}"), "push", BODY)).await;
+        assert_eq!(again, (200, json!({"status": "duplicate"})));
+    }
+}
+
+#[tokio::test]
+async fn two_hundred_at_once_are_one_job() {
+    let scene = Scene::new();
+    let sent = (0..200).map(|_| answer(scene.github("hook", "same", "push", BODY)));
+    let mut statuses: Vec<u16> = join_all(sent).await.into_iter().map(|(status, _)| status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; 199], vec![202]].concat());
+    assert_eq!(scene.jobs().len(), 1);
+}

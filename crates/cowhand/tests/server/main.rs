@@ -1,0 +1,183 @@
+//! The server as others meet it: the real program on a free port, asked over TCP.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod access;
+mod hooks;
+mod life;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use reqwest::{Client, Method, RequestBuilder};
+use ring::hmac::{HMAC_SHA256, Key, sign};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FLEET: &str = r#"
+server: {listen: "127.0.0.1:0", allowed_hosts: [fleet.example.org]}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, cat]
+    default_prompt: Work.
+    schedules:
+      by-hand: {type: manual, prompt: Work.}
+      hook: {type: webhook, secret_env: "HOOK_NEW, HOOK_OLD", prompt: "Look at {{payload}}"}
+      issues: {type: webhook, secret_env: HOOK_OLD, events: [issues.opened], prompt: Look.}
+      "off": {type: webhook, secret_env: HOOK_OLD, enabled: false, prompt: Look.}
+      unset: {type: webhook, secret_env: NOT_THERE, prompt: Look.}
+      unsigned: {type: webhook, allow_unsigned: true, prompt: Look.}
+"#;
+pub(crate) const NEW: &str = "canary-new-secret";
+pub(crate) const OLD: &str = "canary-old-secret";
+
+/// A fleet with its server. It ends with the test.
+pub(crate) struct Scene {
+    folder: TempDir,
+    daemon: Option<Child>,
+    url: String,
+    client: Client,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        // Only so that a client can be made; nothing here is encrypted.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
+        fs::write(folder.path().join(".env"), format!("HOOK_NEW={NEW}\n")).unwrap();
+        let mut scene = Self { folder, daemon: None, url: String::new(), client: Client::new() };
+        scene.start(&[]);
+        scene
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        command.args(arguments).current_dir(self.folder.path()).env("HOOK_OLD", OLD);
+        command
+    }
+
+    pub(crate) fn start(&mut self, arguments: &[&str]) {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let mut command = self.command(&[&["start"], arguments].concat());
+        let mut daemon = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.daemon = Some(daemon);
+        let place = line.trim().strip_prefix("ready http://").and_then(|place| place.rsplit_once(':'));
+        let Some((_, port)) = place else { panic!("{line:?} {}", self.log()) };
+        self.url = format!("http://127.0.0.1:{port}");
+    }
+
+    /// Where others could reach it, too.
+    pub(crate) fn start_anywhere(&mut self) {
+        self.start(&["--listen", "0.0.0.0:0"]);
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap()
+    }
+
+    /// At once and without a word.
+    pub(crate) fn kill(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Exit code, standard output and standard error.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+
+    /// A new token.
+    pub(crate) fn token(&self, name: &str, scope: &str) -> String {
+        let (code, token, said) = self.run(&["token", "create", name, "--scope", scope]);
+        assert_eq!(code, 0, "{said}");
+        token.trim().to_owned()
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str) -> RequestBuilder {
+        let method: Method = method.parse().unwrap();
+        self.client.request(method, format!("{}{path}", self.url))
+    }
+
+    pub(crate) fn deliver(&self, schedule: &str, body: impl Into<Vec<u8>>) -> RequestBuilder {
+        self.ask("POST", &format!("/hooks/worker/{schedule}")).body(body.into())
+    }
+
+    /// A delivery as GitHub sends it.
+    pub(crate) fn github(&self, schedule: &str, id: &str, event: &str, body: &[u8]) -> RequestBuilder {
+        self.deliver(schedule, body)
+            .header("x-github-delivery", id)
+            .header("x-github-event", event)
+            .header("x-hub-signature-256", format!("sha256={}", hmac(OLD, &[body])))
+    }
+
+    /// Of the jobs, the oldest first: what made each, and its id.
+    pub(crate) fn jobs(&self) -> Vec<Value> {
+        let (code, out, said) = self.run(&["jobs", "--limit", "1000", "--json"]);
+        assert_eq!(code, 0, "{said}");
+        let mut jobs: Vec<Value> = serde_json::from_str(&out).unwrap();
+        jobs.reverse();
+        jobs
+    }
+
+    /// For what no decent client sends: the bytes as they are, and the status of the answer.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> u16 {
+        let mut stream = TcpStream::connect(self.url.strip_prefix("http://").unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        let mut buffer = [0; 1024];
+        while !answer.ends_with(b"}") {
+            match stream.read(&mut buffer).unwrap() {
+                0 => break,
+                length => answer.extend(&buffer[..length]),
+            }
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        answer
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or_else(|| panic!("{answer:?}"))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if self.daemon.is_some() {
+            self.kill();
+        }
+    }
+}
+
+/// Status and body.
+pub(crate) async fn answer(request: RequestBuilder) -> (u16, Value) {
+    let response = request.send().await.unwrap();
+    let status = response.status().as_u16();
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+pub(crate) fn hmac(secret: &str, parts: &[&[u8]]) -> String {
+    let tag = sign(&Key::new(HMAC_SHA256, secret.as_bytes()), &parts.concat());
+    hex(tag.as_ref())
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from_digit(digit.into(), 16).unwrap()).collect()
+}
