@@ -274,7 +274,7 @@ fn left_over(folder: &Path) -> Vec<Pid> {
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_mins(2);
     loop {
         if let Some(found) = look() {
             return found;

@@ -67,8 +67,8 @@ fn keys_reach_the_model(cli: Cli) {
     assert!(arguments.contains(cli.name()), "{arguments}");
     assert!(!arguments.contains("canary"), "{arguments}");
     let asked = super::until("the prompt to be served", || {
-        let served = scene.models.served();
-        served.into_iter().find(|served| served.body.to_string().contains("You are a patient cowhand."))
+        let requests = scene.models.served();
+        requests.into_iter().find(|served| served.body.to_string().contains("You are a patient cowhand."))
     });
     let model = cli.model().rsplit('/').next().unwrap();
     assert!(

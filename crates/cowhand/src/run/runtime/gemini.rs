@@ -257,13 +257,13 @@ mod tests {
         };
         let tool = r#"{"type":"tool_use","tool_name":"sh","tool_id":"t","parameters":{"command":"ls"}}"#;
         let messages: Vec<_> =
-            [&piece("Hel"), &piece("lo"), tool].into_iter().flat_map(|line| reader.read(line)).collect();
+            [&piece("How "), &piece("now"), tool].into_iter().flat_map(|line| reader.read(line)).collect();
         assert_eq!(
             serde_json::to_value(&messages).unwrap(),
             json!([
-                {"type": "assistant", "content": "Hel", "partial": true},
-                {"type": "assistant", "content": "lo", "partial": true},
-                {"type": "assistant", "content": "Hello"},
+                {"type": "assistant", "content": "How ", "partial": true},
+                {"type": "assistant", "content": "now", "partial": true},
+                {"type": "assistant", "content": "How now"},
                 {"type": "tool_use", "tool_name": "sh", "tool_use_id": "t", "input": {"command": "ls"}},
             ])
         );

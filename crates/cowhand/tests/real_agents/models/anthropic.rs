@@ -10,7 +10,7 @@ pub(super) const VENDOR: Vendor =
 fn words(request: &Value, words: &[&str]) -> Vec<String> {
     if request["stream"] != true {
         let content = json!([{"type": "text", "text": words.concat()}]);
-        return vec![message(request, content, "end_turn").to_string()];
+        return vec![message(request, &content, "end_turn").to_string()];
     }
     let deltas = words.iter().map(|word| json!({"type": "text_delta", "text": word}));
     stream(request, &json!({"type": "text", "text": ""}), deltas.collect(), "end_turn")
@@ -23,7 +23,7 @@ fn shell(request: &Value, command: &str) -> Vec<String> {
     stream(request, &block, vec![json!({"type": "input_json_delta", "partial_json": input})], "tool_use")
 }
 
-fn message(request: &Value, content: Value, stop: &str) -> Value {
+fn message(request: &Value, content: &Value, stop: &str) -> Value {
     json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": request["model"], "content": content,
         "stop_reason": stop, "stop_sequence": null,
@@ -32,7 +32,7 @@ fn message(request: &Value, content: Value, stop: &str) -> Value {
 }
 
 fn stream(request: &Value, block: &Value, deltas: Vec<Value>, stop: &str) -> Vec<String> {
-    let mut start = message(request, json!([]), stop);
+    let mut start = message(request, &json!([]), stop);
     start["stop_reason"] = Value::Null;
     let mut events = vec![
         json!({"type": "message_start", "message": start}),
