@@ -199,6 +199,15 @@ impl Fleet {
         self.engine.loaded().shown.clone()
     }
 
+    /// The last event before this fleet was started.
+    pub(crate) fn first_event(&self) -> i64 {
+        self.engine.home.first_event
+    }
+
+    pub(crate) fn seen_by_views(&self) -> i64 {
+        self.engine.seen_by_views.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     pub(crate) fn sources(&self) -> Arc<Sources> {
         Arc::clone(&self.engine.loaded().sources)
     }

@@ -7,6 +7,7 @@ mod access;
 mod door;
 mod hooks;
 mod limit;
+mod metrics;
 mod signature;
 
 use std::io;
@@ -85,7 +86,8 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings) -> Router {
     let is_local = settings.listen.ip().is_loopback();
     let access = access::Access::new(Arc::clone(&fleet));
     let health = api.health();
-    let api = api.router().layer(from_fn_with_state(access, access::check));
+    let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));
+    let api = api.router().merge(metrics).layer(from_fn_with_state(access, access::check));
     let hooks = hooks::router(hooks::Hooks::new(fleet, is_local));
     hooks.merge(api).merge(health).layer(from_fn_with_state(Arc::new(settings), door::check))
 }

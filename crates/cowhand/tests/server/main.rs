@@ -7,6 +7,7 @@ mod described;
 mod hooks;
 mod life;
 mod live;
+mod metrics;
 mod reading;
 
 use std::fs;
