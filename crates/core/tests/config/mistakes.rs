@@ -122,6 +122,24 @@ fn one_by_one() {
             "defaults: {retention: {max_age: a week, max_bytes: 10 apples}}".to_owned(),
         ),
         ("a size like a float", "retention: {max_bytes: 1e9}".to_owned()),
+        ("prices that are a list", "prices: [1]".to_owned()),
+        ("a price without its output", "prices: {gpt-9: {input: 1}}".to_owned()),
+        (
+            "prices below nothing",
+            "prices: {gpt-9: {input: -1, cached_input: x, output: 2, outptu: 3}}".to_owned(),
+        ),
+        (
+            "keys that Codex has no use for",
+            agent(
+                "runtime: codex\nmax_turns: 3\nsession: {max_turns: 3}\nallowed_tools: [Bash]\nplugins: [a]",
+            ),
+        ),
+        ("keys that Gemini has no use for", agent("runtime: gemini\nsetting_sources: [user]\nmax_turns: 3")),
+        ("keys that OpenCode has no use for", agent("runtime: opencode\nplugins: [a]\nmodel: p/m")),
+        (
+            "keys that a command has no use for",
+            agent("runtime: command\ncommand: [sh]\nmodel: opus\nsystem_prompt: Hi."),
+        ),
         ("a huge size", "retention: {max_bytes: 99999999999999999999GB, max_byte: 1}".to_owned()),
         ("an empty command", agent("runtime: command\ncommand: []")),
         ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),
