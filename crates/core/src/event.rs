@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
 use crate::retention::Limit;
@@ -110,6 +111,30 @@ pub enum Fact {
     /// The source could not be told; it will be, again and again.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
+    /// What the config wants done after the job was done.
+    #[serde(rename = "hook:completed")]
+    HookCompleted {
+        number: u32,
+        kind: HookKind,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    #[serde(rename = "hook:failed")]
+    HookFailed {
+        number: u32,
+        kind: HookKind,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        message: String,
+    },
+    #[serde(rename = "hook:skipped")]
+    HookSkipped {
+        number: u32,
+        kind: HookKind,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        message: String,
+    },
 }
 
 impl Fact {
@@ -168,6 +193,9 @@ impl Fact {
             Self::WorkReleased { .. } => "work:released",
             Self::WorkDropped { .. } => "work:dropped",
             Self::WorkDelayed { .. } => "work:delayed",
+            Self::HookCompleted { .. } => "hook:completed",
+            Self::HookFailed { .. } => "hook:failed",
+            Self::HookSkipped { .. } => "hook:skipped",
         }
     }
 }

@@ -18,6 +18,7 @@ mod usage;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
@@ -110,11 +111,13 @@ pub enum Outcome {
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
+    /// What the agent left for its hooks.
+    pub metadata: Option<Value>,
 }
 
 impl From<Outcome> for Settlement {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, usage: None }
+        Self { outcome, usage: None, metadata: None }
     }
 }
 
@@ -207,6 +210,15 @@ impl Job {
 
     pub fn agent(&self) -> &AgentName {
         &self.agent
+    }
+
+    pub fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    /// When the first attempt started.
+    pub fn run_started_at(&self) -> Option<Timestamp> {
+        self.run_started_at
     }
 
     pub fn schedule(&self) -> Option<&ScheduleName> {

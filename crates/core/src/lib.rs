@@ -12,6 +12,7 @@ pub mod delivery;
 pub mod event;
 pub mod filter;
 pub mod firing;
+pub mod hook;
 pub mod id;
 pub mod interval;
 pub mod job;

@@ -8,6 +8,7 @@ pub mod daemon;
 mod fault;
 pub mod fleet;
 mod histogram;
+mod hook;
 mod prune;
 pub mod run;
 pub mod server;

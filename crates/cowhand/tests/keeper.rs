@@ -39,6 +39,7 @@ impl Scene {
             stop_signal: StopSignal::Terminate,
             grace_ms: self.grace_ms,
             reader: None,
+            limits: None,
         }
     }
 

@@ -28,3 +28,4 @@ pub mod shape;
 mod suggest;
 
 pub use load::{Loaded, Outside, load};
+pub use secret::{MASK, looks_secret};

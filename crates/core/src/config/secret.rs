@@ -4,10 +4,10 @@ use serde_json::Value as Json;
 
 use super::node::Scalar;
 
-pub(super) const MASK: &str = "***";
+pub const MASK: &str = "***";
 
 /// Does a variable of this name hold a secret? Better one too many than one too few.
-pub(super) fn looks_secret(variable: &str) -> bool {
+pub fn looks_secret(variable: &str) -> bool {
     let upper = variable.to_ascii_uppercase();
     ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH"].iter().any(|word| upper.contains(word))
 }

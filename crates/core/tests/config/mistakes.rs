@@ -46,6 +46,28 @@ fn fifty_agents_without_mistakes() {
     assert_eq!(rendered(&loaded), "\nok: 50 agents, 50 schedules");
 }
 
+#[test]
+fn keys_of_hooks() {
+    let problems = |hook: &str| {
+        let hook = format!("hooks: {{after_run: [{{{hook}}}]}}");
+        load_text(&format!("agents:\n  - name: a\n    {hook}\n")).errors()
+    };
+    let url = "type: webhook, url: 'https://example.com'";
+    for (more, expected) in [
+        ("", 0),
+        (", retries: 10, allow_private: true, secret_env: A_NAME, timeout: 1, method: PUT", 0),
+        (", retries: 11", 1),
+        (", retries: often", 1),
+        (", secret: ''", 1),
+        (", secret_env: ''", 1),
+        (", allow_private: maybe", 1),
+        (", on_events: [finished]", 1),
+        (", timeout: 0", 1),
+    ] {
+        assert_eq!(problems(&format!("{url}{more}")), expected, "{more}");
+    }
+}
+
 /// One table for the rest: a file, and every line of its report.
 #[test]
 fn one_by_one() {

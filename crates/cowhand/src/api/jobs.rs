@@ -4,8 +4,9 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, JobStatus, TriggerType};
+use cowhand_core::job::{Job, JobRecord, JobStatus, TriggerType};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,8 +56,20 @@ pub(super) async fn list(
     Ok(Json(Page { items, next_cursor }))
 }
 
-pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
-    find(&api, &named(&id)?).await.map(Json)
+/// A job with what was, or is still to be, done after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobView {
+    #[serde(flatten)]
+    pub job: JobRecord,
+    /// In the order in which they run; not there if the job has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookRun>,
+}
+
+pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
+    let job = find(&api, &named(&id)?).await?;
+    let hooks = api.store.hook_runs(job.id().clone()).await?;
+    Ok(Json(JobView { job: job.into(), hooks }))
 }
 
 /// A waiting job is cancelled at once; a running one is on its way to be.

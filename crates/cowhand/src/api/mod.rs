@@ -46,7 +46,7 @@ pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
 pub use health::Health;
-pub use jobs::JobResult;
+pub use jobs::{JobResult, JobView};
 pub use nodes::NodeView;
 pub use problem::{Code, Problem};
 pub use schedules::FiringView;

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, NodeView, Page, ReleaseAsked,
-    Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
+    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, NodeView, Page,
+    ReleaseAsked, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
 };
 use super::{
     agents, config, daemon, events, health, jobs, nodes, openapi, prune, schedules, timeline, tokens, usage,
@@ -118,8 +118,8 @@ fn of_jobs() -> Vec<Route> {
             .tells::<Page<JobRecord>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
-            .about("One job.")
-            .tells::<JobRecord>()
+            .about("One job, and its hooks.")
+            .tells::<JobView>()
             .refuses(&[NotFound]),
         Route::delete("/api/v1/jobs/{job}", prune::delete)
             .about("Removes a job that has ended, with all that it said.")

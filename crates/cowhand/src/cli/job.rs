@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use jiff::Timestamp;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
+use crate::api::JobView;
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -22,12 +24,15 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let job = place::ask(config, async |client| {
-            Ok(client.get::<JobRecord>(&format!("jobs/{}", self.id)).await?)
+            Ok(client.get::<JobView>(&format!("jobs/{}", self.id)).await?)
         })?;
         if self.json {
             print::json(&job);
         } else {
-            details(&job, Timestamp::now());
+            details(&job.job, Timestamp::now());
+            hooks(&job.hooks);
+            let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
+            print::line(print::styled(hint, print::FAINT));
         }
         Ok(())
     }
@@ -116,5 +121,18 @@ fn details(job: &JobRecord, now: Timestamp) {
             print::line(format!("{name:<13}{value}"));
         }
     }
-    print::line(print::styled(format!("\ncowhand logs {}   shows what it said", job.id), print::FAINT));
+}
+
+/// `hook 1      completed  after_run, shell (notify)`, and below it what it came to.
+fn hooks(hooks: &[HookRun]) {
+    for hook in hooks {
+        let state = print::styled(hook.state, print::style_of(hook.state.as_str()));
+        let name = hook.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let heading = format!("hook {}", hook.number);
+        print::line(format!("{heading:<13}{state}  {}, {}{name}", hook.list, hook.kind));
+        let tries = (hook.tries > 1).then(|| format!("tried {} times", hook.tries));
+        for more in hook.reason.iter().chain(&tries).chain(&hook.said) {
+            print::line(format!("{:<13}{}", "", print::one_line(more, 200)));
+        }
+    }
 }

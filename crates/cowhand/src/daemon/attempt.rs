@@ -10,12 +10,14 @@ use cowhand_core::job::{
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::roster::{Agent, Schedule};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::engine::Engine;
 use crate::fault;
+use crate::hook::metadata;
 use crate::run::attempt::{Attempt, Standing, Stop};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch::{self, Launch};
@@ -223,9 +225,9 @@ impl Charge {
                     warn!(job = %self.job.id(), "its private files are still there: {error}");
                 }
                 let usage = finish.usage.clone().map(|usage| self.priced(usage));
-                return Ok(
-                    outcome(finish, &ending, self.stopped).map(|outcome| Settlement { outcome, usage })
-                );
+                let metadata = self.metadata(rules, &attempt);
+                let outcome = outcome(finish, &ending, self.stopped);
+                return Ok(outcome.map(|outcome| Settlement { outcome, usage, metadata }));
             }
             let wish = *self.wishes.borrow_and_update();
             if wish == Wish::Leave {
@@ -242,6 +244,13 @@ impl Charge {
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
+    }
+
+    /// What the agent left for its hooks, before the next one can write over it.
+    fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
+        rules.agent.settings.hooks.as_ref()?;
+        let ran_in = attempt.start().ok().map(|start| start.directory);
+        metadata::read(&rules.agent, &ran_in.unwrap_or_else(|| rules.agent.directory.clone()), self.job.id())
     }
 
     /// Dollars from the table of prices, where the runtime told none.

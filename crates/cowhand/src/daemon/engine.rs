@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) wakes: Wakes,
     /// Something is owed to a work source.
     pub(crate) owed: Notify,
+    /// A job may have ended that has hooks.
+    pub(crate) hooks: Notify,
     /// How far the views have come in the event log.
     pub(crate) seen_by_views: AtomicI64,
     roster: RwLock<Arc<Loaded>>,
@@ -112,6 +114,7 @@ impl Engine {
             triggers,
             wakes: Wakes::default(),
             owed: Notify::new(),
+            hooks: Notify::new(),
             preparing: Mutex::default(),
             seen_by_views: AtomicI64::default(),
             roster: RwLock::new(Arc::new(loaded)),
@@ -144,6 +147,7 @@ impl Engine {
         self.running().remove(job);
         self.nudge.notify_one();
         self.owed.notify_one();
+        self.hooks.notify_one();
     }
 
     /// Tells the task of a job what is wanted of it, if there is one. A stronger wish stays.

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod engine;
+mod hooks;
 mod lapsed;
 mod owed;
 mod prepare;
@@ -47,7 +48,7 @@ use triggers::Triggers;
 pub(crate) struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
-    /// What may be dropped at any time and begun again: work sources that are asked and told.
+    /// What may be dropped at any time and begun again: work sources that are asked and told, hooks.
     errands: JoinSet<()>,
     heartbeat_at: Timestamp,
     views: Views,
@@ -74,12 +75,14 @@ impl Daemon {
         let first_event = store.last_event().await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
+        store.take_up_hooks(node.clone(), clock.now()).await?;
         let home = Home { state, node, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
+        errands.spawn(hooks::run_hooks(Arc::clone(&engine)));
         let mut daemon =
             Self { engine, tasks, errands, heartbeat_at, views, pruning, triggers: Triggers::default() };
         daemon.recover().await?;
@@ -238,8 +241,8 @@ impl Daemon {
         }
     }
 
-    /// Sources hear what the end of the daemon made of their items, if they are quick; the rest is told at the next
-    /// start.
+    /// Sources hear what the end of the daemon made of their items, and hooks run, if they are quick; the rest is for the
+    /// next start. A hook that is a process goes on under its keeper, for as long as it may.
     async fn pay_debts(&mut self) {
         let owed = async {
             self.engine.owed.notify_one();
@@ -247,8 +250,19 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        if tokio::time::timeout(LAST_WORDS, owed).await.is_err() {
+        let hooks = async {
+            self.engine.hooks.notify_one();
+            while matches!(self.engine.store.any_hook(self.engine.clock.now()).await, Ok(true)) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let (owed, hooks) =
+            tokio::join!(tokio::time::timeout(LAST_WORDS, owed), tokio::time::timeout(LAST_WORDS, hooks));
+        if owed.is_err() {
             warn!("a work source could not be told everything; it will be at the next start");
+        }
+        if hooks.is_err() {
+            warn!("not all hooks have come to their end; they are seen to at the next start");
         }
         self.errands.shutdown().await;
     }

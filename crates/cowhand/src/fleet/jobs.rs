@@ -25,6 +25,7 @@ impl Fleet {
         self.engine.wish(&job, Wish::Cancel);
         self.nudge();
         self.engine.owed.notify_one();
+        self.engine.hooks.notify_one();
         Ok(answer)
     }
 }

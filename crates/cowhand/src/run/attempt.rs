@@ -21,8 +21,7 @@ use super::runtime::Reader;
 #[derive(Debug, Clone)]
 pub struct Attempt {
     folder: PathBuf,
-    job: JobId,
-    number: u32,
+    name: String,
 }
 
 /// What the keeper is to run. The environment is not written down, since it may hold secrets: the keeper gets it
@@ -37,12 +36,24 @@ pub struct Start {
     /// Who reads its output, as it was when nothing was read yet: the config may have changed since.
     #[serde(default)]
     pub reader: Option<Reader>,
+    #[serde(default)]
+    pub limits: Option<Limits>,
+}
+
+/// What the keeper sees to by itself, whether or not there is a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// After this it is asked to stop, as if somebody had asked for it.
+    pub lifetime_ms: u64,
+    /// So much of each stream is kept; the rest is read and dropped.
+    pub output_bytes: u64,
 }
 
 /// The records of who is at work.
 pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
 const CGROUP: &str = "cgroup";
+const HOOK: &str = "hook";
 
 /// The signal that asks an agent to stop; some write their result only on an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,17 +98,34 @@ pub enum Standing {
 
 impl Attempt {
     pub fn new(state: &Path, job: &JobId, number: u32) -> Self {
-        let folder = state.join("attempts").join(format!("{job}.{number}"));
-        Self { folder, job: job.clone(), number }
+        Self::named(state, format!("{job}.{number}"))
+    }
+
+    /// A hook of the job that is a process: kept in the same way, and never taken for an attempt of the job itself.
+    pub fn of_hook(state: &Path, job: &JobId, number: u32) -> Self {
+        Self::named(state, format!("{job}.{HOOK}{number}"))
+    }
+
+    fn named(state: &Path, name: String) -> Self {
+        Self { folder: state.join("attempts").join(&name), name }
+    }
+
+    /// The job and the number, if this is one of its hooks.
+    pub fn hook(&self) -> Option<(JobId, u32)> {
+        let (job, number) = self.name.rsplit_once('.')?;
+        Some((job.parse().ok()?, number.strip_prefix(HOOK)?.parse().ok()?))
     }
 
     pub fn at(folder: &Path) -> io::Result<Self> {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let parsed =
-            name.rsplit_once('.').and_then(|(job, number)| Some((job.parse().ok()?, number.parse().ok()?)));
-        let (job, number) =
-            parsed.ok_or_else(|| io::Error::other(format!("{name:?} is not an attempt's folder")))?;
-        Ok(Self { folder: folder.to_owned(), job, number })
+        let is_one = name.rsplit_once('.').is_some_and(|(job, number)| {
+            let number = number.strip_prefix(HOOK).unwrap_or(number);
+            job.parse::<JobId>().is_ok() && number.parse::<u32>().is_ok()
+        });
+        if !is_one {
+            return Err(io::Error::other(format!("{name:?} is not an attempt's folder")));
+        }
+        Ok(Self { folder: folder.to_owned(), name: name.to_owned() })
     }
 
     pub fn folder(&self) -> &Path {
@@ -114,7 +142,7 @@ impl Attempt {
 
     /// `COWHAND_ATTEMPT_ID=…` in the environment of every process of the attempt.
     pub fn mark(&self) -> (String, String) {
-        ("COWHAND_ATTEMPT_ID".to_owned(), format!("{}.{}", self.job, self.number))
+        ("COWHAND_ATTEMPT_ID".to_owned(), self.name.clone())
     }
 
     /// Where files are that the agent's program reads and nobody else may.
@@ -326,7 +354,7 @@ impl Attempt {
         OpenOptions::new().append(true).open(self.folder.join(name))
     }
 
-    pub(super) fn name(&self) -> String {
-        format!("{}.{}", self.job, self.number)
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 }

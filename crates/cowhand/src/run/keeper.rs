@@ -8,7 +8,7 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use cowhand_core::job::Termination;
@@ -19,7 +19,8 @@ use tokio::time::Instant;
 
 use crate::fault;
 
-use super::attempt::{AGENT, Attempt, KEEPER, Start};
+use super::attempt::{AGENT, Attempt, KEEPER, Limits, Start};
+use super::bounded::Streams;
 use super::cgroup::Cgroup;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
@@ -30,6 +31,8 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// Between two looks at what is left.
 const LOOK: Duration = Duration::from_millis(20);
 const CLEAN_UP_TRIES: u32 = 50;
+/// A year: a clock that is counted on much longer runs over.
+const FOREVER_MS: u64 = 365 * 24 * 3600 * 1000;
 /// How soon the agent of a folder that is gone is ended.
 const FOLDER_LOOK: Duration = Duration::from_secs(5);
 
@@ -85,7 +88,8 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     synced?;
     let cgroup = cgroup?;
     fault::place("keeper-ready");
-    let spawned = spawn(attempt, start);
+    let mut streams = Streams::default();
+    let spawned = spawn(attempt, start, &mut streams);
     let cgroup = cgroup.filter(|cgroup| cgroup.leave().is_ok());
     let agent = match spawned {
         Ok(agent) => agent,
@@ -98,6 +102,8 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     let mut watch = Watch { agent, grace: Duration::from_millis(start.grace_ms), cgroup, ..Watch::default() };
     let mut look_at_folder = tokio::time::interval(FOLDER_LOOK);
     let mut orphaned = false;
+    let mut deadline =
+        start.limits.map(|limits| Instant::now() + Duration::from_millis(limits.lifetime_ms.min(FOREVER_MS)));
     while !watch.is_over()? {
         tokio::select! {
             _ = child_ended.recv() => {}
@@ -109,32 +115,50 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
                 }
             }
             _ = asked.recv() => watch.ask(start.stop_signal.signal()),
+            () = at(deadline) => {
+                deadline = None;
+                watch.ask(start.stop_signal.signal());
+            }
             () = watch.next_look() => watch.force_if_due(),
         }
     }
     watch.clean_up().await?;
+    streams.finish()?;
     watch.ending()
+}
+
+/// Never, if there is no such time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// None where none can be made or entered: then the process tree has to do.
 fn enter_cgroup(attempt: &Attempt) -> io::Result<Option<Cgroup>> {
-    let Ok(cgroup) = Cgroup::make(&attempt.name()) else { return Ok(None) };
+    let Ok(cgroup) = Cgroup::make(attempt.name()) else { return Ok(None) };
     attempt.record_cgroup(&cgroup)?;
     Ok(Some(cgroup).filter(|cgroup| cgroup.enter().is_ok()))
 }
 
-fn spawn(attempt: &Attempt, start: &Start) -> io::Result<i32> {
+fn spawn(attempt: &Attempt, start: &Start, streams: &mut Streams) -> io::Result<i32> {
     let (program, arguments) =
         start.argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(&start.directory)
-        .stdin(attempt.open("prompt")?)
-        .stdout(attempt.append("stdout")?)
-        .stderr(attempt.append("stderr")?)
-        .process_group(0);
-    let mut child = command.spawn()?;
+    command.args(arguments).current_dir(&start.directory).stdin(attempt.open("prompt")?).process_group(0);
+    let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
+    let mut child = match start.limits {
+        None => command.stdout(stdout).stderr(stderr).spawn()?,
+        Some(Limits { output_bytes, .. }) => {
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
+                streams.keep(out, stdout, output_bytes);
+                streams.keep(err, stderr, output_bytes);
+            }
+            child
+        }
+    };
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
     fault::place("keeper-spawned");
     if let Err(error) = attempt.write(AGENT, &Identity::of(agent)) {

@@ -47,7 +47,8 @@ impl Launch {
         }
         environment.extend(own);
         let directory = agent.directory.clone();
-        let start = Start { argv, directory, stop_signal, grace_ms: GRACE_MS, reader: Some(reader) };
+        let start =
+            Start { argv, directory, stop_signal, grace_ms: GRACE_MS, reader: Some(reader), limits: None };
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 }
@@ -80,7 +81,7 @@ const PASSED_ON_BEGINNINGS: [&str; 9] =
     ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
 /// Nothing else is inherited; later ones win.
-fn environment(
+pub(crate) fn environment(
     agent: &Agent,
     job: &Job,
     own: impl Iterator<Item = (String, String)>,

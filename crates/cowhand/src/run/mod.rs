@@ -11,6 +11,7 @@
 //! finds every attempt again, with its output and its exit code.
 
 pub mod attempt;
+mod bounded;
 pub(crate) mod cgroup;
 mod descriptors;
 pub mod ending;

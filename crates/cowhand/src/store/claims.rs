@@ -8,10 +8,11 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, Outcome, Settlement};
 use cowhand_core::policy::Retry;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, items, jobs, owed, schedules, usage};
+use super::{Store, StoreError, hooks, items, jobs, owed, schedules, usage};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -228,7 +229,7 @@ async fn settle(
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement { outcome, usage: used } = settlement;
+    let Settlement { outcome, usage: used, metadata } = settlement;
     if let Some(usage) = &used {
         job.spend(usage)?;
     }
@@ -241,15 +242,20 @@ async fn settle(
     let written = jobs::written(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
-        ended(tx, &job, &outcome, now).await?;
+        ended(tx, &job, &outcome, metadata.as_ref(), now).await?;
     }
     jobs::record(tx, &job, Fact::of_settled(&job, &outcome), now);
     Ok(Settled::Done(job))
 }
 
+/// One verb at a time for what concerns the whole agent.
+pub(super) async fn lock_agent(tx: &mut Tx<'_>, agent: &AgentName) -> Result<(), StoreError> {
+    tx.one(LOCK_AGENT, args![agent.as_str()]).await.map(drop)
+}
+
 /// Capacity counts every running job of the agent on every node, so claims of one agent go one by one.
 async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> Result<bool, StoreError> {
-    tx.one(LOCK_AGENT, args![agent.as_str()]).await?;
+    lock_agent(tx, agent).await?;
     let row = tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?;
     let running: i64 = row.map_or(Ok(0), |row| row.get("running"))?;
     Ok(running < i64::from(max_concurrent))
@@ -263,7 +269,7 @@ pub(super) async fn has_place_for_new(
     max_concurrent: u32,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    tx.one(LOCK_AGENT, args![agent.as_str()]).await?;
+    lock_agent(tx, agent).await?;
     let row = tx.one(IN_FRONT, args![agent.as_str(), now]).await?;
     let live: i64 = row.map_or(Ok(0), |row| row.get("live"))?;
     Ok(live < i64::from(max_concurrent))
@@ -308,9 +314,11 @@ pub(super) async fn ended(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,
+    metadata: Option<&Value>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     owed::job_ended(tx, job, outcome, now).await?;
+    hooks::job_ended(tx, job, outcome, metadata, now).await?;
     tell_schedule(tx, job, outcome, now).await
 }
 

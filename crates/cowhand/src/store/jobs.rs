@@ -150,7 +150,7 @@ impl Store {
                 let how = Termination::NotStarted;
                 job.cancel(how, now)?;
                 save(tx, &job).await?;
-                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, now).await?;
+                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, now).await?;
                 record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
                 Ok(Cancel::Done(job))
             })

@@ -7,7 +7,7 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, usage, lease, work item, schedule, event counter; of several
+//! - **Locks are taken in one order**: agent, job, usage, lease, work item, hook, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -20,6 +20,7 @@ mod dialect;
 mod error;
 mod events;
 mod firings;
+mod hooks;
 mod items;
 mod jobs;
 mod latency;
@@ -47,6 +48,7 @@ use writer::Writer;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
+pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::BusyNode;
@@ -125,6 +127,7 @@ impl Store {
             cursors::ALL,
             events::ALL,
             firings::ALL,
+            hooks::ALL,
             items::ALL,
             jobs::ALL,
             nodes::ALL,

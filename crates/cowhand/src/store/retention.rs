@@ -17,11 +17,14 @@ statements! {
     ENDED_JOBS = same "select id, agent, finished_at from jobs where status in ('completed', 'failed', 'cancelled') \
         and (agent = $1 or $1 is null) and not exists (select 1 from jobs as live \
         where live.status in ('pending', 'running') and (live.forked_from = jobs.id or live.retry_of = jobs.id)) \
+        and not exists (select 1 from hook_runs where hook_runs.job_id = jobs.id and hook_runs.state in ('waiting', 'running')) \
         order by number";
     LIVE_CHILD = same "select id from jobs where status in ('pending', 'running') and (forked_from = $1 or retry_of = $1) \
         order by number limit 1";
     DROP_LEASE = same "delete from leases where job_id = $1";
     DROP_ATTEMPTS = same "delete from attempts where job_id = $1";
+    DROP_HOOKS = same "delete from hook_runs where job_id = $1";
+    DROP_METADATA = same "delete from hook_metadata where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
     PRUNED_AT = same "select at from events where job_id = $1 and type = 'job:pruned' order by seq desc limit 1";
 }
@@ -48,7 +51,7 @@ pub enum Pruned {
 
 impl Store {
     /// Every job that may be pruned, in the order in which they were made. One that a live job came from may not:
-    /// a fork still asks for its parent's session.
+    /// a fork still asks for its parent's session. Neither may one whose hooks have not run.
     pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<Ended>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -118,7 +121,7 @@ async fn prune(
     if let Some(child) = tx.one(LIVE_CHILD, args![id.as_str()]).await? {
         return Ok(Pruned::InUse { by: child.parse("id")? });
     }
-    for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_JOB] {
+    for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_HOOKS, DROP_METADATA, DROP_JOB] {
         tx.execute(statement, args![id.as_str()]).await?;
     }
     jobs::record(tx, &job, Fact::JobPruned { attempts: job.attempts(), limit }, now);

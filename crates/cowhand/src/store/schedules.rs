@@ -23,9 +23,10 @@ statements! {
 }
 
 impl Store {
-    /// Makes the store know every schedule of the fleet; only what is new or changed is armed. Schedules that
+    /// Makes the store know every schedule and hook of the fleet; only what is new or changed is armed. Schedules that
     /// the fleet no longer has keep their history.
     pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
+        self.load_hooks(&roster).await?;
         self.write(move |tx| {
             Box::pin(async move {
                 for (agent, schedule) in in_order(&roster) {

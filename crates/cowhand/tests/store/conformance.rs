@@ -213,7 +213,7 @@ async fn a_claimed_job_runs_and_ends(place: Place) {
     let named = store.set_session(job.id().clone(), epoch, "session-1".into(), at(3_650)).await.unwrap();
     assert!(matches!(named, Settled::Done(_)));
     let usage = JobUsage { num_turns: Some(3), total_cost_usd: Some(0.1), ..JobUsage::default() };
-    let settlement = Settlement { outcome: completed(), usage: Some(usage.clone()) };
+    let settlement = Settlement { outcome: completed(), usage: Some(usage.clone()), metadata: None };
     let ended = store.settle(job.id().clone(), epoch, settlement, Retry::default(), at(3_700)).await.unwrap();
     let Settled::Done(ended) = ended else { panic!("{ended:?}") };
     assert_eq!((ended.status(), ended.duration_seconds()), (JobStatus::Completed, Some(99)));

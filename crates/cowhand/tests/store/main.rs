@@ -5,6 +5,7 @@
 mod conformance;
 mod crash;
 mod damage;
+mod hooks;
 mod items;
 mod migrations;
 mod postgres;

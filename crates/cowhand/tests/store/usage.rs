@@ -27,7 +27,7 @@ async fn spend(store: &Store, usage: Option<JobUsage>, second: i64) {
     let id = store.add_job(hand_job(), at(second)).await.unwrap().id().clone();
     let claim = store.claim(id.clone(), 1, "node".into(), SignedDuration::from_secs(30), at(second)).await;
     let Claim::Claimed { epoch, .. } = claim.unwrap() else { panic!("{id} is not ours") };
-    let settlement = Settlement { outcome: Outcome::Completed { summary: None }, usage };
+    let settlement = Settlement { outcome: Outcome::Completed { summary: None }, usage, metadata: None };
     store.settle(id, epoch, settlement, Retry::default(), at(second)).await.unwrap();
 }
 

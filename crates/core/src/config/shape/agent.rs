@@ -34,7 +34,7 @@ pub struct Agent {
     pub plugins: Option<Vec<Plugin>>,
     #[schemars(extend("x-pending" = "chat is not connected yet"))]
     pub chat: Option<Chat>,
-    #[schemars(extend("x-pending" = "hooks are not run yet"))]
+    /// What is done after a job has ended.
     pub hooks: Option<Hooks>,
     #[schemars(extend("x-pending" = "containers are not used yet"))]
     pub docker: Option<Docker>,
@@ -46,6 +46,7 @@ pub struct Agent {
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
+    /// Where the agent leaves facts for its hooks, in the directory it works in; unset means `metadata.json`.
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
     /// How the agent is started; unset means `claude`.

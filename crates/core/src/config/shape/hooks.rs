@@ -53,6 +53,22 @@ pub enum HookAction {
         #[serde(default)]
         #[schemars(range(min = 1))]
         timeout: Option<u64>,
+        /// Signs the body: the header `X-Cowhand-Signature-256` is `sha256=` and its HMAC. Prefer `secret_env`, which
+        /// keeps the secret out of the file.
+        #[serde(default)]
+        #[schemars(length(min = 1), extend("x-secret" = true))]
+        secret: Option<String>,
+        /// The environment variable that holds the secret.
+        #[serde(default)]
+        #[schemars(length(min = 1))]
+        secret_env: Option<String>,
+        /// How often it is sent again after an answer of 5xx, 408 or 429 or none at all; unset means 4.
+        #[serde(default)]
+        #[schemars(range(max = 10))]
+        retries: Option<u32>,
+        /// Whether `url` may be on this machine or its network; a redirect to elsewhere may not in any case.
+        #[serde(default)]
+        allow_private: Option<bool>,
     },
     /// A message to a Discord channel.
     Discord {
@@ -79,7 +95,7 @@ pub enum HookMethod {
     Put,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HookEvent {
     Completed,

@@ -28,7 +28,7 @@ pub use agent::{
 pub use chat::{Chat, Discord, Slack};
 pub use docker::Docker;
 pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, MessageGrouping, Web, Webhooks};
-pub use hooks::{Hook, HookAction, HookEvent, Hooks};
+pub use hooks::{Hook, HookAction, HookEvent, HookMethod, Hooks};
 pub use mcp::{McpServer, McpTransport};
 pub use runtime::Runtime;
 pub use schedule::Schedule;

@@ -1,0 +1,352 @@
+//! Hooks: what is done after a job has ended, which of them apply, and what they are told.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::shape::{Hook, HookAction, HookEvent, Hooks};
+use crate::job::{FailReason, Job, JobState, Outcome};
+use crate::roster::Agent;
+use crate::word::written_as;
+
+/// The two lists of the config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HookList {
+    AfterRun,
+    OnError,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HookKind {
+    Shell,
+    Webhook,
+    Discord,
+    Slack,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HookState {
+    /// Not begun, or to be tried again.
+    Waiting,
+    Running,
+    Completed,
+    Failed,
+    /// Its `when` does not hold, a hook before it failed, or it is no longer in the config.
+    Skipped,
+}
+
+written_as! {
+    HookList { AfterRun = "after_run", OnError = "on_error" }
+    HookKind { Shell = "shell", Webhook = "webhook", Discord = "discord", Slack = "slack" }
+    HookState {
+        Waiting = "waiting",
+        Running = "running",
+        Completed = "completed",
+        Failed = "failed",
+        Skipped = "skipped",
+    }
+    HookEvent { Completed = "completed", Failed = "failed", Timeout = "timeout", Cancelled = "cancelled" }
+}
+
+/// A hook as the store knows it: enough to say whether it applies. The rest may hold secrets and stays in the config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookOutline {
+    /// From 1, `after_run` first: also the order in which they run.
+    pub number: u32,
+    pub list: HookList,
+    pub kind: HookKind,
+    pub name: Option<String>,
+    /// Empty means all.
+    pub events: Vec<HookEvent>,
+}
+
+/// One hook of one job, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HookRun {
+    pub number: u32,
+    pub list: HookList,
+    pub kind: HookKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How the job ended.
+    pub event: HookEvent,
+    pub state: HookState,
+    /// How often it was begun.
+    pub tries: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Why it failed, was skipped or is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What it said, cut to size and without secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+}
+
+impl HookRun {
+    /// `after_run hook 1 (notify)`.
+    pub fn label(&self) -> String {
+        let name = self.name.as_ref().map(|name| format!(" ({name})"));
+        format!("{} hook {}{}", self.list, self.number, name.unwrap_or_default())
+    }
+}
+
+impl Hooks {
+    /// In the order in which they run.
+    pub fn all(&self) -> impl Iterator<Item = (HookList, &Hook)> {
+        let of = |list: HookList| move |hook| (list, hook);
+        self.after_run
+            .iter()
+            .map(of(HookList::AfterRun))
+            .chain(self.on_error.iter().map(of(HookList::OnError)))
+    }
+}
+
+impl Hook {
+    pub const fn kind(&self) -> HookKind {
+        match self.action {
+            HookAction::Shell { .. } => HookKind::Shell,
+            HookAction::Webhook { .. } => HookKind::Webhook,
+            HookAction::Discord { .. } => HookKind::Discord,
+            HookAction::Slack { .. } => HookKind::Slack,
+        }
+    }
+}
+
+impl HookOutline {
+    pub fn all_of(agent: &Agent) -> Vec<Self> {
+        let hooks = agent.settings.hooks.iter().flat_map(Hooks::all);
+        let outline = |(number, (list, hook)): (u32, (HookList, &Hook))| Self {
+            number,
+            list,
+            kind: hook.kind(),
+            name: hook.name.clone(),
+            events: hook.on_events.clone().unwrap_or_default(),
+        };
+        (1..).zip(hooks).map(outline).collect()
+    }
+
+    /// `on_error` is for what went wrong by itself: who cancels a job knows of it.
+    pub fn applies(&self, event: HookEvent) -> bool {
+        let of_list = match self.list {
+            HookList::AfterRun => true,
+            HookList::OnError => matches!(event, HookEvent::Failed | HookEvent::Timeout),
+        };
+        of_list && (self.events.is_empty() || self.events.contains(&event))
+    }
+
+    /// The hook that a run means, if the config still has it there. Names and kinds may not have changed; a hook that
+    /// was mended in between runs as it is now.
+    pub fn find<'a>(agent: &'a Agent, run: &HookRun) -> Option<&'a Hook> {
+        let hooks = agent.settings.hooks.as_ref()?;
+        let (list, hook) = hooks.all().nth(usize::try_from(run.number).ok()?.checked_sub(1)?)?;
+        (list == run.list && hook.kind() == run.kind && hook.name == run.name).then_some(hook)
+    }
+}
+
+impl HookEvent {
+    pub const fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Completed { .. } => Self::Completed,
+            Outcome::Failed { reason: FailReason::Timeout, .. } => Self::Timeout,
+            Outcome::Failed { .. } => Self::Failed,
+            Outcome::Cancelled { .. } => Self::Cancelled,
+        }
+    }
+}
+
+/// What a hook is told: the JSON that herdctl's hooks get.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HookContext {
+    pub event: HookEvent,
+    pub job: JobOfHook,
+    pub result: ResultOfHook,
+    pub agent: AgentOfHook,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobOfHook {
+    pub id: String,
+    pub agent_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_name: Option<String>,
+    pub started_at: String,
+    pub completed_at: String,
+    pub duration_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ResultOfHook {
+    pub success: bool,
+    pub output: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AgentOfHook {
+    pub id: String,
+    pub name: String,
+}
+
+impl HookContext {
+    /// Of a job that has ended; none for one that has not. `output` is the job's final word, if it is known here.
+    pub fn of(
+        job: &Job,
+        agent: Option<&Agent>,
+        output: Option<String>,
+        metadata: Option<Value>,
+    ) -> Option<Self> {
+        let JobState::Ended { at, outcome } = job.state() else { return None };
+        let (summary, error) = match outcome {
+            Outcome::Completed { summary } => (summary.clone(), None),
+            Outcome::Failed { summary, error, .. } => (summary.clone(), Some(error.message.clone())),
+            Outcome::Cancelled { .. } => (None, None),
+        };
+        let began = job.run_started_at().unwrap_or_else(|| job.created_at());
+        let identity = agent.and_then(|agent| agent.settings.identity.as_ref());
+        let called = identity.and_then(|identity| identity.name.clone());
+        Some(Self {
+            event: HookEvent::of(outcome),
+            job: JobOfHook {
+                id: job.id().to_string(),
+                agent_id: job.agent().to_string(),
+                schedule_name: job.schedule().map(ToString::to_string),
+                started_at: format!("{began:.3}"),
+                completed_at: format!("{at:.3}"),
+                duration_ms: u64::try_from(at.duration_since(began).as_millis()).unwrap_or_default(),
+            },
+            result: ResultOfHook {
+                success: matches!(outcome, Outcome::Completed { .. }),
+                output: output.or(summary).unwrap_or_default(),
+                error,
+            },
+            agent: AgentOfHook {
+                id: job.agent().to_string(),
+                name: called.unwrap_or_else(|| job.agent().to_string()),
+            },
+            metadata,
+        })
+    }
+}
+
+/// Whether the dotted path leads to something true, as JavaScript understands it: not to nothing, false, 0 or "".
+pub fn holds(context: &Value, path: &str) -> bool {
+    let step = |value: &Value, key: &str| match value {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),
+        Value::Object(map) => map.get(key).cloned(),
+        _ => None,
+    };
+    let found = path.split('.').try_fold(context.clone(), |value, key| step(&value, key));
+    match found {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(is)) => is,
+        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(_) | Value::Object(_)) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+    use crate::job::{ErrorKind, JobError, NewJob, Termination, TriggerType};
+    use crate::policy::Retry;
+    use serde_json::json;
+
+    #[test]
+    fn which_apply() {
+        use HookEvent::{Cancelled, Completed, Failed, Timeout};
+        let outline = |list, events: &[HookEvent]| HookOutline {
+            number: 1,
+            list,
+            kind: HookKind::Shell,
+            name: None,
+            events: events.to_vec(),
+        };
+        let after = |events| {
+            let outline = outline(HookList::AfterRun, events);
+            HookEvent::ALL.iter().copied().filter(|event| outline.applies(*event)).collect::<Vec<_>>()
+        };
+        assert_eq!(after(&[]), [Completed, Failed, Timeout, Cancelled]);
+        assert_eq!(after(&[Timeout, Cancelled]), [Timeout, Cancelled]);
+        let error = |events| {
+            let outline = outline(HookList::OnError, events);
+            HookEvent::ALL.iter().copied().filter(|event| outline.applies(*event)).collect::<Vec<_>>()
+        };
+        assert_eq!(error(&[]), [Failed, Timeout]);
+        assert_eq!(error(&[Completed, Timeout, Cancelled]), [Timeout]);
+    }
+
+    #[test]
+    fn what_is_true() {
+        let context = json!({"metadata": {"notify": true, "off": false, "zero": 0, "empty": "", "list": [],
+            "deep": {"er": ["x"]}, "word": "no"}, "result": {"success": true}});
+        for (path, expected) in [
+            ("metadata.notify", true),
+            ("metadata.off", false),
+            ("metadata.zero", false),
+            ("metadata.empty", false),
+            ("metadata.list", true),
+            ("metadata.deep.er", true),
+            ("metadata.deep.er.0", true),
+            ("metadata.deep.er.1", false),
+            ("metadata.word", true),
+            ("metadata.word.more", false),
+            ("metadata.gone", false),
+            ("result.success", true),
+            ("", false),
+        ] {
+            assert_eq!(holds(&context, path), expected, "{path}");
+        }
+    }
+
+    fn ended(outcome: Outcome) -> Job {
+        let new = NewJob {
+            agent: "fleet.coder".parse().unwrap(),
+            trigger_type: TriggerType::Schedule,
+            schedule: Some("nightly".parse().unwrap()),
+            prompt: None,
+            origin: None,
+            work_item: None,
+            not_before: None,
+        };
+        let at = |millis: i64| Timestamp::from_millisecond(1_767_225_600_000 + millis).unwrap();
+        let mut job = Job::new(JobId::new(jiff::civil::date(2026, 1, 1), 1), new, at(0));
+        job.start(at(500)).unwrap();
+        job.settle(outcome, &Retry::default(), at(2_750)).unwrap();
+        job
+    }
+
+    #[test]
+    fn what_a_hook_is_told() {
+        let error = JobError { kind: ErrorKind::Timeout, message: "too long".into() };
+        let job = ended(Outcome::Failed { reason: FailReason::Timeout, error, summary: None });
+        let context = HookContext::of(&job, None, None, Some(json!({"a": 1}))).unwrap();
+        assert_eq!(
+            serde_json::to_string(&context).unwrap(),
+            r#"{"event":"timeout","job":{"id":"job-2026-01-01-000001","agentId":"fleet.coder","scheduleName":"nightly","#
+                .to_owned()
+                + r#""startedAt":"2026-01-01T00:00:00.500Z","completedAt":"2026-01-01T00:00:02.750Z","durationMs":2250},"#
+                + r#""result":{"success":false,"output":"","error":"too long"},"#
+                + r#""agent":{"id":"fleet.coder","name":"fleet.coder"},"metadata":{"a":1}}"#
+        );
+        let done = ended(Outcome::Completed { summary: Some("in short".into()) });
+        let told = |output: Option<&str>| {
+            HookContext::of(&done, None, output.map(str::to_owned), None).unwrap().result.output
+        };
+        assert_eq!((told(Some("all of it")), told(None)), ("all of it".into(), "in short".into()));
+        let gone = ended(Outcome::Cancelled { how: Termination::Graceful });
+        assert_eq!(HookContext::of(&gone, None, None, None).unwrap().event, HookEvent::Cancelled);
+    }
+}

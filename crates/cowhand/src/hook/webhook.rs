@@ -1,0 +1,88 @@
+//! Hooks that are an HTTP request with the context as its body.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use cowhand_core::config::shape::{HookAction, HookMethod};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use ring::hmac::{HMAC_SHA256, Key, sign};
+
+use super::request::{Reply, Request, Unsent};
+use super::{Errand, Tried};
+
+const TIMEOUT_MS: u64 = 10_000;
+const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
+/// The same for each try, so that a receiver can tell a second one from a second job.
+const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
+
+pub(super) async fn send(errand: &Errand<'_>, action: &HookAction) -> Result<Tried, Tried> {
+    let HookAction::Webhook { url, method, headers, timeout, secret, secret_env, retries, allow_private } =
+        action
+    else {
+        return Err(Tried::failed("it is no webhook"));
+    };
+    let body = errand.context.to_string().into_bytes();
+    let secret = match (secret, secret_env) {
+        (Some(secret), _) => Some(secret.clone()),
+        (None, Some(name)) => Some(errand.variable(name)?),
+        (None, None) => None,
+    };
+    let mut public = HeaderMap::new();
+    public.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    public.insert(DELIVERY, value(&format!("{}.{}", errand.owed.job, errand.owed.run.number))?);
+    if let Some(secret) = secret {
+        public.insert(SIGNATURE, value(&signature(secret.as_bytes(), &body))?);
+    }
+    let mut own = HeaderMap::new();
+    for (name, text) in headers.iter().flatten() {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| Tried::failed(format!("{name:?} is not the name of a header")))?;
+        own.insert(name, value(text)?);
+    }
+    let request = Request {
+        method: match method {
+            Some(HookMethod::Put) => Method::PUT,
+            Some(HookMethod::Post) | None => Method::POST,
+        },
+        url: Url::parse(url).map_err(|error| Tried::failed(format!("`url` is no web address: {error}")))?,
+        headers: public,
+        own_headers: own,
+        body,
+        timeout: Duration::from_millis(timeout.unwrap_or(TIMEOUT_MS)),
+        allow_private: allow_private.unwrap_or_default(),
+    };
+    let sent: Result<Reply, Unsent> = request.send().await;
+    Ok(match sent {
+        Ok(reply) => reply.tried(*retries),
+        Err(unsent) => unsent.tried(*retries),
+    })
+}
+
+/// The message does not repeat it: it may be a secret.
+pub(super) fn value(text: &str) -> Result<HeaderValue, Tried> {
+    HeaderValue::from_str(text).map_err(|_| Tried::failed("a header has characters that headers cannot have"))
+}
+
+fn signature(secret: &[u8], body: &[u8]) -> String {
+    let tag = sign(&Key::new(HMAC_SHA256, secret), body);
+    tag.as_ref().iter().fold("sha256=".to_owned(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GitHub documents this secret, body and signature.
+    #[test]
+    fn signed_as_github_does_it() {
+        assert_eq!(
+            signature(b"It's a Secret to Everybody", b"Hello, World!"),
+            "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+        );
+    }
+}

@@ -1,0 +1,329 @@
+//! Hooks that are owed after the end of a job: written down with that end, taken by one at a time, in their order.
+
+use cowhand_core::config::shape::HookEvent;
+use cowhand_core::event::Fact;
+use cowhand_core::hook::{HookOutline, HookRun, HookState};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, Outcome};
+use cowhand_core::roster::Roster;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::db::{Recorded, Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError, claims, jobs};
+
+statements! {
+    HOOKS_OF = same "select * from hooks where agent = $1 order by number";
+    FORGET_HOOKS = same "delete from hooks where agent = $1";
+    ADD_HOOK = same "insert into hooks (agent, number, list, kind, name, events) values ($1, $2, $3, $4, $5, $6)";
+    NODE_OF_JOB = same "select node from attempts where job_id = $1 order by number desc limit 1";
+    OWE_HOOK = same "insert into hook_runs (job_id, number, agent, schedule, list, kind, name, event, state, node, not_before) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, 'waiting', $9, $10)";
+    KEEP_METADATA = same "insert into hook_metadata (job_id, metadata) values ($1, $2) \
+        on conflict (job_id) do update set metadata = excluded.metadata";
+    GET_METADATA = same "select metadata from hook_metadata where job_id = $1";
+    HOOK_RUNS = same "select * from hook_runs where job_id = $1 order by number";
+    DUE_HOOK = same "select job_id, number from hook_runs as due where state in ('waiting', 'running') and not_before <= $1 \
+        and (node = $2 or node is null or not_before <= $3) and not exists (select 1 from hook_runs as earlier \
+        where earlier.job_id = due.job_id and earlier.number < due.number and earlier.state in ('waiting', 'running')) \
+        order by not_before, job_id, number limit 1";
+    LOCK_HOOK = locked "select * from hook_runs where job_id = $1 and number = $2";
+    TAKE_HOOK = same "update hook_runs set state = 'running', node = $3, not_before = $4, tries = tries + 1, \
+        started_at = coalesce(started_at, $5) where job_id = $1 and number = $2";
+    RENEW_HOOK = same "update hook_runs set not_before = $4 where job_id = $1 and number = $2 and state = 'running' and tries = $3";
+    POSTPONE_HOOK = same "update hook_runs set state = 'waiting', not_before = $4, reason = $5 \
+        where job_id = $1 and number = $2 and state = 'running' and tries = $3";
+    END_HOOK = same "update hook_runs set state = $4, ended_at = $5, reason = $6, said = $7 \
+        where job_id = $1 and number = $2 and state = 'running' and tries = $3";
+    REST_OF_HOOKS = locked "select * from hook_runs where job_id = $1 and state = 'waiting' order by number";
+    SKIP_HOOK = same "update hook_runs set state = 'skipped', ended_at = $3, reason = $4 where job_id = $1 and number = $2";
+    RESUME_HOOKS = same "update hook_runs set not_before = $2 where state = 'running' and node = $1";
+    NEXT_HOOK = same "select min(not_before) as next from hook_runs as due where state in ('waiting', 'running') \
+        and not exists (select 1 from hook_runs as earlier where earlier.job_id = due.job_id \
+        and earlier.number < due.number and earlier.state in ('waiting', 'running'))";
+    HOOK_IN_HAND = same "select job_id from hook_runs where state = 'running' or (state = 'waiting' and not_before <= $1) limit 1";
+}
+
+/// A hook that the caller is to run now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwedHook {
+    pub job: JobId,
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleName>,
+    /// As it is now, taken.
+    pub run: HookRun,
+    /// Somebody began it before and did not come to its end: who.
+    pub begun_by: Option<String>,
+}
+
+/// What came of a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookEnd {
+    Completed { note: Option<String> },
+    Failed { reason: String },
+    Skipped { reason: String },
+}
+
+/// For so long a hook waits for the node that had its job, before any other takes it.
+const OTHERS_WAIT: SignedDuration = SignedDuration::from_mins(1);
+
+impl Store {
+    /// Makes the store know the hooks of every agent; nothing is written if it does.
+    pub(super) async fn load_hooks(&self, roster: &Roster) -> Result<(), StoreError> {
+        // Agents are locked in one order.
+        let mut agents: Vec<_> =
+            roster.agents.iter().map(|agent| (agent.name.clone(), HookOutline::all_of(agent))).collect();
+        agents.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (agent, hooks) in agents {
+            let known = {
+                let agent = agent.clone();
+                self.read(move |tx| Box::pin(async move { outlines(tx, &agent).await })).await?
+            };
+            if known != hooks {
+                self.write(move |tx| Box::pin(async move { replace(tx, &agent, hooks).await })).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In their order.
+    pub async fn hook_runs(&self, job: JobId) -> Result<Vec<HookRun>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move { tx.all(HOOK_RUNS, args![job.as_str()]).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    /// What the agent left when the job ended.
+    pub async fn hook_metadata(&self, job: JobId) -> Result<Option<Value>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let row = tx.one(GET_METADATA, args![job.as_str()]).await?;
+                row.map_or(Ok(None), |row| row.json_opt("metadata"))
+            })
+        })
+        .await
+    }
+
+    /// A hook that is due, for the caller to run; nobody else gets it before `lease_until`. Those of one job come one
+    /// after the other.
+    pub async fn take_hook(
+        &self,
+        node: String,
+        lease_until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Option<OwedHook>, StoreError> {
+        let long_ago = now.checked_sub(OTHERS_WAIT).unwrap_or(Timestamp::MIN);
+        let asked = args![now, node.as_str(), long_ago];
+        let due = self.read(move |tx| Box::pin(async move { tx.one(DUE_HOOK, asked).await })).await?;
+        let Some(due) = due else { return Ok(None) };
+        let (job, number): (JobId, u32) = (due.parse("job_id")?, due.count("number")?);
+        self.write(move |tx| {
+            Box::pin(async move {
+                let Some(row) = tx.one(LOCK_HOOK, args![job.as_str(), number]).await? else {
+                    return Ok(None);
+                };
+                let mut run = read(&row)?;
+                let open = matches!(run.state, HookState::Waiting | HookState::Running);
+                if !open || row.time("not_before")? > now {
+                    return Ok(None);
+                }
+                let had: Option<String> = row.get("node")?;
+                let begun_by = had.filter(|_| run.state == HookState::Running);
+                tx.execute(TAKE_HOOK, args![job.as_str(), number, node, lease_until, now]).await?;
+                run.state = HookState::Running;
+                run.tries += 1;
+                run.started_at.get_or_insert(now);
+                let (agent, schedule) = (row.parse("agent")?, row.parse_opt("schedule")?);
+                Ok(Some(OwedHook { job, agent, schedule, run, begun_by }))
+            })
+        })
+        .await
+    }
+
+    /// It takes longer. False if it is somebody else's by now.
+    pub async fn renew_hook(&self, owed: &OwedHook, until: Timestamp) -> Result<bool, StoreError> {
+        let row = args![owed.job.as_str(), owed.run.number, owed.run.tries, until];
+        self.write(move |tx| Box::pin(async move { Ok(tx.execute(RENEW_HOOK, row).await? == 1) })).await
+    }
+
+    /// It is tried again.
+    pub async fn postpone_hook(
+        &self,
+        owed: &OwedHook,
+        reason: String,
+        not_before: Timestamp,
+    ) -> Result<(), StoreError> {
+        let row = args![owed.job.as_str(), owed.run.number, owed.run.tries, not_before, reason];
+        self.write(move |tx| Box::pin(async move { tx.execute(POSTPONE_HOOK, row).await.map(drop) })).await
+    }
+
+    /// It is over. `ends_the_rest` if the hooks after it are not to run when it failed. Nothing is written if somebody
+    /// else has it by now.
+    pub async fn end_hook(
+        &self,
+        owed: OwedHook,
+        end: HookEnd,
+        said: Option<String>,
+        ends_the_rest: bool,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| Box::pin(end_hook(tx, owed, end, said, ends_the_rest, now))).await
+    }
+
+    /// A node has just started: whoever ran its hooks is gone.
+    pub async fn take_up_hooks(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(RESUME_HOOKS, args![node, now]).await.map(drop) })
+        })
+        .await
+    }
+
+    /// When the next hook may be taken.
+    pub async fn next_hook_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.read(|tx| {
+            Box::pin(async move {
+                let row = tx.one(NEXT_HOOK, args![]).await?;
+                row.map_or(Ok(None), |row| row.time_opt("next"))
+            })
+        })
+        .await
+    }
+
+    /// Whether any hook runs or could.
+    pub async fn any_hook(&self, now: Timestamp) -> Result<bool, StoreError> {
+        self.read(move |tx| Box::pin(async move { Ok(tx.one(HOOK_IN_HAND, args![now]).await?.is_some()) }))
+            .await
+    }
+}
+
+/// Part of the transaction that ends the job.
+pub(super) async fn job_ended(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    outcome: &Outcome,
+    metadata: Option<&Value>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let event = HookEvent::of(outcome);
+    let mut hooks = outlines(tx, job.agent()).await?;
+    hooks.retain(|hook| hook.applies(event));
+    if hooks.is_empty() {
+        return Ok(());
+    }
+    let id = job.id().as_str();
+    let row = tx.one(NODE_OF_JOB, args![id]).await?;
+    let node: Option<String> = row.map_or(Ok(None), |row| row.get("node"))?;
+    for hook in hooks {
+        let row = args![
+            id,
+            hook.number,
+            job.agent().as_str(),
+            job.schedule().map(ScheduleName::as_str),
+            hook.list.as_str(),
+            hook.kind.as_str(),
+            hook.name,
+            event.as_str(),
+            node.clone(),
+            now,
+        ];
+        tx.execute(OWE_HOOK, row).await?;
+    }
+    if let Some(metadata) = metadata {
+        tx.execute(KEEP_METADATA, args![id, jobs::written(metadata)?]).await?;
+    }
+    Ok(())
+}
+
+async fn end_hook(
+    tx: &mut Tx<'_>,
+    owed: OwedHook,
+    end: HookEnd,
+    said: Option<String>,
+    ends_the_rest: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let OwedHook { job, agent, schedule, run, .. } = owed;
+    let label = run.label();
+    let (state, reason) = match end {
+        HookEnd::Completed { note } => (HookState::Completed, note),
+        HookEnd::Failed { reason } => (HookState::Failed, Some(reason)),
+        HookEnd::Skipped { reason } => (HookState::Skipped, Some(reason)),
+    };
+    let row = args![job.as_str(), run.number, run.tries, state.as_str(), now, reason.clone(), said];
+    if tx.execute(END_HOOK, row).await? == 0 {
+        return Ok(());
+    }
+    let record = |tx: &mut Tx<'_>, fact| {
+        let (agent, schedule, job) = (agent.clone(), schedule.clone(), Some(job.clone()));
+        tx.record(Recorded { at: now, agent, schedule, job, fact });
+    };
+    record(tx, fact(run, state, reason));
+    if state != HookState::Failed || !ends_the_rest {
+        return Ok(());
+    }
+    for row in tx.all(REST_OF_HOOKS, args![job.as_str()]).await? {
+        let rest = read(&row)?;
+        let reason = format!("the {label} failed");
+        tx.execute(SKIP_HOOK, args![job.as_str(), rest.number, now, reason.as_str()]).await?;
+        record(tx, fact(rest, HookState::Skipped, Some(reason)));
+    }
+    Ok(())
+}
+
+fn fact(run: HookRun, state: HookState, reason: Option<String>) -> Fact {
+    let HookRun { number, kind, name, .. } = run;
+    let message = reason.unwrap_or_default();
+    match state {
+        HookState::Failed => Fact::HookFailed { number, kind, name, message },
+        HookState::Skipped => Fact::HookSkipped { number, kind, name, message },
+        HookState::Completed | HookState::Waiting | HookState::Running => {
+            Fact::HookCompleted { number, kind, name }
+        }
+    }
+}
+
+async fn outlines(tx: &mut Tx<'_>, agent: &AgentName) -> Result<Vec<HookOutline>, StoreError> {
+    let rows = tx.all(HOOKS_OF, args![agent.as_str()]).await?;
+    let outline = |row: &Row| {
+        let words: String = row.get("events")?;
+        let event = |word: &str| word.parse().map_err(|_| row.unreadable("events", &words));
+        Ok(HookOutline {
+            number: row.count("number")?,
+            list: row.parse("list")?,
+            kind: row.parse("kind")?,
+            name: row.get("name")?,
+            events: words.split_whitespace().map(event).collect::<Result<_, _>>()?,
+        })
+    };
+    rows.iter().map(outline).collect()
+}
+
+async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) -> Result<(), StoreError> {
+    claims::lock_agent(tx, agent).await?;
+    tx.execute(FORGET_HOOKS, args![agent.as_str()]).await?;
+    for hook in hooks {
+        let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();
+        let (list, kind) = (hook.list.as_str(), hook.kind.as_str());
+        let row = args![agent.as_str(), hook.number, list, kind, hook.name, events.join(" ")];
+        tx.execute(ADD_HOOK, row).await?;
+    }
+    Ok(())
+}
+
+fn read(row: &Row) -> Result<HookRun, StoreError> {
+    Ok(HookRun {
+        number: row.count("number")?,
+        list: row.parse("list")?,
+        kind: row.parse("kind")?,
+        name: row.get("name")?,
+        event: row.parse("event")?,
+        state: row.parse("state")?,
+        tries: row.count("tries")?,
+        started_at: row.time_opt("started_at")?,
+        ended_at: row.time_opt("ended_at")?,
+        reason: row.get("reason")?,
+        said: row.get("said")?,
+    })
+}

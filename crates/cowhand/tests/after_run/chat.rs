@@ -1,0 +1,76 @@
+//! Messages to Discord and Slack.
+
+use serde_json::json;
+
+use crate::server::{Server, TOKEN};
+use crate::{Scene, states, text};
+
+const FLEET: &str = r#"
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "echo 'done for <!channel> & @everyone'"]
+    hooks:
+      after_run:
+        - {type: discord, channel_id: "4711", bot_token_env: DISCORD_TOKEN}
+        - {type: slack, channel_id: C0815}
+        - {type: discord, channel_id: general, bot_token_env: DISCORD_TOKEN}
+        - {type: slack, channel_id: general, bot_token_env: SLACK_BOT_TOKEN}
+        - {type: slack, channel_id: C0815, bot_token_env: WRONG_TOKEN}
+        - {type: discord, channel_id: "4711", bot_token_env: NO_TOKEN}
+"#;
+
+fn scene(server: &Server) -> Scene {
+    let scene = Scene::new(FLEET)
+        .with("COWHAND_DISCORD_API", format!("{}/discord/", server.url))
+        .with("COWHAND_SLACK_API", format!("{}/slack/", server.url))
+        .with("DISCORD_TOKEN", TOKEN)
+        .with("WRONG_TOKEN", "something else");
+    std::fs::write(scene.path(".env"), format!("SLACK_BOT_TOKEN={TOKEN}\n")).unwrap();
+    scene
+}
+
+#[test]
+fn messages_arrive_once_and_what_is_refused_is_said() {
+    let server = Server::start();
+    // Both are asked to be slower once.
+    server.kept.lock().unwrap().slower = 1;
+    let mut scene = scene(&server);
+    scene.start();
+    let job = scene.trigger("worker");
+    let hooks = scene.hooks(&job);
+    assert_eq!(
+        states(&hooks),
+        ["completed", "completed", "failed", "failed", "failed", "failed"],
+        "{hooks:?}"
+    );
+    assert_eq!(hooks[0]["tries"], 2, "it was asked to be slower");
+    let discord = server.messages("4711");
+    assert_eq!(discord.len(), 1);
+    let embed = &discord[0]["embeds"][0];
+    assert_eq!(embed["title"], "worker: completed");
+    assert_eq!(embed["description"], "done for <!channel> & @everyone");
+    assert!(text(&embed["footer"], "text").starts_with(&job), "{embed}");
+    assert_eq!(discord[0]["allowed_mentions"], json!({ "parse": [] }));
+    let slack = server.messages("C0815");
+    assert_eq!(slack.len(), 1);
+    assert_eq!(slack[0]["attachments"][0]["text"], "done for &lt;!channel&gt; &amp; @everyone");
+    assert_eq!(text(&hooks[2], "reason"), "it answered 404 Not Found");
+    assert_eq!(text(&hooks[3], "reason"), "Slack answered: channel_not_found");
+    assert_eq!(text(&hooks[4], "reason"), "Slack answered: invalid_auth");
+    assert_eq!(text(&hooks[5], "reason"), "the environment variable NO_TOKEN is not set");
+}
+
+#[test]
+fn a_message_that_was_sent_before_a_crash_is_there_once() {
+    let server = Server::start();
+    let mut scene = scene(&server);
+    scene.start_and_die("hook_ended");
+    let job = scene.trigger("worker");
+    assert!(!scene.ended().success());
+    assert_eq!(server.messages("4711").len(), 1, "it was sent, and nobody wrote that down");
+    scene.start();
+    assert_eq!(states(&scene.hooks(&job))[0], "completed");
+    assert_eq!(server.asked("/discord/channels/4711/messages").len(), 2, "so it is sent again");
+    assert_eq!(server.messages("4711").len(), 1, "and Discord knows it by its nonce");
+}

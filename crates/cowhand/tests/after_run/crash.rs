@@ -1,0 +1,159 @@
+//! The daemon dies between the end of a job and its hooks, and in the middle of one.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::server::Server;
+use crate::{Scene, states, text, until};
+
+/// Every step that leaves something behind, in the order in which they come.
+const STEPS: [&str; 9] = [
+    "settled",
+    "hook_taken",
+    "hook_launched",
+    "hook_ended",
+    "hook_settled",
+    "hook_taken:2",
+    "hook_ended:2",
+    "hook_settled:2",
+    "hook_taken:3",
+];
+
+fn dies_at_every_step(database: &str) {
+    let server = Server::start();
+    for step in STEPS {
+        let mut scene = Scene::on(
+            database,
+            &format!(
+                "
+agents:
+  - name: worker
+    runtime: command
+    command: [echo, done]
+    hooks:
+      after_run:
+        - {{type: shell, command: 'echo one >> runs'}}
+        - {{type: webhook, url: '{}/ok', allow_private: true}}
+        - {{type: shell, command: 'echo three >> runs'}}
+",
+                server.url
+            ),
+        );
+        scene.start_and_die(step);
+        let before = server.asked("/ok").len();
+        let job = scene.trigger("worker");
+        assert!(!scene.ended().success(), "{step}: it should have died there");
+        scene.start();
+        let hooks = scene.hooks(&job);
+        assert_eq!(states(&hooks), ["completed"; 3], "{step}: {hooks:?}");
+        assert_eq!(scene.read("runs"), "one\nthree\n", "{step}: a shell hook is begun once");
+        let asked = server.asked("/ok").len() - before;
+        let expected = if step == "hook_ended:2" { 2 } else { 1 };
+        assert_eq!(asked, expected, "{step}: a webhook is sent at least once");
+        assert_eq!(scene.events(&job), ["hook:completed"; 3], "{step}");
+        until("folders to go", || {
+            let names = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
+            (names.count() == 1).then_some(())
+        });
+    }
+}
+
+#[test]
+fn on_sqlite_the_daemon_dies_at_every_step() {
+    dies_at_every_step("sqlite");
+}
+
+#[test]
+fn on_postgres_the_daemon_dies_at_every_step() {
+    dies_at_every_step("postgres");
+}
+
+const WAITS: &str = "
+agents:
+  - name: worker
+    runtime: command
+    command: [echo, done]
+    hooks:
+      after_run:
+        - {type: shell, timeout: 60000, command: 'echo $$ >> pid; while [ ! -e go ]; do sleep 0.05; done; echo went'}
+        - {type: shell, command: 'echo next'}
+";
+
+fn pid(scene: &Scene) -> Pid {
+    let pid = until("the hook to run", || scene.read("pid").trim().parse().ok());
+    Pid::from_raw(pid).unwrap()
+}
+
+#[test]
+fn a_hook_goes_on_while_no_daemon_is_there() {
+    let mut scene = Scene::new(WAITS);
+    scene.start();
+    let job = scene.trigger("worker");
+    let running = pid(&scene);
+    scene.kill();
+    rustix::process::test_kill_process(running).expect("the hook lives on");
+    scene.start();
+    fs::write(scene.path("go"), "").unwrap();
+    let hooks = scene.hooks(&job);
+    assert_eq!(states(&hooks), ["completed", "completed"]);
+    assert_eq!((text(&hooks[0], "said"), hooks[0]["tries"].as_u64()), ("went", Some(2)));
+    assert_eq!(scene.read("pid").lines().count(), 1, "it was begun once");
+}
+
+#[test]
+fn its_time_ends_while_no_daemon_is_there() {
+    let mut scene = Scene::new(&WAITS.replace("60000", "1500"));
+    scene.start();
+    let job = scene.trigger("worker");
+    let running = pid(&scene);
+    scene.kill();
+    until("the keeper to end it", || rustix::process::test_kill_process(running).is_err().then_some(()));
+    scene.start();
+    let hooks = scene.hooks(&job);
+    assert_eq!(states(&hooks), ["failed", "completed"]);
+    assert!(text(&hooks[0], "reason").contains("longer than"), "{hooks:?}");
+}
+
+/// Nobody knows how far it came, so it is not begun again.
+#[test]
+fn one_that_was_killed_with_its_keeper_is_lost_and_said_to_be() {
+    let mut scene = Scene::new(WAITS);
+    scene.start();
+    let job = scene.trigger("worker");
+    let running = pid(&scene);
+    scene.kill();
+    let folder = scene.path(&format!(".cowhand/attempts/{job}.hook1"));
+    let keeper: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("keeper.json")).unwrap()).unwrap();
+    let keeper = Pid::from_raw(keeper["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
+    for pid in [keeper, running] {
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    scene.start();
+    let hooks = scene.hooks(&job);
+    assert_eq!(states(&hooks), ["failed", "completed"]);
+    assert_eq!(text(&hooks[0], "reason"), "lost: nobody saw how it ended");
+    assert_eq!(scene.read("pid").lines().count(), 1, "it was begun once");
+}
+
+#[test]
+fn a_stop_waits_for_hooks_that_are_quick() {
+    let mut scene = Scene::new(
+        "
+agents:
+  - name: worker
+    runtime: command
+    command: [sleep, '600']
+    hooks: {after_run: [{type: shell, command: 'sleep 0.3; cat > told'}]}
+",
+    );
+    scene.start();
+    let job = scene.trigger("worker");
+    until("the agent to run", || (scene.json(&["job", &job])["status"] == "running").then_some(()));
+    scene.run(&["stop", "--timeout", "0"]);
+    scene.ended();
+    let told: serde_json::Value = serde_json::from_str(&scene.read("told")).unwrap();
+    assert_eq!(told["event"], "cancelled", "its end has hooks as well");
+    assert_eq!(states(&scene.hooks(&job)), ["completed"]);
+}

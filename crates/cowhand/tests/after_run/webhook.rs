@@ -1,0 +1,111 @@
+//! Webhooks: signed, sent again if that may help, and never to where they may not go.
+
+use std::time::Instant;
+
+use ring::hmac;
+use serde_json::Value;
+
+use crate::server::Server;
+use crate::{Scene, states, text};
+
+fn scene(hooks: &[String]) -> Scene {
+    let hooks = hooks
+        .iter()
+        .map(|hook| format!("        - {{type: webhook, {hook}}}\n"))
+        .collect::<Vec<_>>()
+        .concat();
+    let agent = "agents:\n  - name: worker\n    runtime: command\n    command: [echo, all is well]\n";
+    let mut scene = Scene::new(&format!("{agent}    hooks:\n      after_run:\n{hooks}"));
+    std::fs::write(scene.path(".env"), "HOOK_SECRET=the secret of the hook\n").unwrap();
+    scene.start();
+    scene
+}
+
+fn private(server: &Server, path: &str, more: &str) -> String {
+    format!("url: '{}{path}', allow_private: true{more}", server.url)
+}
+
+#[test]
+fn a_signed_request_with_the_context() {
+    let server = Server::start();
+    let more =
+        ", method: PUT, secret_env: HOOK_SECRET, headers: {X-Mine: here, Authorization: Bearer abcdefgh}";
+    let scene = scene(&[private(&server, "/ok", more), private(&server, "/moved", "")]);
+    let job = scene.trigger("worker");
+    let hooks = scene.hooks(&job);
+    assert_eq!(states(&hooks), ["completed", "completed"], "{hooks:?}");
+    assert_eq!(text(&hooks[0], "said"), "thank you");
+    let asked = server.asked("/ok");
+    assert_eq!((asked.len(), asked[0].method.as_str(), asked[1].method.as_str()), (2, "PUT", "POST"));
+    let context: Value = serde_json::from_str(&asked[0].body).unwrap();
+    assert_eq!((text(&context, "event"), text(&context["result"], "output")), ("completed", "all is well"));
+    assert_eq!((asked[0].header("x-mine"), asked[0].header("authorization")), ("here", "Bearer abcdefgh"));
+    assert_eq!(asked[0].header("content-type"), "application/json");
+    assert_eq!(asked[0].header("x-cowhand-delivery"), format!("{job}.1"));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, b"the secret of the hook");
+    let tag = hmac::sign(&key, asked[0].body.as_bytes());
+    let hex = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    assert_eq!(asked[0].header("x-cowhand-signature-256"), format!("sha256={hex}"));
+    assert_eq!(
+        asked[1].header("x-cowhand-signature-256"),
+        "",
+        "without a secret there is nothing to sign with"
+    );
+    assert_eq!(asked[1].body, asked[0].body, "the same body over the redirect");
+}
+
+#[test]
+fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
+    let server = Server::start();
+    let scene = scene(&[
+        private(&server, "/broken", ", retries: 1"),
+        private(&server, "/flaky", ""),
+        private(&server, "/nowhere", ""),
+        private(&server, "/silent", ", timeout: 300, retries: 0"),
+        "url: 'http://127.0.0.1:9/', allow_private: true, retries: 0".to_owned(),
+        private(&server, "/ok", ", secret_env: NOT_SET"),
+    ]);
+    let begin = Instant::now();
+    let hooks = scene.after("worker");
+    assert_eq!(states(&hooks), ["failed", "completed", "failed", "failed", "failed", "failed"], "{hooks:?}");
+    let tries: Vec<_> = hooks.iter().map(|hook| hook["tries"].as_u64().unwrap()).collect();
+    assert_eq!(tries, [2, 2, 1, 1, 1, 1]);
+    assert_eq!(text(&hooks[0], "reason"), "it answered 500 Internal Server Error, tried 2 time(s)");
+    assert!(text(&hooks[0], "said").len() <= 16 << 10, "of a megabyte");
+    assert_eq!((server.asked("/broken").len(), server.asked("/nowhere").len()), (2, 1));
+    assert_eq!(text(&hooks[1], "said"), "at last");
+    assert_eq!(text(&hooks[2], "reason"), "it answered 404 Not Found");
+    assert!(text(&hooks[3], "reason").starts_with("no answer within 300ms"), "{hooks:?}");
+    assert!(text(&hooks[4], "reason").contains("refused"), "{hooks:?}");
+    assert_eq!(text(&hooks[5], "reason"), "the environment variable NOT_SET is not set");
+    assert!(begin.elapsed().as_secs() >= 2, "there are pauses between the tries");
+}
+
+#[test]
+fn none_goes_to_where_it_may_not() {
+    let (server, other) = (Server::start(), Server::start());
+    // Another port of the same machine, which the config does not name.
+    server.kept.lock().unwrap().redirect = format!("{}/ok", other.url);
+    let localhost = server.url.replace("127.0.0.1", "localhost");
+    let hooks = [
+        private(&server, "/redirect", ", headers: {Authorization: Bearer abcdefgh}"),
+        format!("url: '{}/ok'", server.url),
+        format!("url: '{localhost}/ok'"),
+        "url: 'http://169.254.169.254/latest/meta-data/'".to_owned(),
+        "url: 'http://[::ffff:127.0.0.1]/'".to_owned(),
+        private(&server, "/circle", ""),
+    ];
+    let scene = scene(&hooks);
+    let hooks = scene.after("worker");
+    assert_eq!(states(&hooks), ["failed"; 6], "{hooks:?}");
+    let reason = |at: usize| text(&hooks[at], "reason");
+    let expected = "it redirects to where it may not: 127.0.0.1 is 127.0.0.1, which is not on the internet";
+    assert_eq!(reason(0), expected);
+    assert_eq!(reason(1), "127.0.0.1 is 127.0.0.1, which is not on the internet");
+    assert!(reason(2).starts_with("localhost is "), "{}", reason(2));
+    assert!(reason(3).contains("169.254.169.254") && reason(4).contains("not on the internet"), "{hooks:?}");
+    assert_eq!(reason(5), "it redirects more than 5 times");
+    assert!(hooks.iter().all(|hook| hook["tries"] == 1), "what is refused is refused for good");
+    assert!(other.asked("/ok").is_empty() && server.asked("/ok").is_empty());
+    assert_eq!(server.asked("/redirect").len(), 1);
+}
