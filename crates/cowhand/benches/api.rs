@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use cowhand::api::{Api, Client, Page};
@@ -25,7 +26,7 @@ async fn main() {
     let place = state.database().display().to_string();
     let store = Store::open(&place).await.unwrap();
     let sources =
-        Sources::new(std::sync::Arc::default(), Setting::of_base(folder.path(), Default::default()));
+        Sources::new(std::sync::Arc::default(), Setting::of_base(folder.path(), HashMap::default()));
     let client = Client::alone(Api::alone(store.clone(), state, Roster::of(Vec::new()), sources));
     let mut by_hand = SqliteConnection::connect(&format!("sqlite://{place}")).await.unwrap();
     println!(
