@@ -11,6 +11,7 @@ mod events;
 mod follow;
 mod given;
 mod jobs;
+mod login;
 mod problem;
 mod prune;
 mod schedules;
@@ -36,6 +37,8 @@ pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
 pub use jobs::JobResult;
+pub use login::LoginLink;
+pub(crate) use login::Logins;
 pub use problem::{Code, Problem};
 pub use schedules::FiringView;
 pub use socket::{Socket, SocketError};
@@ -51,6 +54,8 @@ pub struct Api {
     side: Side,
     /// Where the server answers, if there is one.
     url: Option<String>,
+    /// Of browsers that may come in.
+    logins: Logins,
 }
 
 #[derive(Debug, Clone)]
@@ -77,7 +82,7 @@ impl<T> Page<T> {
 impl Api {
     pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
         let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
-        Self { store, state, side: Side::Daemon(fleet), url: None }
+        Self { store, state, side: Side::Daemon(fleet), url: None, logins: Logins::default() }
     }
 
     /// Says where the server answers.
@@ -89,7 +94,7 @@ impl Api {
     /// For reading, while no daemon runs.
     pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources) -> Self {
         let (roster, sources) = (Arc::new(roster), Arc::new(sources));
-        Self { store, state, side: Side::Alone { roster, sources }, url: None }
+        Self { store, state, side: Side::Alone { roster, sources }, url: None, logins: Logins::default() }
     }
 
     pub fn router(self) -> Router {
@@ -122,6 +127,7 @@ impl Api {
             .route("/api/v1/prune", post(prune::prune))
             .route("/api/v1/tokens", get(tokens::list).post(tokens::create))
             .route("/api/v1/tokens/{name}/revoke", post(tokens::revoke))
+            .route("/api/v1/login", post(login::create))
             .route("/api/v1/events", get(events::list))
             .fallback(|| async { Problem::not_found("there is no such endpoint") })
             .method_not_allowed_fallback(|| async {

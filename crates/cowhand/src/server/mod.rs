@@ -1,4 +1,4 @@
-//! The server: the API of the socket over TCP, behind a door, and webhooks beside it.
+//! The server: the API of the socket over TCP, behind a door, webhooks beside it, and the dashboard.
 //!
 //! The door lets nobody in who names another host or comes from somebody else's page; the API wants a token, and a
 //! webhook the signature of its schedule.
@@ -7,6 +7,7 @@ mod access;
 mod door;
 mod hooks;
 mod limit;
+mod pages;
 mod signature;
 
 use std::io;
@@ -14,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use cowhand_core::server::Server as Settings;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -83,8 +84,10 @@ impl Server {
 
 fn router(api: Api, fleet: Arc<Fleet>, settings: Settings) -> Router {
     let is_local = settings.listen.ip().is_loopback();
-    let access = access::Access::new(Arc::clone(&fleet));
+    let access = access::Access::new(Arc::clone(&fleet), settings.listen.port());
+    let pages = pages::router(pages::Pages::new(api.clone(), access.clone()));
     let api = api.router().layer(from_fn_with_state(access, access::check));
     let hooks = hooks::router(hooks::Hooks::new(fleet, is_local));
-    hooks.merge(api).layer(from_fn_with_state(Arc::new(settings), door::check))
+    let all = hooks.merge(pages).merge(api).layer(from_fn_with_state(Arc::new(settings), door::check));
+    all.layer(from_fn(pages::harden))
 }
