@@ -54,7 +54,6 @@ fn head(daemon: &DaemonView, agents: &[AgentView], running: usize, waiting: usiz
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (waiting) " waiting" }
-                @if let Some(node) = &daemon.node { span { "on " (text::short(node, 40)) } }
             }
         }
     }

@@ -33,10 +33,10 @@ pub(super) fn symbols() -> Markup {
 pub(super) fn status(word: &str) -> Markup {
     let shape = match word {
         "running" | "preparing" | "claimed" => "running",
-        "completed" | "ran" | "done" | "available" => "completed",
+        "completed" | "ran" | "done" => "completed",
         "failed" | "error" | "missed" => "failed",
         "cancelled" => "cancelled",
-        "pending" | "closing" => "pending",
+        "pending" | "closing" | "available" => "pending",
         "skipped" | "coalesced" => "skipped",
         "disabled" => "off",
         _ => "idle",

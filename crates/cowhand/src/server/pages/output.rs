@@ -77,9 +77,12 @@ fn message(number: u64, line: &str) -> Markup {
             Some(content) => row(number, "assistant", timestamp, &html! { (Text(content.trim_end())) }),
             None => html! {},
         },
-        OutputMessage::System { subtype, content, timestamp, .. } => {
-            let text = content.or_else(|| subtype.map(|word| format!("[{word}]"))).unwrap_or_default();
-            row(number, "system", timestamp, &html! { (Text(text.trim_end())) })
+        // With content it is what a plain program printed; without, only that something happened.
+        OutputMessage::System { content: Some(content), timestamp, .. } => {
+            row(number, "system", timestamp, &html! { (Text(content.trim_end())) })
+        }
+        OutputMessage::System { subtype, content: None, timestamp, .. } => {
+            row(number, "note", timestamp, &html! { "[" (Text(&subtype.unwrap_or_default())) "]" })
         }
         OutputMessage::ToolUse { tool_name, input, timestamp, .. } => {
             let brief = input.as_ref().map(one_value).unwrap_or_default();

@@ -10,6 +10,7 @@
   // ---- Times: local, with the exact one on hover.
   const pad = (number) => String(number).padStart(2, '0');
   const clock = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+  const hours = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hour12: false });
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   function span(milliseconds) {
     const s = Math.max(0, Math.floor(milliseconds / 1000));
@@ -35,6 +36,9 @@
       if (Number.isNaN(date.getTime())) continue;
       time.title = `${exact.format(date)} (${time.dateTime})`;
       if (time.hasAttribute('data-at')) put(time, clock.format(date));
+    }
+    for (const text of $$('text[data-clock]', root)) {
+      if (text.textContent.trim() !== 'now') put(text, hours.format(new Date(text.dataset.clock)));
     }
     tick(root);
   }
@@ -177,7 +181,7 @@
         body: JSON.stringify(body),
       });
       const answer = await response.json();
-      if (!response.ok) { say(answer.message ?? answer.detail ?? 'That did not work.'); return; }
+      if (!response.ok) { say(answer.detail ?? answer.message ?? 'That did not work.'); return; }
       if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
       say(element.dataset.said ?? 'Done.');
       soon();
