@@ -11,6 +11,7 @@
 //! A firing needs another look before its job can start: the caller acts, takes a new snapshot and plans again,
 //! until there is nothing left to do before `wake_at`.
 
+pub mod coming;
 mod due;
 
 use std::collections::HashMap;

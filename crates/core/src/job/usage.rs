@@ -20,25 +20,22 @@ impl JobUsage {
     /// What another attempt of the same job cost, too.
     pub fn add(&mut self, more: &Self) {
         for (model, more) in &more.per_model {
-            let total = self.per_model.entry(model.clone()).or_default();
-            total.input_tokens = total.input_tokens.saturating_add(more.input_tokens);
-            total.output_tokens = total.output_tokens.saturating_add(more.output_tokens);
-            total.cache_creation_input_tokens =
-                total.cache_creation_input_tokens.saturating_add(more.cache_creation_input_tokens);
-            total.cache_read_input_tokens =
-                total.cache_read_input_tokens.saturating_add(more.cache_read_input_tokens);
+            self.per_model.entry(model.clone()).or_default().add(more);
         }
         // None only if neither knows.
         if let Some(turns) = more.num_turns {
             self.num_turns = Some(self.num_turns.unwrap_or_default().saturating_add(turns));
         }
-        if let Some(cost) = more.total_cost_usd {
-            self.total_cost_usd = Some(self.total_cost_usd.unwrap_or_default() + cost);
-        }
+        self.total_cost_usd = sum(self.total_cost_usd, more.total_cost_usd);
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+/// None only if neither is known.
+fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.map_or(other, |one| Some(one + other.unwrap_or_default()))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelUsage {
     /// Fresh ones; those of the cache are counted beside them.
@@ -46,6 +43,23 @@ pub struct ModelUsage {
     pub output_tokens: u64,
     pub cache_creation_input_tokens: u64,
     pub cache_read_input_tokens: u64,
+    /// Of the job's dollars, what went to this model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl ModelUsage {
+    pub fn add(&mut self, more: &Self) {
+        for (total, more) in [
+            (&mut self.input_tokens, more.input_tokens),
+            (&mut self.output_tokens, more.output_tokens),
+            (&mut self.cache_creation_input_tokens, more.cache_creation_input_tokens),
+            (&mut self.cache_read_input_tokens, more.cache_read_input_tokens),
+        ] {
+            *total = total.saturating_add(more);
+        }
+        self.cost_usd = sum(self.cost_usd, more.cost_usd);
+    }
 }
 
 #[cfg(test)]

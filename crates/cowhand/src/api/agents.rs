@@ -10,6 +10,7 @@ use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::plan::{self, LiveState, Snapshot};
 use cowhand_core::roster::Agent;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::given::{Given, named};
@@ -17,7 +18,7 @@ use super::{Api, Page, Problem};
 use crate::fleet::{Trigger, Triggered};
 
 /// An agent as people see it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentView {
     pub name: AgentName,
     pub description: Option<String>,
@@ -33,7 +34,7 @@ pub struct AgentView {
 }
 
 /// The agent's newest job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LastJob {
     pub id: JobId,
     pub status: JobStatus,
@@ -42,7 +43,7 @@ pub struct LastJob {
 }
 
 /// What fires first of the agent's schedules.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Next {
     pub schedule: ScheduleName,
     pub at: Timestamp,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::{self, AgentView};
@@ -12,14 +13,14 @@ use super::given::Given;
 use super::{Api, Problem};
 use crate::fleet::{FleetStatus, Reloaded, Stop};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
 }
 
 /// Only `running` says something when none runs.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonView {
     pub running: bool,
     pub stopping: bool,
@@ -31,7 +32,7 @@ pub struct DaemonView {
     pub version: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopAsked {
     /// Leave the agents running; the next start takes them up again.

@@ -1,41 +1,49 @@
 //! Events: what happened, in order.
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use cowhand_core::event::Event;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::follow::{self, Growing};
-use super::given::Params;
+use super::follow::{self, Form, Growing, Part};
+use super::given::{Params, Switch};
 use super::{Api, Page, Problem};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     /// Only what has a greater number; unset means the newest `limit`.
+    #[schemars(range(min = 0))]
     after: Option<i64>,
-    #[serde(default = "most")]
-    limit: u32,
-    /// 1 means: go on with what happens from now on, one event a line.
-    #[serde(default)]
-    follow: u8,
+    /// How many at most, unless it goes on; unset means 100.
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+    /// Go on with what happens from now on, one event a line. Clients that accept `text/event-stream` get that, with
+    /// the numbers as ids; they always go on, and go on after `Last-Event-ID`.
+    follow: Switch,
 }
 
-fn most() -> u32 {
-    100
-}
-
+const USUAL: u32 = 100;
 /// The most of one part of a list.
 const MOST: u32 = 1000;
 
-pub(super) async fn list(State(api): State<Api>, Params(asked): Params<Asked>) -> Result<Response, Problem> {
-    let limit = asked.limit.min(MOST);
-    let after = match asked.after {
+pub(super) async fn list(
+    State(api): State<Api>,
+    headers: HeaderMap,
+    Params(asked): Params<Asked>,
+) -> Result<Response, Problem> {
+    let limit = asked.limit.unwrap_or(USUAL).clamp(1, MOST);
+    let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
+    let after = match last_id.or(asked.after) {
         Some(after) => after,
         None => api.store.last_event().await? - i64::from(limit),
     };
-    if asked.follow == 1 {
-        return Ok(follow::answer(Log { api, after }));
+    let form = Form::of(&headers);
+    if asked.follow.is_on() || form == Form::Events {
+        return Ok(follow::answer(form, Log { api, after }));
     }
     let items = api.store.events_after(after, limit).await?;
     let full = items.len() == limit as usize;
@@ -50,21 +58,28 @@ struct Log {
 }
 
 impl Growing for Log {
-    async fn more(&mut self) -> Result<Option<Bytes>, Problem> {
+    async fn more(&mut self) -> Result<Option<Part>, Problem> {
         let events = self.api.store.events_after(self.after, MOST).await?;
+        let Some(number) = events.first().map(|event| event.seq) else {
+            // Without a daemon nothing more will happen.
+            return Ok(self.api.daemon().is_ok().then(Part::default));
+        };
         let mut lines = Vec::new();
-        for event in events {
+        // One by one: what stands behind a gap comes with the next look.
+        for (_, event) in (number..).zip(events).take_while(|(number, event)| *number == event.seq) {
             self.after = event.seq;
-            serde_json::to_writer(&mut lines, &event)
-                .map_err(|error| Problem::unavailable(error.to_string()))?;
-            lines.push(b'\n');
+            write_line(&mut lines, &event)?;
         }
-        // Without a daemon nothing more will happen.
-        let over = lines.is_empty() && self.api.daemon().is_err();
-        Ok((!over).then(|| lines.into()))
+        Ok(Some(Part { lines: lines.into(), number }))
     }
 
     async fn grown(&mut self) {
         self.api.store.changed(self.after).await;
     }
+}
+
+fn write_line(lines: &mut Vec<u8>, event: &Event) -> Result<(), Problem> {
+    serde_json::to_writer(&mut *lines, event).map_err(|error| Problem::unavailable(error.to_string()))?;
+    lines.push(b'\n');
+    Ok(())
 }

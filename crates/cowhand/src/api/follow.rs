@@ -1,9 +1,11 @@
-//! Answers that go on: what is there already, then what comes, until there can be no more.
+//! Answers that go on: what is there already, then what comes, until there can be no more. As lines of JSON, or as
+//! server-sent events for whoever says that it accepts them.
 
 use std::io;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
@@ -12,26 +14,129 @@ use super::Problem;
 /// Something that grows.
 pub(super) trait Growing: Send + 'static {
     /// The next part; empty while there is none, none when there will be none.
-    fn more(&mut self) -> impl Future<Output = Result<Option<Bytes>, Problem>> + Send;
+    fn more(&mut self) -> impl Future<Output = Result<Option<Part>, Problem>> + Send;
 
     /// Returns when there may be something that the last look did not see, also if it came during that look. It
     /// may return for nothing, but not so often that waiting costs anything.
     fn grown(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Lines of JSON.
-pub(super) fn answer(growing: impl Growing) -> Response {
-    let parts = stream::unfold(Some(growing), |growing| async {
+/// Whole lines, numbered one by one: whoever knows the number of a line can go on after it.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) lines: Bytes,
+    /// Of the first line.
+    pub(super) number: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// One line of JSON after the other.
+    Lines,
+    /// Server-sent events, whose ids are the numbers of the lines.
+    Events,
+}
+
+impl Form {
+    /// What a client wants, by `Accept`.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let accepts = |value: &str| value.split(',').any(|kind| kind.trim().starts_with(EVENT_STREAM));
+        let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        if accepted.into_iter().any(accepts) { Self::Events } else { Self::Lines }
+    }
+
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Lines => "application/x-ndjson",
+            Self::Events => EVENT_STREAM,
+        }
+    }
+
+    fn write(self, part: Part) -> Bytes {
+        match self {
+            Self::Lines => part.lines,
+            Self::Events => as_events(&part),
+        }
+    }
+}
+
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// Proxies cut a connection that says nothing, and nobody notices a client that has gone without a word.
+const PULSE: Duration = Duration::from_secs(15);
+
+/// After this a client need not come back: there will be no more. Without it a browser would ask again for ever.
+const END: &str = "event: end\ndata: {}\n\n";
+
+/// What a client has already, by the header that browsers send when they come back.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|value| value.parse().ok());
+    number.map(Some).ok_or_else(|| Problem::bad_request("Last-Event-ID is not a number"))
+}
+
+pub(super) fn answer(form: Form, growing: impl Growing) -> Response {
+    let parts = stream::unfold(Some(growing), move |growing| async move {
         let mut growing = growing?;
         loop {
             match growing.more().await {
-                Ok(Some(part)) if part.is_empty() => growing.grown().await,
-                Ok(Some(part)) => return Some((Ok(part), Some(growing))),
+                Ok(Some(part)) if part.lines.is_empty() => {
+                    let quiet = tokio::time::timeout(PULSE, growing.grown()).await.is_err();
+                    if quiet && form == Form::Events {
+                        return Some((Ok(Bytes::from_static(b":\n\n")), Some(growing)));
+                    }
+                }
+                Ok(Some(part)) => return Some((Ok(form.write(part)), Some(growing))),
+                Ok(None) if form == Form::Events => {
+                    return Some((Ok(Bytes::from_static(END.as_bytes())), None));
+                }
                 Ok(None) => return None,
                 // Cutting the answer off is all that can be said this late.
                 Err(problem) => return Some((Err(io::Error::other(problem)), None)),
             }
         }
     });
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(parts)).into_response()
+    let headers = [(header::CONTENT_TYPE, form.content_type()), (header::CACHE_CONTROL, "no-store")];
+    (headers, Body::from_stream(parts)).into_response()
+}
+
+/// A line of JSON has no line break in it, so each is one `data`.
+fn as_events(part: &Part) -> Bytes {
+    let mut events = Vec::with_capacity(part.lines.len() * 5 / 4);
+    let lines = part.lines.split_inclusive(|byte| *byte == b'\n');
+    for (number, line) in (part.number..).zip(lines) {
+        events.extend_from_slice(format!("id: {number}\ndata: ").as_bytes());
+        // A carriage return would end the field for a client.
+        events.extend(line.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+        events.extend_from_slice(b"\n\n");
+    }
+    events.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_become_events_with_their_numbers() {
+        let part = Part { lines: Bytes::from_static(b"{\"a\":1}\n{\"b\":\r2}\n"), number: 7 };
+        assert_eq!(as_events(&part), "id: 7\ndata: {\"a\":1}\n\nid: 8\ndata: {\"b\":2}\n\n");
+    }
+
+    #[test]
+    fn the_form_is_what_the_client_accepts() {
+        for (accept, expected) in [
+            (&[][..], Form::Lines),
+            (&["*/*"], Form::Lines),
+            (&["text/event-stream"], Form::Events),
+            (&["text/html, text/event-stream;q=0.9"], Form::Events),
+            (&["application/json", "text/event-stream"], Form::Events),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in accept {
+                headers.append(header::ACCEPT, value.parse().unwrap());
+            }
+            assert_eq!(Form::of(&headers), expected, "{accept:?}");
+        }
+    }
 }

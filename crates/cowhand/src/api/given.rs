@@ -6,6 +6,8 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Code, Problem};
@@ -19,6 +21,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let query = Query::from_request_parts(parts, state).await;
         query.map(|Query(params)| Self(params)).map_err(|error| Problem::bad_request(error.body_text()))
+    }
+}
+
+/// `1` or `true`, `0` or `false`; unset means no.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(super) enum Switch {
+    #[default]
+    #[serde(rename = "0", alias = "false")]
+    Off,
+    #[serde(rename = "1", alias = "true")]
+    On,
+}
+
+impl Switch {
+    pub(super) fn is_on(self) -> bool {
+        self == Self::On
     }
 }
 

@@ -1,38 +1,43 @@
 //! Jobs: listed, looked at, listened to, cancelled, and made anew from an earlier one.
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, TriggerType};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::follow::{self, Growing};
-use super::given::{Given, Params, named};
+use super::follow::{self, Form, Growing, Part};
+use super::given::{Given, Params, Switch, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{self, Changes, Listening};
 use crate::store::{Cancel, JobFilter};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Listed {
     agent: Option<AgentName>,
     schedule: Option<ScheduleName>,
     status: Option<JobStatus>,
+    /// Made at this time or later.
     since: Option<Timestamp>,
+    /// Made at this time or earlier.
     until: Option<Timestamp>,
     trigger_type: Option<TriggerType>,
+    /// Only those that have this text in their id, prompt, summary or error, in upper or lower case.
+    #[schemars(length(max = 200))]
+    search: Option<String>,
+    /// The `next_cursor` of the part before.
     after: Option<JobId>,
-    #[serde(default = "usual")]
-    limit: u32,
+    /// How many at most; unset means 50.
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
 }
 
-fn usual() -> u32 {
-    50
-}
-
+const USUAL: u32 = 50;
 /// The most of one part of a list.
 const MOST: u32 = 1000;
 
@@ -40,9 +45,9 @@ pub(super) async fn list(
     State(api): State<Api>,
     Params(listed): Params<Listed>,
 ) -> Result<Json<Page<Job>>, Problem> {
-    let Listed { agent, schedule, status, since, until, trigger_type, after, limit } = listed;
-    let limit = limit.min(MOST);
-    let filter = JobFilter { agent, schedule, status, since, until, trigger_type, after };
+    let Listed { agent, schedule, status, since, until, trigger_type, search, after, limit } = listed;
+    let limit = limit.unwrap_or(USUAL).clamp(1, MOST);
+    let filter = JobFilter { agent, schedule, status, since, until, trigger_type, search, after };
     let items = api.store.jobs(filter, limit).await?;
     let full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| full).map(|job| job.id().to_string());
@@ -84,40 +89,70 @@ async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Heard {
     /// How many lines the caller has already.
-    #[serde(default)]
     after: u64,
-    /// 1 means: until the job has ended.
-    #[serde(default)]
-    follow: u8,
+    /// How many lines at most; unset means all. Whoever follows gets them all.
+    limit: Option<u64>,
+    /// Until the job has ended. Clients that accept `text/event-stream` get that, with the numbers of the lines as ids,
+    /// and go on after `Last-Event-ID`.
+    follow: Switch,
 }
 
 /// The job's JSONL.
 pub(super) async fn output(
     State(api): State<Api>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     Params(heard): Params<Heard>,
 ) -> Result<Response, Problem> {
     let job = find(&api, &named(&id)?).await?.id().clone();
+    let after = follow::last_event_id(&headers)?.unwrap_or(heard.after);
+    let follows = heard.follow.is_on();
     // Without a daemon nobody writes any more.
-    let fleet = api.daemon().ok().filter(|_| heard.follow == 1);
-    Ok(follow::answer(Listening::new(&api.store, &api.state, &job, heard.after, fleet)))
+    let fleet = api.daemon().ok().filter(|_| follows);
+    let listening = Listening::new(&api.store, &api.state, &job, after, fleet);
+    let left = heard.limit.filter(|_| !follows);
+    Ok(follow::answer(Form::of(&headers), Lines { listening, after, left }))
 }
 
-impl Growing for Listening {
-    async fn more(&mut self) -> Result<Option<Bytes>, Problem> {
-        Ok(Self::more(self).await?.map(Bytes::from))
+/// What a job says from some line on.
+struct Lines {
+    listening: Listening,
+    after: u64,
+    /// So many more; none means all.
+    left: Option<u64>,
+}
+
+impl Growing for Lines {
+    async fn more(&mut self) -> Result<Option<Part>, Problem> {
+        if self.left == Some(0) {
+            return Ok(None);
+        }
+        let Some(mut lines) = self.listening.more().await? else { return Ok(None) };
+        let mut count = 0;
+        for end in memchr::memchr_iter(b'\n', &lines) {
+            count += 1;
+            if self.left == Some(count) {
+                lines.truncate(end + 1);
+                break;
+            }
+        }
+        let number = i64::try_from(self.after + 1).unwrap_or(i64::MAX);
+        self.after += count;
+        self.left = self.left.map(|left| left - count);
+        Ok(Some(Part { lines: lines.into(), number }))
     }
 
     async fn grown(&mut self) {
-        Self::grown(self).await;
+        self.listening.grown().await;
     }
 }
 
 /// What a job came to in its own words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobResult {
     pub job: JobId,
     pub status: JobStatus,

@@ -6,26 +6,36 @@
 
 mod agents;
 mod client;
+mod config;
 mod daemon;
 mod events;
 mod follow;
 mod given;
+mod health;
 mod jobs;
 mod login;
+mod nodes;
+mod openapi;
 mod problem;
 mod prune;
+mod route;
+mod routes;
 mod schedules;
 mod socket;
+mod timeline;
 mod tokens;
+mod usage;
 mod work;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::http::Method;
+use axum::routing::get;
 use cowhand_core::roster::Roster;
+use cowhand_core::server::Scope;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::Fleet;
@@ -36,14 +46,18 @@ use crate::work::Sources;
 pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
+pub use health::Health;
 pub use jobs::JobResult;
 pub use login::LoginLink;
 pub(crate) use login::Logins;
+pub use nodes::NodeView;
 pub use problem::{Code, Problem};
 pub use schedules::FiringView;
 pub use socket::{Socket, SocketError};
+pub use timeline::{Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
+pub use usage::{AgentUsage, DayUsage, Total, UsageOfModel, UsageView};
 pub use work::{ClaimAsked, CompleteAsked, ReleaseAsked};
 
 /// What the endpoints work on.
@@ -67,7 +81,8 @@ enum Side {
 }
 
 /// A list, and where its next part begins.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PageOf{T}")]
 pub struct Page<T> {
     pub items: Vec<T>,
     pub next_cursor: Option<String>,
@@ -77,6 +92,16 @@ impl<T> Page<T> {
     fn whole(items: Vec<T>) -> Self {
         Self { items, next_cursor: None }
     }
+}
+
+/// What an endpoint needs, by the route that answers, so that no way of writing an address leads around it.
+pub(crate) fn scope(method: &Method, path: &str) -> Option<Scope> {
+    static SCOPES: LazyLock<Vec<(Method, &str, Scope)>> = LazyLock::new(|| {
+        routes::all().into_iter().map(|route| (route.method, route.path, route.scope)).collect()
+    });
+    // Whoever may not look may not ask whether there is something to see.
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    SCOPES.iter().find(|known| known.0 == *method && known.1 == path).map(|known| known.2)
 }
 
 impl Api {
@@ -98,42 +123,19 @@ impl Api {
     }
 
     pub fn router(self) -> Router {
-        Router::new()
-            .route("/api/v1/status", get(daemon::status))
-            .route("/api/v1/reload", post(daemon::reload))
-            .route("/api/v1/stop", post(daemon::stop))
-            .route("/api/v1/agents", get(agents::list))
-            .route("/api/v1/agents/{agent}", get(agents::one))
-            .route("/api/v1/agents/{agent}/trigger", post(agents::trigger))
-            .route("/api/v1/agents/{agent}/clear", post(agents::clear))
-            .route("/api/v1/schedules", get(schedules::list))
-            .route("/api/v1/schedules/{agent}/{schedule}", get(schedules::one))
-            .route("/api/v1/schedules/{agent}/{schedule}/firings", get(schedules::firings))
-            .route("/api/v1/schedules/{agent}/{schedule}/enable", post(schedules::enable))
-            .route("/api/v1/schedules/{agent}/{schedule}/disable", post(schedules::disable))
-            .route("/api/v1/schedules/{agent}/{schedule}/fire", post(schedules::fire))
-            .route("/api/v1/jobs", get(jobs::list))
-            .route("/api/v1/jobs/{job}", get(jobs::one).delete(prune::delete))
-            .route("/api/v1/jobs/{job}/output", get(jobs::output))
-            .route("/api/v1/jobs/{job}/result", get(jobs::result))
-            .route("/api/v1/jobs/{job}/cancel", post(jobs::cancel))
-            .route("/api/v1/jobs/{job}/retry", post(jobs::retry))
-            .route("/api/v1/jobs/{job}/fork", post(jobs::fork))
-            .route("/api/v1/work", get(work::list))
-            .route("/api/v1/work/{item}", get(work::one))
-            .route("/api/v1/work/{item}/claim", post(work::claim))
-            .route("/api/v1/work/{item}/release", post(work::release))
-            .route("/api/v1/work/{item}/complete", post(work::complete))
-            .route("/api/v1/prune", post(prune::prune))
-            .route("/api/v1/tokens", get(tokens::list).post(tokens::create))
-            .route("/api/v1/tokens/{name}/revoke", post(tokens::revoke))
-            .route("/api/v1/login", post(login::create))
-            .route("/api/v1/events", get(events::list))
+        let all = routes::all().into_iter();
+        all.fold(Router::new(), |router, route| router.route(route.path, route.handler))
             .fallback(|| async { Problem::not_found("there is no such endpoint") })
             .method_not_allowed_fallback(|| async {
-                (StatusCode::METHOD_NOT_ALLOWED, Problem::bad_request("this endpoint has another method"))
+                Problem::new(Code::BadMethod, "this endpoint has another method")
             })
             .with_state(self)
+    }
+
+    /// What whoever watches this process asks, without a token.
+    pub(crate) fn health(&self) -> Router {
+        let router = Router::new().route("/healthz", get(health::alive));
+        router.route("/readyz", get(health::ready)).with_state(self.clone())
     }
 
     fn roster(&self) -> Arc<Roster> {

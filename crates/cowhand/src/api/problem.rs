@@ -1,10 +1,11 @@
 //! What went wrong, in the one shape that every endpoint answers with.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Job;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::FleetError;
@@ -15,13 +16,28 @@ use crate::work::WorkSourceError;
 #[error("{message}")]
 pub struct Problem {
     pub code: Code,
+    #[serde(rename = "detail")]
     pub message: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How a problem is written: the problem details of RFC 9457, and our code, by which a program can decide.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(super) struct Details {
+    /// The status in words.
+    title: &'static str,
+    status: u16,
+    code: Code,
+    /// What is wrong, and what to do about it.
+    detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     BadRequest,
+    /// There is such an address, but not with this method.
+    BadMethod,
     /// No token, or none that is good.
     Unauthorized,
     /// A good token that does not allow this, or a page of somebody else's that asks.
@@ -29,6 +45,7 @@ pub enum Code {
     /// The request names another host.
     Misdirected,
     TooLarge,
+    TooSlow,
     TooMany,
     NotFound,
     /// Things are not such that it could be done.
@@ -91,21 +108,29 @@ impl Problem {
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, message)
     }
+}
 
-    const fn status(&self) -> StatusCode {
-        match self.code {
-            Code::BadRequest => StatusCode::BAD_REQUEST,
-            Code::Unauthorized => StatusCode::UNAUTHORIZED,
-            Code::Forbidden => StatusCode::FORBIDDEN,
-            Code::Misdirected => StatusCode::MISDIRECTED_REQUEST,
-            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Code::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Code::NotFound => StatusCode::NOT_FOUND,
-            Code::Conflict | Code::AlreadyStopped => StatusCode::CONFLICT,
-            Code::BadConfig => StatusCode::UNPROCESSABLE_ENTITY,
-            Code::Stopping | Code::NoDaemon => StatusCode::SERVICE_UNAVAILABLE,
-            Code::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
+impl Code {
+    pub(super) const fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::BadMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Conflict | Self::AlreadyStopped => StatusCode::CONFLICT,
+            Self::BadConfig => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Stopping | Self::NoDaemon => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
         }
+    }
+
+    pub(super) fn as_str(self) -> String {
+        serde_json::to_value(self).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
     }
 }
 
@@ -158,6 +183,10 @@ impl From<WorkSourceError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status(), Json(self)).into_response()
+        let status = self.code.status();
+        let title = status.canonical_reason().unwrap_or("Problem");
+        let details = Details { title, status: status.as_u16(), code: self.code, detail: self.message };
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
+        (status, kind, Json(details)).into_response()
     }
 }

@@ -8,6 +8,7 @@ use cowhand_core::job::Job;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::triggered;
@@ -17,7 +18,7 @@ use crate::fleet::{self, ScheduleView, Trigger};
 use crate::store::LedgerRow;
 
 /// One row of the ledger.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FiringView {
     pub key: FiringKey,
     pub due: Timestamp,
@@ -47,14 +48,12 @@ pub(super) async fn one(
     view(&api, &named(&agent)?, &schedule).await
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Ledger {
-    #[serde(default = "usual")]
-    limit: u32,
-}
-
-fn usual() -> u32 {
-    20
+    /// How many at most; unset means 20.
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
 }
 
 pub(super) async fn firings(
@@ -63,7 +62,7 @@ pub(super) async fn firings(
     Params(Ledger { limit }): Params<Ledger>,
 ) -> Result<Json<Page<FiringView>>, Problem> {
     let id = find(&api, &named(&agent)?, &schedule)?;
-    let rows = api.store.ledger(id, limit.min(1000)).await?;
+    let rows = api.store.ledger(id, limit.unwrap_or(20).clamp(1, 1000)).await?;
     Ok(Json(Page::whole(rows.into_iter().map(FiringView::from).collect())))
 }
 
@@ -94,20 +93,24 @@ pub(super) async fn fire(
     triggered(&api, &named(&agent)?, asked).await
 }
 
-fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {
+pub(super) fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {
     let roster = api.roster();
     let known = roster.agent(agent).ok_or_else(|| Problem::no_agent(agent))?;
     let found = known.schedules.iter().find(|known| known.name.as_str() == schedule);
     found.map(|schedule| schedule.id).ok_or_else(|| Problem::no_schedule(agent, schedule))
 }
 
-async fn view(api: &Api, agent: &AgentName, schedule: &str) -> Result<Json<ScheduleView>, Problem> {
+pub(super) async fn view(
+    api: &Api,
+    agent: &AgentName,
+    schedule: &str,
+) -> Result<Json<ScheduleView>, Problem> {
     find(api, agent, schedule)?;
     let mut views = views(api).await?.into_iter();
     let found = views.find(|view| view.agent == *agent && view.schedule.as_str() == schedule);
     found.map(Json).ok_or_else(|| Problem::no_schedule(agent, schedule))
 }
 
-async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
+pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
     Ok(fleet::schedules(&api.store, &api.roster(), api.now()).await?)
 }

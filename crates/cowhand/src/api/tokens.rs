@@ -9,6 +9,7 @@ use cowhand_core::interval::Interval;
 use cowhand_core::server::Scope;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
@@ -19,7 +20,7 @@ use crate::store::{NewToken, Token};
 /// By this anybody who finds one somewhere, and every scanner of leaked secrets, knows what it is.
 const PREFIX: &str = "cow_";
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenAsked {
     pub name: String,
@@ -30,7 +31,7 @@ pub struct TokenAsked {
 }
 
 /// The only answer that ever holds the token.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TokenMade {
     pub token: String,
     #[serde(flatten)]

@@ -4,18 +4,19 @@ use axum::Json;
 use axum::extract::{Path, State};
 use cowhand_core::id::AgentName;
 use cowhand_core::work::{ReleaseOptions, WorkOutcome, WorkResult};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, Params, named};
+use super::given::{Given, Params, Switch, named};
 use super::{Api, Page, Problem};
 use crate::work::queues::{self, ItemStatus, ItemView};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     agent: Option<AgentName>,
-    /// 1 means: also what somebody has claimed.
-    #[serde(default)]
-    all: u8,
+    /// Also what somebody has claimed.
+    all: Switch,
 }
 
 pub(super) async fn list(
@@ -28,7 +29,7 @@ pub(super) async fn list(
     }
     let mut items = Vec::new();
     for queue in queues::queues(&sources, &roster, asked.agent.as_ref())? {
-        items.extend(queues::items(&queue, &sources, &api.store, asked.all == 1).await?);
+        items.extend(queues::items(&queue, &sources, &api.store, asked.all.is_on()).await?);
     }
     Ok(Json(Page::whole(items)))
 }
@@ -49,7 +50,7 @@ pub(super) async fn one(
     Err(crate::fleet::FleetError::NoItem(id).into())
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClaimAsked {
     pub agent: Option<AgentName>,
@@ -66,7 +67,7 @@ pub(super) async fn claim(
     Ok(Json(api.daemon()?.claim_item(&named(&id)?, asked.agent.as_ref(), person).await?))
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReleaseAsked {
     pub agent: Option<AgentName>,
@@ -84,7 +85,7 @@ pub(super) async fn release(
     Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompleteAsked {
     pub agent: Option<AgentName>,

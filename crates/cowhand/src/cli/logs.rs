@@ -37,10 +37,12 @@ impl Logs {
             if self.result {
                 return self.result(client, &id).await;
             }
-            let show = |line: &str| match readable(line) {
-                _ if self.json => print::line(line),
-                Some(text) => print::line(text),
-                None => {}
+            let show = |line: &str| {
+                if self.json {
+                    print::line(line);
+                } else if let Some(text) = readable(line) {
+                    print::line(text);
+                }
             };
             interrupt::unless(listen(client, &id, self.follow, show), None).await?;
             if !self.json {

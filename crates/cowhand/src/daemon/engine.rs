@@ -10,6 +10,7 @@ use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use super::attempt::Wish;
@@ -73,6 +74,8 @@ pub(crate) struct Loaded {
     pub(crate) roster: Arc<Roster>,
     pub(crate) variables: HashMap<String, String>,
     pub(crate) sources: Arc<Sources>,
+    /// The config for people, without secrets.
+    pub(crate) shown: Option<Value>,
 }
 
 /// An attempt that some task of ours looks after.

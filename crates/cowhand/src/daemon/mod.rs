@@ -20,6 +20,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -294,7 +295,7 @@ const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A fleet's files with what its `.env` names, or the whole report of what is wrong with them.
-pub(crate) fn load(file: &std::path::Path) -> Result<(Roster, HashMap<String, String>), FleetError> {
+pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
     let config::FromDisk { loaded, variables, notes, .. } = config::load(file);
     for note in notes {
         warn!("{note}");
@@ -304,5 +305,15 @@ pub(crate) fn load(file: &std::path::Path) -> Result<(Roster, HashMap<String, St
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(FleetError::Config(report));
     }
-    Ok((loaded.roster, variables))
+    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown) })
+}
+
+/// What a fleet is made of.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) roster: Roster,
+    /// Of the `.env`.
+    pub(crate) variables: HashMap<String, String>,
+    /// For people, without secrets; none if no file says it.
+    pub(crate) shown: Option<Value>,
 }

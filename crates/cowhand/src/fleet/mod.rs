@@ -34,13 +34,15 @@ use std::sync::Arc;
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::daemon::{Daemon, Engine, Loaded, load};
+use crate::daemon::{Contents, Daemon, Engine, Loaded, load};
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::trigger::Registry as Triggers;
@@ -116,7 +118,7 @@ pub struct FleetState {
 }
 
 /// What a config that was read again came to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reloaded {
     pub agents: usize,
     pub schedules: usize,
@@ -141,16 +143,19 @@ impl Fleet {
     /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
         let Options { agents, state, clock, program, work_sources, triggers } = options;
-        let (config, base, (roster, variables)) = match agents {
+        let (config, base, contents) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
                 let loaded = load(&file)?;
                 (Some(file), base, loaded)
             }
-            Agents::Given(roster) => (None, PathBuf::new(), (checked(roster)?, HashMap::new())),
+            Agents::Given(roster) => {
+                let contents = Contents { roster: checked(roster)?, variables: HashMap::new(), shown: None };
+                (None, PathBuf::new(), contents)
+            }
         };
         let surroundings = Surroundings { base, clock: clock.clone(), registry: Arc::new(work_sources) };
-        let loaded = surroundings.loaded(roster, variables);
+        let loaded = surroundings.loaded(contents);
         let daemon = Daemon::open(loaded, state, clock, program, triggers).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
@@ -187,6 +192,11 @@ impl Fleet {
     /// Who is in the fleet now.
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.engine.loaded().roster)
+    }
+
+    /// The config as it runs, merged and with secrets masked; none if the agents came from no file.
+    pub fn config(&self) -> Option<Value> {
+        self.engine.loaded().shown.clone()
     }
 
     pub(crate) fn sources(&self) -> Arc<Sources> {
@@ -228,7 +238,7 @@ impl Fleet {
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.take(roster, variables).await
+        self.take(Contents { roster, variables, shown: None }).await
     }
 
     /// Reads the config again. A bad one is refused whole, and the old one stays.
@@ -238,7 +248,8 @@ impl Fleet {
                 "this fleet was given its agents; there is no file to read".to_owned(),
             ));
         };
-        let (roster, variables) = load(config)?;
+        let contents = load(config)?;
+        let roster = &contents.roster;
         if roster.store != self.roster().store {
             warn!("`store` has changed; it stays as it is until a restart");
         }
@@ -247,14 +258,14 @@ impl Fleet {
         }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
-        self.take(roster, variables).await?;
+        self.take(contents).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
         Ok(reloaded)
     }
 
-    async fn take(&self, roster: Roster, variables: HashMap<String, String>) -> Result<(), FleetError> {
-        self.engine.store.load_schedules(roster.clone(), self.engine.clock.now()).await?;
-        self.engine.set_roster(self.surroundings.loaded(roster, variables));
+    async fn take(&self, contents: Contents) -> Result<(), FleetError> {
+        self.engine.store.load_schedules(contents.roster.clone(), self.engine.clock.now()).await?;
+        self.engine.set_roster(self.surroundings.loaded(contents));
         self.nudge();
         Ok(())
     }
@@ -318,10 +329,11 @@ struct Surroundings {
 
 impl Surroundings {
     /// With new sources: variables and folders may have changed.
-    fn loaded(&self, roster: Roster, variables: HashMap<String, String>) -> Loaded {
+    fn loaded(&self, contents: Contents) -> Loaded {
+        let Contents { roster, variables, shown } = contents;
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
-        Loaded { roster: Arc::new(roster), variables, sources }
+        Loaded { roster: Arc::new(roster), variables, sources, shown }
     }
 }
 

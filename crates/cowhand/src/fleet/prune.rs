@@ -5,6 +5,7 @@ use cowhand_core::job::Job;
 use cowhand_core::retention::{Excess, Limit, Retention};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, FleetError};
@@ -13,7 +14,7 @@ use crate::state::StateFolder;
 use crate::store::{JobFilter, Pruned, Store};
 
 /// What is to go.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PruneAsked {
     /// Only say what would go.
@@ -24,7 +25,7 @@ pub struct PruneAsked {
     pub retention: Retention,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PruneView {
     pub dry_run: bool,
     /// No limit is set anywhere, so everything is kept.
@@ -35,7 +36,7 @@ pub struct PruneView {
     pub bytes: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrunedJob {
     pub id: JobId,
     pub agent: AgentName,

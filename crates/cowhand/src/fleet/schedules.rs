@@ -6,13 +6,14 @@ use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::Driver;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, FleetError};
 use crate::store::{Store, StoreError};
 
 /// How a schedule stands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleView {
     pub agent: AgentName,
     pub schedule: ScheduleName,
@@ -29,7 +30,7 @@ pub struct ScheduleView {
     pub skip_reason: Option<SkipReason>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleStatus {
     Idle,

@@ -7,6 +7,7 @@ use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -15,7 +16,7 @@ use crate::store::Fired;
 use crate::trigger::dispatch::Dispatch;
 
 /// What to run now.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trigger {
     pub schedule: Option<ScheduleName>,
@@ -33,7 +34,7 @@ pub enum Triggered {
 }
 
 /// What is different in a job that is made from another.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Changes {
     pub prompt: Option<String>,

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::door::{announced, only};
 use super::limit::Limit;
-use crate::api::{Code, Problem, hash};
+use crate::api::{self, Code, Problem, hash};
 use crate::fleet::Fleet;
 use crate::store::Token;
 
@@ -130,16 +130,12 @@ fn unauthorized(was_given: bool) -> Response {
     response
 }
 
-/// By the route that answers, so that no way of writing an address leads around it. What is not in the list and changes
-/// something needs `operate`.
+/// What is no endpoint needs what its method would.
 fn needed(method: &Method, route: &str) -> Scope {
-    match route.strip_prefix("/api/v1/").unwrap_or(route) {
-        "stop" | "prune" | "login" => Scope::Admin,
-        tokens if tokens == "tokens" || tokens.starts_with("tokens/") => Scope::Admin,
-        _ if method == Method::DELETE => Scope::Admin,
-        _ if method == Method::GET || method == Method::HEAD => Scope::Read,
+    api::scope(method, route).unwrap_or(match *method {
+        Method::GET | Method::HEAD => Scope::Read,
         _ => Scope::Operate,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -156,11 +152,13 @@ mod tests {
             (Method::POST, "/api/v1/agents/{agent}/trigger", Scope::Operate),
             (Method::POST, "/api/v1/reload", Scope::Operate),
             (Method::PUT, "/api/v1/anything", Scope::Operate),
+            (Method::DELETE, "/api/v1/anything", Scope::Operate),
             (Method::POST, "/api/v1/stop", Scope::Admin),
             (Method::POST, "/api/v1/prune", Scope::Admin),
             (Method::POST, "/api/v1/login", Scope::Admin),
             (Method::DELETE, "/api/v1/jobs/{job}", Scope::Admin),
             (Method::GET, "/api/v1/tokens", Scope::Admin),
+            (Method::HEAD, "/api/v1/tokens", Scope::Admin),
             (Method::POST, "/api/v1/tokens/{name}/revoke", Scope::Admin),
         ] {
             assert_eq!(needed(&method, route), expected, "{method} {route}");

@@ -155,8 +155,7 @@ impl Hooks {
 }
 
 pub(super) fn router(hooks: Hooks) -> Router {
-    let other =
-        || async { (StatusCode::METHOD_NOT_ALLOWED, Problem::bad_request("deliveries come by POST")) };
+    let other = || async { Problem::new(Code::BadMethod, "deliveries come by POST") };
     Router::new().route("/hooks/{agent}/{schedule}", post(receive).fallback(other)).with_state(hooks)
 }
 
@@ -226,8 +225,7 @@ impl IntoResponse for Refused {
             Self::Problem(problem) => problem.into_response(),
             Self::TooMany(too_many) => too_many.into_response(),
             Self::TimedOut => {
-                let problem = Problem::bad_request("the delivery took too long to arrive");
-                (StatusCode::REQUEST_TIMEOUT, problem).into_response()
+                Problem::new(Code::TooSlow, "the delivery took too long to arrive").into_response()
             }
         }
     }

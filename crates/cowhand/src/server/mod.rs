@@ -86,8 +86,10 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings) -> Router {
     let is_local = settings.listen.ip().is_loopback();
     let access = access::Access::new(Arc::clone(&fleet), settings.listen.port());
     let pages = pages::router(pages::Pages::new(api.clone(), access.clone()));
+    let health = api.health();
     let api = api.router().layer(from_fn_with_state(access, access::check));
     let hooks = hooks::router(hooks::Hooks::new(fleet, is_local));
-    let all = hooks.merge(pages).merge(api).layer(from_fn_with_state(Arc::new(settings), door::check));
+    let all = hooks.merge(pages).merge(api).merge(health);
+    let all = all.layer(from_fn_with_state(Arc::new(settings), door::check));
     all.layer(from_fn(pages::harden))
 }

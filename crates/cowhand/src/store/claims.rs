@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, items, jobs, owed, schedules};
+use super::{Store, StoreError, items, jobs, owed, schedules, usage};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -228,10 +228,11 @@ async fn settle(
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement { outcome, usage } = settlement;
-    if let Some(usage) = &usage {
+    let Settlement { outcome, usage: used } = settlement;
+    if let Some(usage) = &used {
         job.spend(usage)?;
     }
+    usage::add(tx, &job, used.as_ref(), now).await?;
     // Whoever asked for its end did not ask for another attempt.
     let retry = if cancel_asked(tx, &job).await? { Retry::default() } else { retry };
     job.settle(outcome.clone(), &retry, now)?;

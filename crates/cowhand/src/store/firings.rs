@@ -3,7 +3,7 @@
 use cowhand_core::event::Fact;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::job::{Job, NewJob};
+use cowhand_core::job::{Job, JobStatus, NewJob};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -23,6 +23,10 @@ statements! {
         prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";
     LEDGER = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 \
         order by due_at desc, key desc limit $2";
+    FIRINGS_BETWEEN = same "select firings.key, firings.due_at, firings.decided_at, firings.outcome, firings.reason, \
+        firings.job_id, jobs.status, jobs.run_started_at, jobs.finished_at from firings \
+        left join jobs on jobs.id = firings.job_id where firings.schedule_id = $1 and firings.due_at >= $2 \
+        and firings.due_at < $3 order by firings.due_at desc, firings.key desc limit $4";
 }
 
 /// An occurrence that somebody decided about.
@@ -74,6 +78,14 @@ pub struct LedgerRow {
     pub decided_at: Timestamp,
     pub outcome: FiringOutcome,
     pub job: Option<JobId>,
+}
+
+/// How the job of a firing stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobOfFiring {
+    pub status: JobStatus,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
 }
 
 /// What a preparation came to.
@@ -180,6 +192,27 @@ impl Store {
     pub async fn ledger(&self, schedule: ScheduleId, limit: u32) -> Result<Vec<LedgerRow>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { tx.all(LEDGER, args![schedule, limit]).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    /// Of each schedule the newest rows of a stretch of time, with the jobs that are still there.
+    pub async fn firings_between(
+        &self,
+        schedules: Vec<ScheduleId>,
+        (from, to): (Timestamp, Timestamp),
+        limit: u32,
+    ) -> Result<Vec<Vec<(LedgerRow, Option<JobOfFiring>)>>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let mut all = Vec::with_capacity(schedules.len());
+                for schedule in schedules {
+                    let rows = tx.all(FIRINGS_BETWEEN, args![schedule, from, to, limit]).await?;
+                    let both = |row| Ok((read(row)?, read_job(row)?));
+                    all.push(rows.iter().map(both).collect::<Result<_, StoreError>>()?);
+                }
+                Ok(all)
+            })
         })
         .await
     }
@@ -303,4 +336,10 @@ fn read(row: &Row) -> Result<LedgerRow, StoreError> {
         },
         job: row.parse_opt("job_id")?,
     })
+}
+
+fn read_job(row: &Row) -> Result<Option<JobOfFiring>, StoreError> {
+    let Some(status) = row.parse_opt("status")? else { return Ok(None) };
+    let (started_at, finished_at) = (row.time_opt("run_started_at")?, row.time_opt("finished_at")?);
+    Ok(Some(JobOfFiring { status, started_at, finished_at }))
 }

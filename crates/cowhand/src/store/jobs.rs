@@ -31,7 +31,9 @@ statements! {
     LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
         and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
         and (trigger_type = $6 or $6 is null) \
-        and (number < (select number from jobs where id = $7) or $7 is null) order by number desc limit $8";
+        and (number < (select number from jobs where id = $7) or $7 is null) \
+        and (lower(id) like $9 escape '!' or lower(prompt) like $9 escape '!' or lower(summary) like $9 escape '!' \
+        or lower(error_message) like $9 escape '!' or $9 is null) order by number desc limit $8";
     NEWEST_JOBS =
         sqlite "select jobs.* from json_each($1) as named join jobs on jobs.number = \
             (select max(number) from jobs where agent = named.value)"
@@ -49,6 +51,8 @@ pub struct JobFilter {
     pub until: Option<Timestamp>,
     /// How they came about.
     pub trigger_type: Option<TriggerType>,
+    /// In its id, prompt, summary or error, in upper or lower case.
+    pub search: Option<String>,
     /// Only those that come after this one in the list.
     pub after: Option<JobId>,
 }
@@ -86,7 +90,7 @@ impl Store {
 
     /// The newest first. A list cannot go on after a job that is not there, because it was pruned or never was.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
-        let JobFilter { agent, schedule, status, since, until, trigger_type, after } = filter;
+        let JobFilter { agent, schedule, status, since, until, trigger_type, search, after } = filter;
         let args = args![
             agent.as_ref().map(AgentName::as_str),
             schedule.as_ref().map(ScheduleName::as_str),
@@ -96,6 +100,7 @@ impl Store {
             trigger_type.map(TriggerType::as_str),
             after.as_ref().map(JobId::as_str),
             limit,
+            search.as_deref().map(pattern),
         ];
         self.read(move |tx| {
             Box::pin(async move {
@@ -204,6 +209,19 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: Place) -> Result<b
     ];
     columns.extend(changing_columns(record)?);
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
+}
+
+/// Anything with this text in it, whatever signs it has.
+fn pattern(search: &str) -> String {
+    let mut pattern = String::from("%");
+    for letter in search.to_lowercase().chars() {
+        if matches!(letter, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    pattern
 }
 
 /// As JSON.

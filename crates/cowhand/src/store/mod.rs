@@ -7,7 +7,7 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, lease, work item, schedule, event counter; of several
+//! - **Locks are taken in one order**: agent, job, usage, lease, work item, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -22,6 +22,7 @@ mod events;
 mod firings;
 mod items;
 mod jobs;
+mod nodes;
 mod open;
 mod owed;
 mod retention;
@@ -29,6 +30,7 @@ mod schedules;
 mod sightings;
 mod snapshot;
 mod tokens;
+mod usage;
 mod writer;
 
 use std::pin::Pin;
@@ -41,11 +43,13 @@ use writer::Writer;
 
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
-pub use firings::{Decision, Fired, Firing, LedgerRow, Preparation, Prepared};
+pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
+pub use nodes::BusyNode;
 pub use retention::{Ended, Pruned};
 pub use tokens::{NewToken, Token};
+pub use usage::Spent;
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]
@@ -113,12 +117,14 @@ impl Store {
             firings::ALL,
             items::ALL,
             jobs::ALL,
+            nodes::ALL,
             owed::ALL,
             retention::ALL,
             schedules::ALL,
             sightings::ALL,
             snapshot::ALL,
             tokens::ALL,
+            usage::ALL,
         ]
         .concat();
         let count = all.len();

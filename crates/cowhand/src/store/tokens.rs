@@ -3,6 +3,7 @@
 use cowhand_core::id::TokenName;
 use cowhand_core::server::Scope;
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
@@ -21,7 +22,7 @@ statements! {
 }
 
 /// All that is known of a token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
     pub name: TokenName,
     pub scope: Scope,

@@ -6,6 +6,7 @@ use cowhand_core::config::shape;
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sources::For;
@@ -22,7 +23,7 @@ pub(crate) struct Queue {
 }
 
 /// An item and how it stands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ItemView {
     #[serde(flatten)]
     pub item: WorkItem,
@@ -35,7 +36,7 @@ pub struct ItemView {
     pub last_error: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
     Available,

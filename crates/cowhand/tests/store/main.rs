@@ -12,6 +12,7 @@ mod races;
 mod retention;
 mod tokens;
 mod triggers;
+mod usage;
 
 use cowhand::store::Store;
 use cowhand_core::id::{JobId, ScheduleId};

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::cron::Cron;
+use cowhand_core::plan::coming::{coming as coming_of, times};
 use cowhand_core::policy::Zone;
-use cowhand_core::roster::Schedule;
-use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -92,7 +91,7 @@ impl Next {
             }
             None => TimeZone::system(),
         };
-        let times = times_of(&cron, &zone, from).take(self.count as usize);
+        let times = times(&cron, &zone, from).take(self.count as usize);
         Ok(times.map(|at| Coming { at, zone: zone.clone(), name: None }).collect())
     }
 
@@ -117,7 +116,7 @@ impl Next {
                 }
                 let next = view.and_then(|view| view.next_run_at);
                 let (name, zone) = (format!("{}/{}", agent.name, schedule.name), schedule.zone.time_zone());
-                let times = self.of_schedule(schedule, next, from).into_iter();
+                let times = coming_of(schedule, next, from, self.count as usize).into_iter();
                 coming.extend(times.map(|at| Coming { at, zone: zone.clone(), name: Some(name.clone()) }));
             }
         }
@@ -127,31 +126,6 @@ impl Next {
         }
         Ok(coming)
     }
-
-    /// An interval counts from the end of each run, so its times hold if the runs take no time.
-    fn of_schedule(&self, schedule: &Schedule, next: Option<Timestamp>, from: Timestamp) -> Vec<Timestamp> {
-        let count = self.count as usize;
-        match &schedule.trigger {
-            TriggerConfig::Cron { expression, .. } => {
-                let zone = schedule.zone.time_zone();
-                let all = times_of(expression, zone, from).take(MOST_TRIED);
-                all.filter(|at| schedule.timing.allows(*at, zone)).take(count).collect()
-            }
-            TriggerConfig::Interval { interval } => {
-                let step = interval.duration();
-                let first = next.unwrap_or(from).max(from);
-                std::iter::successors(Some(first), |at| at.checked_add(step).ok()).take(count).collect()
-            }
-            _ => next.into_iter().filter(|at| *at >= from).collect(),
-        }
-    }
-}
-
-/// Enough to find the next active hours, and few enough for those that never come.
-const MOST_TRIED: usize = 100_000;
-
-fn times_of(cron: &Cron, zone: &TimeZone, from: Timestamp) -> impl Iterator<Item = Timestamp> {
-    std::iter::successors(cron.next_after(from, zone), |at| cron.next_after(*at, zone))
 }
 
 fn usage(option: &str, error: impl std::fmt::Display) -> Failure {

@@ -116,6 +116,7 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
                 output_tokens: count("outputTokens"),
                 cache_creation_input_tokens: count("cacheCreationInputTokens"),
                 cache_read_input_tokens: count("cacheReadInputTokens"),
+                cost_usd: counts.get("costUSD").and_then(Value::as_f64),
             };
             (model.clone(), usage)
         })

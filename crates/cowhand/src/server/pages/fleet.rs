@@ -2,12 +2,13 @@
 
 use axum::extract::State;
 use cowhand_core::job::JobRecord;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::{Answer, Pages, marks, now, text};
-use crate::api::{AgentView, DaemonView, Page, Problem, Status, segment};
+use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
 use crate::fleet::ScheduleView;
 
 pub(super) async fn page(State(pages): State<Pages>) -> Answer {
@@ -19,9 +20,11 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
     let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let spent: UsageView = client.get(&format!("usage?since={today}&until={today}")).await?;
     let lines = last_lines(&pages, &running.items).await?;
     let main = html! {
-        (head(&status.daemon, &status.agents, running.items.len(), waiting.items.len(), now))
+        (head(&status, running.items.len(), waiting.items.len(), &spent.total, now))
         (part("running", "Running now", &html! {}, &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
             (part("waiting", "Waiting", &html! {}, &waiting_now(&waiting.items, now)))
@@ -44,7 +47,8 @@ async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>,
     Ok(lines)
 }
 
-fn head(daemon: &DaemonView, agents: &[AgentView], running: usize, waiting: usize, now: Timestamp) -> Markup {
+fn head(status: &Status, running: usize, waiting: usize, spent: &Total, now: Timestamp) -> Markup {
+    let Status { daemon, agents } = status;
     html! {
         div.page-head #head data-live {
             h1 { "Fleet" }
@@ -54,6 +58,9 @@ fn head(daemon: &DaemonView, agents: &[AgentView], running: usize, waiting: usiz
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (waiting) " waiting" }
+                a href="/usage" title="today, in UTC" {
+                    (marks::money(spent.usage.cost_usd.unwrap_or_default())) " today"
+                }
             }
         }
     }

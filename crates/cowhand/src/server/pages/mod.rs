@@ -17,8 +17,11 @@ mod login;
 mod marks;
 mod output;
 mod schedule;
+mod settings;
 mod tail;
 mod text;
+mod timeline;
+mod usage;
 mod work;
 
 use std::net::SocketAddr;
@@ -101,7 +104,10 @@ pub(super) fn router(pages: Pages) -> Router {
         .route("/jobs/{job}/live", get(live::stream))
         .route("/jobs/{job}/diff", get(diff::page))
         .route("/work", get(work::page))
+        .route("/timeline", get(timeline::page))
+        .route("/usage", get(usage::page))
         .route("/events", get(events::page))
+        .route("/settings", get(settings::page))
         .layer(from_fn_with_state(pages.clone(), only_known));
     let outside =
         Router::new().route("/login/{code}", get(login::enter)).route("/assets/{name}", get(assets::serve));

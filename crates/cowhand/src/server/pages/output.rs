@@ -36,10 +36,9 @@ impl Pages {
     pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<Window, Problem> {
         let total = self.tail(job).await?.lines;
         let after = after.unwrap_or_else(|| total.saturating_sub(PAGE)).min(total);
-        let mut answer = self.client.lines(&format!("jobs/{job}/output?after={after}")).await?;
+        let mut answer = self.client.lines(&format!("jobs/{job}/output?after={after}&limit={PAGE}")).await?;
         let mut lines = Vec::new();
-        while lines.len() < usize::try_from(PAGE).unwrap_or(usize::MAX) {
-            let Some(line) = answer.next().await? else { break };
+        while let Some(line) = answer.next().await? {
             lines.push(line);
         }
         Ok(Window { after, total, lines })

@@ -17,8 +17,12 @@ pub(super) async fn page(
     let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
     let view: ScheduleView = pages.client.get(&base).await?;
     let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
+    let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;
     let main = html! {
         (head(&view, &base, now))
+        @if !next.items.is_empty() {
+            (part("next", "Next firings", &html! {}, &coming(&next.items, now)))
+        }
         (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&ledger.items)))
     };
     let title = format!("{} · {}", text::short(view.schedule.as_str(), 60), view.agent);
@@ -52,6 +56,12 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
             }
             @if let Some(error) = &view.last_error { p.alert { b { "Last error: " } (text::Text(error)) } }
         }
+    }
+}
+
+fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
+    html! {
+        ol.coming { @for time in times { li { (marks::at(*time)) " " span.muted { (marks::from_now(*time, now)) } } } }
     }
 }
 

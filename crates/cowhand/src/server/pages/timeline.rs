@@ -60,8 +60,13 @@ fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     let count = |kind: &str| lane.firings.iter().filter(|firing| kind_of(firing) == kind).count();
     let label = format!(
         "{} of {}: {} done, {} failed, {} running, {} skipped, {} planned",
-        short(lane.schedule.as_str(), 60), lane.agent, count("done"), count("failed"), count("running"),
-        count("skipped"), lane.planned.len()
+        short(lane.schedule.as_str(), 60),
+        lane.agent,
+        count("done"),
+        count("failed"),
+        count("running"),
+        count("skipped"),
+        lane.planned.len()
     );
     html! {
         div.lane {
@@ -111,7 +116,8 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
         (None, "running") => now,
         (None, _) => begin,
     };
-    let why = firing.reason.map(|reason| format!(": {}", reason.as_str().replace('_', " "))).unwrap_or_default();
+    let why =
+        firing.reason.map(|reason| format!(": {}", reason.as_str().replace('_', " "))).unwrap_or_default();
     let took = firing.finished_at.map(|end| format!(", took {}", marks::span(end.duration_since(begin))));
     Mark {
         kind,
@@ -223,7 +229,8 @@ mod tests {
     #[test]
     fn what_is_drawn_where() {
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
-        let scale = Scale { from: now - SignedDuration::from_hours(24), to: now + SignedDuration::from_hours(24) };
+        let scale =
+            Scale { from: now - SignedDuration::from_hours(24), to: now + SignedDuration::from_hours(24) };
         let firings = serde_json::json!([
             firing("2026-01-01T12:00:00Z", "skipped", Some("already_running"), None),
             firing("2026-01-01T00:05:00Z", "ran", None, Some("completed")),
@@ -233,6 +240,10 @@ mod tests {
         let marks = marks_of(&lane, &scale, now);
         let told: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at.round(), mark.count)).collect();
         assert_eq!(told, [("done", 0.0, 2), ("skipped", 25.0, 1), ("planned", 75.0, 1)]);
-        assert!(marks[1].title.starts_with("skipped: already running, due Jan 1 12:00:00 UTC"), "{}", marks[1].title);
+        assert!(
+            marks[1].title.starts_with("skipped: already running, due Jan 1 12:00:00 UTC"),
+            "{}",
+            marks[1].title
+        );
     }
 }

@@ -26,7 +26,8 @@ pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>)
     let measure = Measure::of(&usage.total.usage);
     let agents: Vec<(Markup, &ModelUsage)> =
         usage.agents.iter().map(|row| (marks::agent(&row.agent), &row.total.usage)).collect();
-    let models: Vec<(Markup, &ModelUsage)> = usage.models.iter().map(|row| (model(row.model.as_deref()), &row.usage)).collect();
+    let models: Vec<(Markup, &ModelUsage)> =
+        usage.models.iter().map(|row| (model(row.model.as_deref()), &row.usage)).collect();
     let main = html! {
         div.page-head #head data-live {
             h1 { "Usage" }
@@ -100,7 +101,9 @@ const HEIGHT: f64 = 140.0;
 fn days(days: &[DayUsage], measure: Measure) -> Markup {
     let most = days.iter().map(|day| measure.value(&day.total.usage)).fold(0.0, f64::max);
     let step = 100.0 / days.len().max(1) as f64;
-    let top = days.iter().max_by(|one, other| measure.value(&one.total.usage).total_cmp(&measure.value(&other.total.usage)));
+    let top = days
+        .iter()
+        .max_by(|one, other| measure.value(&one.total.usage).total_cmp(&measure.value(&other.total.usage)));
     let label = format!(
         "{} by day; the most on {}",
         measure.word(),

@@ -1,0 +1,180 @@
+//! The API's own description, made from the list of its routes and the types that they take and tell.
+
+use axum::Json;
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::problem::Details;
+use super::route::{Answer, Creates, Route, Streams};
+use super::{Code, routes};
+
+pub(super) async fn document() -> Json<Value> {
+    Json(describe(&routes::all()))
+}
+
+/// What any endpoint may answer instead, whatever it is about.
+const ALWAYS: [Code; 9] = [
+    Code::BadRequest,
+    Code::Unauthorized,
+    Code::Forbidden,
+    Code::Misdirected,
+    Code::TooLarge,
+    Code::TooMany,
+    Code::Unavailable,
+    Code::Stopping,
+    Code::NoDaemon,
+];
+
+fn describe(routes: &[Route]) -> Value {
+    let settings = || {
+        let mut settings = SchemaSettings::draft2020_12();
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+        settings
+    };
+    // What may be left out of a request is there in every answer, so the two see a type differently.
+    let mut given = settings().for_deserialize().into_generator();
+    let mut told = settings().for_serialize().into_generator();
+    let mut paths = Map::new();
+    for route in routes {
+        let operation = operation(route, &mut given, &mut told);
+        let methods = paths.entry(route.path).or_insert_with(|| json!({}));
+        methods[route.method.as_str().to_lowercase()] = operation;
+    }
+    let mut schemas = given.take_definitions(true);
+    schemas.append(&mut told.take_definitions(true));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "cowhand",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Everything that can be asked of a fleet. The same on the Unix socket in the state folder, \
+                where no token is needed, and over TCP.",
+        },
+        "security": [{ "token": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer", "description": "`cowhand token create` makes one." },
+            },
+        },
+    })
+}
+
+fn operation(route: &Route, given: &mut SchemaGenerator, told: &mut SchemaGenerator) -> Value {
+    let mut parameters = path_parameters(route.path);
+    parameters.extend(route.params.map(|params| query_parameters(&params(given))).into_iter().flatten());
+    let mut operation = json!({
+        "operationId": operation_id(route),
+        "summary": route.about,
+        "description": format!("Needs the scope `{}`.", route.scope),
+        "parameters": parameters,
+        "responses": responses(route, told),
+    });
+    if let Some(body) = route.body {
+        let schema = body(given);
+        operation["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
+    }
+    operation
+}
+
+/// `get_jobs_job_output`.
+fn operation_id(route: &Route) -> String {
+    let path = route.path.trim_start_matches("/api/v1/").replace(['{', '}'], "").replace(['/', '.'], "_");
+    format!("{}_{path}", route.method.as_str().to_lowercase())
+}
+
+fn path_parameters(path: &str) -> Vec<Value> {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let parameter =
+        |name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });
+    names.map(parameter).collect()
+}
+
+/// A parameter for each field.
+fn query_parameters(schema: &Schema) -> Vec<Value> {
+    let Some(Value::Object(fields)) = schema.get("properties").cloned() else { return Vec::new() };
+    let parameter = |(name, mut schema): (String, Value)| {
+        let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        // What may be left out is not `null` in an address.
+        if let Some(Value::Array(kinds)) = schema.get_mut("type") {
+            kinds.retain(|kind| kind != "null");
+        }
+        if let Some(Value::Array(ways)) = schema.get_mut("anyOf") {
+            ways.retain(|way| way["type"] != "null");
+        }
+        let mut parameter = json!({ "name": name, "in": "query", "schema": schema });
+        if let Some(about) = about {
+            parameter["description"] = about;
+        }
+        parameter
+    };
+    fields.into_iter().map(parameter).collect()
+}
+
+fn responses(route: &Route, told: &mut SchemaGenerator) -> Map<String, Value> {
+    let mut responses = Map::new();
+    if let Some(answer) = &route.answer {
+        let content = content(answer, told);
+        let good = |about| json!({ "description": about, "content": content });
+        match answer.creates {
+            Creates::Nothing => drop(responses.insert("200".into(), good("What was asked for."))),
+            Creates::Always => drop(responses.insert("201".into(), good("It was made."))),
+            Creates::UnlessItWas => {
+                responses.insert("201".into(), good("It was made."));
+                responses.insert("200".into(), good("It was made before, by the same key."));
+            }
+        }
+    }
+    let problem = told.subschema_for::<Details>();
+    let mut codes: Vec<Code> = ALWAYS.iter().chain(route.refusals).copied().collect();
+    codes.sort_by_key(|code| code.status());
+    for same in codes.chunk_by(|one, other| one.status() == other.status()) {
+        let words: Vec<String> = same.iter().map(|code| format!("`{}`", code.as_str())).collect();
+        let content = json!({ "application/problem+json": { "schema": problem } });
+        let response = json!({ "description": words.join(" or "), "content": content });
+        responses.insert(same[0].status().as_u16().to_string(), response);
+    }
+    responses
+}
+
+fn content(answer: &Answer, told: &mut SchemaGenerator) -> Value {
+    let schema = (answer.shape)(told);
+    let lines = json!({ "schema": { "type": "string" } });
+    match answer.streams {
+        Streams::No => json!({ "application/json": { "schema": schema } }),
+        Streams::IfAsked => json!({
+            "application/json": { "schema": schema },
+            "application/x-ndjson": lines,
+            "text/event-stream": lines,
+        }),
+        Streams::Always => json!({
+            "application/x-ndjson": { "schema": { "type": "string", "x-line": schema } },
+            "text/event-stream": lines,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document() {
+        insta::assert_json_snapshot!(describe(&routes::all()));
+    }
+
+    #[test]
+    fn every_endpoint_is_told_apart_and_says_what_it_does() {
+        let routes = routes::all();
+        let mut ids: Vec<String> = routes.iter().map(operation_id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), routes.len());
+        for route in routes {
+            assert!(route.about.ends_with('.') && route.answer.is_some(), "{}", route.path);
+        }
+    }
+}

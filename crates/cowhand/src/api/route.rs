@@ -1,0 +1,125 @@
+//! An endpoint: who answers, and all that is said about it. The router, the scopes and the description at
+//! `/api/v1/openapi.json` are made of the same list, so that none of them can say something else than the others.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodRouter, delete, get, post};
+use cowhand_core::server::Scope;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::{Api, Code};
+
+type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+#[derive(Debug, Clone)]
+pub(super) struct Route {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) handler: MethodRouter<Api>,
+    pub(super) scope: Scope,
+    /// One sentence.
+    pub(super) about: &'static str,
+    pub(super) params: Option<Shape>,
+    pub(super) body: Option<Shape>,
+    pub(super) answer: Option<Answer>,
+    /// Beside those that every endpoint may have.
+    pub(super) refusals: &'static [Code],
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) shape: Shape,
+    /// It may also come line by line, or as server-sent events.
+    pub(super) streams: Streams,
+    /// A new thing is made: 201. The same thing that was made before by the same key: 200.
+    pub(super) creates: Creates,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Streams {
+    No,
+    /// A page unless asked to go on.
+    IfAsked,
+    Always,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Creates {
+    Nothing,
+    Always,
+    UnlessItWas,
+}
+
+impl Route {
+    /// To read is enough for looking at something.
+    pub(super) fn get<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Api>,
+        T: 'static,
+    {
+        Self::new(Method::GET, path, get(handler), Scope::Read)
+    }
+
+    pub(super) fn post<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Api>,
+        T: 'static,
+    {
+        Self::new(Method::POST, path, post(handler), Scope::Operate)
+    }
+
+    pub(super) fn delete<H, T>(path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Api>,
+        T: 'static,
+    {
+        Self::new(Method::DELETE, path, delete(handler), Scope::Admin)
+    }
+
+    fn new(method: Method, path: &'static str, handler: MethodRouter<Api>, scope: Scope) -> Self {
+        let (params, body, answer) = (None, None, None);
+        Self { method, path, handler, scope, about: "", params, body, answer, refusals: &[] }
+    }
+
+    pub(super) fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
+    }
+
+    pub(super) fn needs(self, scope: Scope) -> Self {
+        Self { scope, ..self }
+    }
+
+    /// What stands behind the `?`.
+    pub(super) fn params<T: JsonSchema>(self) -> Self {
+        Self { params: Some(T::json_schema), ..self }
+    }
+
+    /// What may come in the body; every body may also be missing.
+    pub(super) fn takes<T: JsonSchema>(self) -> Self {
+        Self { body: Some(SchemaGenerator::subschema_for::<T>), ..self }
+    }
+
+    pub(super) fn tells<T: JsonSchema>(self) -> Self {
+        let shape = SchemaGenerator::subschema_for::<T>;
+        let answer = Answer { shape, streams: Streams::No, creates: Creates::Nothing };
+        Self { answer: Some(answer), ..self }
+    }
+
+    pub(super) fn streams(mut self, streams: Streams) -> Self {
+        if let Some(answer) = &mut self.answer {
+            answer.streams = streams;
+        }
+        self
+    }
+
+    pub(super) fn creates(mut self, creates: Creates) -> Self {
+        if let Some(answer) = &mut self.answer {
+            answer.creates = creates;
+        }
+        self
+    }
+
+    pub(super) fn refuses(self, refusals: &'static [Code]) -> Self {
+        Self { refusals, ..self }
+    }
+}
