@@ -30,6 +30,7 @@ await story(async ({ page }) => {
   await page.waitForURL(/search=one/);
   // Keys typed into a field are text.
   await page.locator('#search').focus();
+  await press('End');
   await page.keyboard.type('gj?');
   assert.equal(await page.locator('#search').inputValue(), 'onegj?');
   // A job is cancelled, retried and forked.

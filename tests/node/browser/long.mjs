@@ -30,7 +30,7 @@ await story(async ({ page }) => {
   await page.goto(`${base}/jobs/${job}`);
   const load = Date.now() - opened;
   assert.equal(await page.locator('#lines .l').count(), 1000);
-  await page.getByText('anna is done').waitFor();
+  await page.locator('#lines').getByText('anna is done').waitFor();
   await page.getByRole('link', { name: 'Earlier' }).click();
   await page.waitForURL(/after=98002/);
   assert.match(await page.textContent('#output-where'), /lines 98003 to 99002 of 100002/);

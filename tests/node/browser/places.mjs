@@ -7,7 +7,7 @@ export function fill() {
   put('bert.1', 'The linker takes 41 of 52 seconds.\n');
   const paid = ended('paid');
   ended('breaks');
-  ended('quick', '--schedule', 'by-hand');
+  ended('quick', 'by-hand');
   const fork = ended('quick', '--prompt', 'one more');
   return {
     fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${paid}`, 'job-running': `/jobs/${running}`,

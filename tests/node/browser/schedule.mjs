@@ -10,7 +10,7 @@ await story(async ({ page }) => {
   const expected = await first.evaluate((time) => new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false }).format(new Date(time.dateTime)));
   assert.equal(await first.textContent(), expected);
   assert.match(await first.getAttribute('title'), /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/);
-  const status = () => JSON.parse(cowhand('schedule', 'show', 'quick', 'nightly', '--json')).status;
+  const status = () => JSON.parse(cowhand('schedule', 'show', 'quick/nightly', '--json')).status;
   await page.getByRole('button', { name: 'Disable' }).click();
   await page.getByRole('button', { name: 'Enable' }).waitFor();
   await page.locator('#head').getByText('disabled').first().waitFor();
@@ -27,14 +27,14 @@ await story(async ({ page }) => {
   await page.goto(`${base}/schedules/quick/nightly`);
   assert.match(await page.locator('#ledger tbody tr').first().textContent(), /ran/);
   // Off by somebody else: the page knows without being asked.
-  cowhand('schedule', 'disable', 'quick', 'nightly');
+  cowhand('schedule', 'disable', 'quick/nightly');
   await page.getByRole('button', { name: 'Enable' }).waitFor();
   // The timeline has all of it.
   await page.goto(`${base}/timeline`);
   const lanes = page.locator('.lane:not(.axis)');
   assert.equal(await lanes.count(), 6);
   const nightly = lanes.filter({ hasText: 'nightly' });
-  assert.match(await nightly.locator('svg').getAttribute('aria-label'), /1 done, 0 failed, 0 running, 0 skipped, 0 planned/);
+  assert.match(await nightly.locator('svg.track').getAttribute('aria-label'), /1 done, 0 failed, 0 running, 0 skipped, 0 planned/);
   assert.equal(await nightly.locator('.m-done').count(), 1);
   assert.ok(await lanes.filter({ hasText: 'hourly' }).locator('.m-planned').count() > 10);
 });

@@ -1,5 +1,5 @@
 // What every story needs: the fleet it is about, a browser that is let in, and a way to say what went wrong.
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { enter, open } from './browser.mjs';
@@ -22,8 +22,10 @@ export function trigger(agent, ...given) {
   return cowhand('trigger', agent, ...given).split(' ')[0];
 }
 
+// Makes one, and says which when it has ended, well or not.
 export function ended(agent, ...given) {
-  return JSON.parse(cowhand('trigger', agent, '--wait', '--json', ...given)).id;
+  const { stdout } = spawnSync(COWHAND, ['trigger', agent, '--wait', '--json', ...given], { cwd: FLEET, encoding: 'utf8' });
+  return JSON.parse(stdout).id;
 }
 
 export async function story(tell) {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty};
-use super::{Answer, Pages, marks, now};
+use super::{Answer, Pages, marks, now, query};
 use crate::api::{AgentView, Page, segment};
 
 /// All as text, and empty when a form leaves a field empty.
@@ -35,8 +35,7 @@ impl Asked {
 
     /// What is set, as it stands behind a `?`.
     fn query(&self) -> String {
-        let set = self.fields().into_iter().filter(|(_, value)| !value.is_empty());
-        set.map(|(key, value)| format!("{key}={}&", segment(value))).collect()
+        query(&self.fields())
     }
 
     fn is_filter(&self) -> bool {

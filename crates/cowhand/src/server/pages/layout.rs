@@ -59,7 +59,7 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, main: &Markup) -> Markup
                     button.quiet.script data-opens="keys" aria-label="Keyboard shortcuts" title="Keyboard shortcuts" { "?" }
                 }
                 main #main tabindex="-1" { (main) }
-                noscript { p.note { "This browser runs no script: pages can be read, times are UTC, and to change something there is the command line." } }
+                p.note.no-script { "This browser runs no script: pages can be read, times are UTC, and to change something there is the command line." }
                 (keys())
                 (confirm())
                 p.said #said role="status" aria-live="polite" {}

@@ -54,8 +54,8 @@ pub(super) async fn stream(
     let line = known.unwrap_or(asked.after);
     let lines = pages.client.lines(&format!("jobs/{job}/output?follow=1&after={line}")).await?;
     let view = if asked.raw == 1 { View::Raw } else { View::Transcript };
-    let live = Live { lines, line, view, end: End::NotYet };
-    let events = stream::unfold(live, |mut live| async {
+    let begin = Live { lines, line, view, end: End::NotYet };
+    let events = stream::unfold(begin, |mut live| async {
         let event = live.next().await?;
         Some((Ok::<_, Infallible>(event), live))
     });

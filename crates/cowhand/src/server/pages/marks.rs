@@ -120,9 +120,9 @@ pub(super) fn count(number: u64) -> String {
 }
 
 pub(super) fn cost(usage: Option<&JobUsage>) -> Markup {
-    match usage.and_then(|usage| usage.total_cost_usd) {
-        Some(dollars) => html! { span.number { (money(dollars)) } },
-        None => html! { span.muted { "–" } },
+    let dollars = usage.and_then(|usage| usage.total_cost_usd);
+    html! {
+        @if let Some(dollars) = dollars { span.number { (money(dollars)) } } @else { span.muted { "–" } }
     }
 }
 

@@ -38,7 +38,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::access::{Access, Caller};
-use crate::api::{Api, Client, Code, Page, Problem};
+use crate::api::{Api, Client, Code, Page, Problem, segment};
 use layout::{Frame, Tab};
 
 /// What the pages are made of.
@@ -153,6 +153,12 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
 /// A page that stands alone, for those who have not come in.
 fn outside(status: StatusCode, title: &str, main: &Markup) -> Response {
     (status, Html(layout::bare(title, main).into_string())).into_response()
+}
+
+/// What is set, as it stands behind a `?`.
+fn query(fields: &[(&str, &str)]) -> String {
+    let set = fields.iter().filter(|(_, value)| !value.is_empty());
+    set.flat_map(|(key, value)| [key, "=", &segment(value), "&"].map(str::to_owned)).collect()
 }
 
 fn now() -> Timestamp {

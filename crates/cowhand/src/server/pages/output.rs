@@ -72,14 +72,15 @@ fn message(number: u64, line: &str) -> Markup {
     };
     match message {
         OutputMessage::Assistant { partial: Some(true), .. } => html! {},
-        OutputMessage::Assistant { content, timestamp, .. } => match content {
-            Some(content) => row(number, "assistant", timestamp, &html! { (Text(content.trim_end())) }),
-            None => html! {},
-        },
-        // With content it is what a plain program printed; without, only that something happened.
-        OutputMessage::System { content: Some(content), timestamp, .. } => {
-            row(number, "system", timestamp, &html! { (Text(content.trim_end())) })
+        OutputMessage::Assistant { content: None, .. } => html! {},
+        OutputMessage::Assistant { content: Some(content), timestamp, .. } => {
+            row(number, "assistant", timestamp, &html! { (Text(content.trim_end())) })
         }
+        // With content it is what a plain program printed; without, only that something happened.
+        OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {
+            Some(result) => row(number, "note", timestamp, &folded(&html! { "[result]" }, &result)),
+            None => row(number, "system", timestamp, &html! { (Text(content.trim_end())) }),
+        },
         OutputMessage::System { subtype, content: None, timestamp, .. } => {
             row(number, "note", timestamp, &html! { "[" (Text(&subtype.unwrap_or_default())) "]" })
         }
@@ -100,6 +101,12 @@ fn message(number: u64, line: &str) -> Markup {
             row(number, "error", timestamp, &html! { b { "error: " } (Text(&message)) })
         }
     }
+}
+
+/// The line by which a command says how it ended; the job's result stands above, so here it is only for the curious.
+fn result_line(content: &str) -> Option<String> {
+    let value: Value = content.starts_with('{').then(|| serde_json::from_str(content).ok()).flatten()?;
+    (value.get("type")? == "result").then(|| indented(&value))
 }
 
 fn row(number: u64, kind: &str, time: Option<Timestamp>, content: &Markup) -> Markup {
@@ -161,7 +168,9 @@ pub(super) fn in_short(line: &str) -> Option<String> {
         Err(_) => line.to_owned(),
         Ok(Some(message)) => match message {
             OutputMessage::Assistant { content, .. } => content?,
-            OutputMessage::System { content, .. } => content?,
+            OutputMessage::System { content, .. } => {
+                content.filter(|content| result_line(content).is_none())?
+            }
             OutputMessage::ToolUse { tool_name, input, .. } => {
                 format!("→ {tool_name} {}", input.as_ref().map(one_value).unwrap_or_default())
             }

@@ -128,14 +128,19 @@
   const lines = $('#lines');
   let stream;
   let last = lines?.lastElementChild;
+  const heap = [];
   function hear() {
     if (!lines?.dataset.stream || document.hidden || stream) return;
     const address = new URL(lines.dataset.stream, location.href);
     if (lines.dataset.line) address.searchParams.set('after', lines.dataset.line);
     stream = new EventSource(address);
     stream.onmessage = (message) => {
-      lines.dataset.line = message.lastEventId;
-      append(message.data);
+      const to = Number(message.lastEventId);
+      lines.dataset.line = to;
+      heap.push({ text: message.data, to });
+      // What would be gone from the page before anybody saw it is not even read.
+      while (heap.length > 1 && to - heap[0].to >= MOST_LINES) heap.shift();
+      if (heap.length === 1) requestAnimationFrame(append);
     };
     stream.addEventListener('end', () => {
       stream.close();
@@ -145,14 +150,16 @@
       soon();
     });
   }
-  function append(text) {
+  function append() {
     const atEnd = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
-    const parsed = new DOMParser().parseFromString(text, 'text/html');
-    const fresh = document.createDocumentFragment();
-    fresh.append(...parsed.body.childNodes);
-    lines.append(fresh);
-    const extra = lines.childElementCount - MOST_LINES;
-    for (let i = 0; i < extra; i += 1) lines.firstElementChild.remove();
+    const text = heap.splice(0).map((part) => part.text).join('');
+    const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].slice(-MOST_LINES);
+    const extra = lines.childElementCount + fresh.length - MOST_LINES;
+    if (extra >= lines.childElementCount) lines.replaceChildren(...fresh);
+    else {
+      for (let i = 0; i < extra; i += 1) lines.firstElementChild.remove();
+      lines.append(...fresh);
+    }
     last = lines.lastElementChild;
     where();
     if (atEnd) window.scrollTo(0, document.documentElement.scrollHeight);

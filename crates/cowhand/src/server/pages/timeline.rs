@@ -105,6 +105,11 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
             _ => together.push(mark),
         }
     }
+    // The API tells so many and no more; the clock goes on.
+    if let Some(last) = together.last_mut().filter(|last| lane.cut && last.kind == "planned") {
+        last.until = 100.0;
+        last.title.push_str(", and so on");
+    }
     together
 }
 

@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::short;
-use super::{Answer, Pages, marks};
-use crate::api::{DayUsage, UsageView, segment};
+use super::{Answer, Pages, marks, query};
+use crate::api::{DayUsage, UsageView};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -19,9 +19,7 @@ pub(super) struct Asked {
 }
 
 pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>) -> Answer {
-    let set = [("since", &asked.since), ("until", &asked.until)];
-    let set = set.iter().filter(|(_, value)| !value.is_empty());
-    let query: String = set.map(|(key, value)| format!("{key}={}&", segment(value))).collect();
+    let query = query(&[("since", &asked.since), ("until", &asked.until)]);
     let usage: UsageView = pages.client.get(&format!("usage?{query}")).await?;
     let measure = Measure::of(&usage.total.usage);
     let agents: Vec<(Markup, &ModelUsage)> =
@@ -35,7 +33,7 @@ pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>)
                 span { b { (marks::money(usage.total.usage.cost_usd.unwrap_or_default())) } }
                 span { (marks::count(usage.total.usage.input_tokens)) " tokens in" }
                 span { (marks::count(usage.total.usage.output_tokens)) " tokens out" }
-                span { (usage.total.attempts) " attempts" }
+                span { (attempts(usage.total.attempts)) }
             }
         }
         (range(usage.since, usage.until))
@@ -85,6 +83,10 @@ impl Measure {
     }
 }
 
+fn attempts(count: u64) -> String {
+    if count == 1 { "1 attempt".to_owned() } else { format!("{count} attempts") }
+}
+
 fn range(since: Date, until: Date) -> Markup {
     html! {
         form.filters action="/usage" method="get" aria-label="Days" {
@@ -115,7 +117,7 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
             @for (number, day) in days.iter().enumerate() {
                 @let height = if most > 0.0 { measure.value(&day.total.usage) / most * (HEIGHT - 12.0) } else { 0.0 };
                 g {
-                    title { (day.day) ": " (measure.shown(&day.total.usage)) ", " (day.total.attempts) " attempts" }
+                    title { (day.day) ": " (measure.shown(&day.total.usage)) ", " (attempts(day.total.attempts)) }
                     rect.ground x={ (number as f64 * step) "%" } width={ (step) "%" } y="0" height=(HEIGHT) {}
                     rect.value x={ (number as f64 * step + step * 0.12) "%" } width={ (step * 0.76) "%" } y=(HEIGHT - height) height=(height) rx="2" {}
                 }

@@ -1,6 +1,7 @@
 //! The queues that work comes from.
 
 use axum::extract::State;
+use cowhand_core::id::AgentName;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -45,7 +46,7 @@ fn queues(items: Vec<ItemView>, now: Timestamp) -> Markup {
     }
     let mut queues: IndexMap<String, Vec<ItemView>> = IndexMap::new();
     for item in items {
-        let agents: Vec<&str> = item.agents.iter().map(|agent| agent.as_str()).collect();
+        let agents: Vec<&str> = item.agents.iter().map(AgentName::as_str).collect();
         queues.entry(format!("{} for {}", item.item.id.source(), agents.join(", "))).or_default().push(item);
     }
     html! {
