@@ -19,9 +19,16 @@ await story(async ({ page }) => {
   put('anna.1', Array.from({ length: LINES }, (_, i) => `line ${i} of a long story that an agent tells about its work\n`).join(''));
   await page.locator('#lines').getByText(`line ${LINES - 1} of`).waitFor({ timeout: 100_000 });
   const streamed = Date.now() - begin;
+  // Whoever is at the end stays at the end; whoever goes up is left there.
+  await page.waitForFunction(() => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 100);
+  await page.mouse.wheel(0, -5000);
+  await page.waitForFunction(() => window.innerHeight + window.scrollY < document.documentElement.scrollHeight - 2000);
+  put('anna.2', 'one more word\n');
+  await page.locator('#lines').getByText('one more word').waitFor({ state: 'attached' });
+  assert.ok(await page.evaluate(() => window.innerHeight + window.scrollY < document.documentElement.scrollHeight - 2000));
   const live = await page.evaluate(() => ({ lines: document.querySelectorAll('#lines .l').length, longest: Math.round(window.longest), blocked: Math.round(window.blocked) }));
   assert.ok(live.lines <= 3000, `${live.lines} lines are kept`);
-  assert.match(await page.textContent('#output-where'), /of 100001/);
+  assert.match(await page.textContent('#output-where'), /of 100002/);
   put('anna.end');
   await page.locator('#head').getByText('completed').waitFor();
 
@@ -32,8 +39,8 @@ await story(async ({ page }) => {
   assert.equal(await page.locator('#lines .l').count(), 1000);
   await page.locator('#lines').getByText('anna is done').waitFor();
   await page.getByRole('link', { name: 'Earlier' }).click();
-  await page.waitForURL(/after=98002/);
-  assert.match(await page.textContent('#output-where'), /lines 98003 to 99002 of 100002/);
+  await page.waitForURL(/after=98003/);
+  assert.match(await page.textContent('#output-where'), /lines 98004 to 99003 of 100003/);
   await page.getByRole('link', { name: 'First' }).click();
   await page.waitForURL(/after=0/);
   await page.getByText('line 0 of').waitFor();

@@ -129,6 +129,24 @@
   let stream;
   let last = lines?.lastElementChild;
   const heap = [];
+  // Whoever is at the end stays there. Lines get their true height only when they are seen, so where the end is cannot be
+  // asked while they come: a person who goes up says so.
+  const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
+  let pinned = atEnd();
+  let moved = 0;
+  const goUp = () => { pinned = false; };
+  addEventListener('wheel', (turn) => { if (turn.deltaY < 0) goUp(); }, { passive: true });
+  addEventListener('touchmove', goUp, { passive: true });
+  addEventListener('keydown', ({ key }) => { if (['ArrowUp', 'PageUp', 'Home'].includes(key)) goUp(); });
+  addEventListener('scroll', () => {
+    if (atEnd()) pinned = true;
+    else if (performance.now() - moved > 200) pinned = false;
+  }, { passive: true });
+  function toEnd() {
+    if (!pinned) return;
+    moved = performance.now();
+    window.scrollTo(0, document.documentElement.scrollHeight);
+  }
   function hear() {
     if (!lines?.dataset.stream || document.hidden || stream) return;
     const address = new URL(lines.dataset.stream, location.href);
@@ -151,7 +169,6 @@
     });
   }
   function append() {
-    const atEnd = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
     const text = heap.splice(0).map((part) => part.text).join('');
     const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].slice(-MOST_LINES);
     const extra = lines.childElementCount + fresh.length - MOST_LINES;
@@ -162,7 +179,8 @@
     }
     last = lines.lastElementChild;
     where();
-    if (atEnd) window.scrollTo(0, document.documentElement.scrollHeight);
+    toEnd();
+    requestAnimationFrame(toEnd);
   }
   function where() {
     const [from, to] = [lines.firstElementChild, last].map((line) => Number(line?.id.slice(1) ?? 0));
