@@ -68,11 +68,13 @@
       if (again) { again = false; soon(); }
     }
   }
+  // Soon, but not more often than once a second, however much happens.
   let planned = false;
+  let asked = 0;
   function soon() {
     if (planned) return;
     planned = true;
-    setTimeout(() => { planned = false; refresh(); }, 250);
+    setTimeout(() => { planned = false; asked = Date.now(); refresh(); }, Math.max(200, asked + 1000 - Date.now()));
   }
   function replace(fresh) {
     localise(fresh);
