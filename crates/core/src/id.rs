@@ -14,7 +14,7 @@ const SUFFIX_DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 /// `job-YYYY-MM-DD-xxxxxx`: the UTC date of creation and six characters of chance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = r"^job-[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9a-z]{6}$"))]
 pub struct JobId(String);
 
 impl JobId {
@@ -69,7 +69,7 @@ const MAX_NAME: usize = 128;
 /// An agent's qualified name: its fleets' names and its own, joined by dots. Root agents have no prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}([.][a-zA-Z0-9][a-zA-Z0-9_-]{0,127})*$"))]
 pub struct AgentName(String);
 
 impl AgentName {
@@ -91,7 +91,7 @@ impl FromStr for AgentName {
 /// or a URL beyond repair is refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = r"^[^\x00-\x1f\x7f-\x9f]{1,128}$"))]
 pub struct ScheduleName(String);
 
 impl ScheduleName {
@@ -116,7 +116,7 @@ impl FromStr for ScheduleName {
 /// What people call a token of the API.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}$"))]
 pub struct TokenName(String);
 
 impl TokenName {

@@ -16,7 +16,7 @@ pub use closing::{Closing, artifacts};
 /// `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = r"^[a-zA-Z][a-zA-Z0-9_]*-[a-zA-Z0-9][a-zA-Z0-9_-]*([.][a-zA-Z0-9_-]+)*$"))]
 pub struct WorkItemId {
     source: String,
     external_id: String,

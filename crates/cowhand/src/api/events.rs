@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::follow::{self, Form, Growing, Part};
-use super::given::{Params, Switch};
+use super::given::{Count, Params, Switch};
 use super::{Api, Page, Problem};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -19,23 +19,20 @@ pub(super) struct Asked {
     #[schemars(range(min = 0))]
     after: Option<i64>,
     /// How many at most, unless it goes on; unset means 100.
-    #[schemars(range(min = 1, max = 1000))]
-    limit: Option<u32>,
+    limit: Option<Count>,
     /// Go on with what happens from now on, one event a line. Clients that accept `text/event-stream` get that, with
     /// the numbers as ids; they always go on, and go on after `Last-Event-ID`.
     follow: Switch,
 }
 
 const USUAL: u32 = 100;
-/// The most of one part of a list.
-const MOST: u32 = 1000;
 
 pub(super) async fn list(
     State(api): State<Api>,
     headers: HeaderMap,
     Params(asked): Params<Asked>,
 ) -> Result<Response, Problem> {
-    let limit = asked.limit.unwrap_or(USUAL).clamp(1, MOST);
+    let limit = Count::or(asked.limit, USUAL);
     let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
     let after = match last_id.or(asked.after) {
         Some(after) => after,
@@ -59,7 +56,7 @@ struct Log {
 
 impl Growing for Log {
     async fn more(&mut self) -> Result<Option<Part>, Problem> {
-        let events = self.api.store.events_after(self.after, MOST).await?;
+        let events = self.api.store.events_after(self.after, Count::MOST).await?;
         let Some(number) = events.first().map(|event| event.seq) else {
             // Without a daemon nothing more will happen.
             return Ok(self.api.daemon().is_ok().then(Part::default));

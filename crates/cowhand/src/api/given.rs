@@ -1,12 +1,13 @@
 //! What a request brings, read so that a mistake in it is answered in our one shape.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -25,7 +26,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 }
 
 /// `1` or `true`, `0` or `false`; unset means no.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(super) enum Switch {
     #[default]
     #[serde(rename = "0", alias = "false")]
@@ -37,6 +38,41 @@ pub(super) enum Switch {
 impl Switch {
     pub(super) fn is_on(self) -> bool {
         self == Self::On
+    }
+}
+
+impl JsonSchema for Switch {
+    fn schema_name() -> Cow<'static, str> {
+        "Switch".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": ["0", "1", "false", "true"] })
+    }
+}
+
+/// How many of a list; its parts have 1000 at most.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+#[schemars(extend("minimum" = 1, "maximum" = 1000))]
+pub(super) struct Count(u32);
+
+impl Count {
+    pub(super) const MOST: u32 = 1000;
+
+    pub(super) fn or(this: Option<Self>, usual: u32) -> u32 {
+        this.map_or(usual, |Self(count)| count)
+    }
+}
+
+impl TryFrom<u32> for Count {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        match count {
+            1..=Self::MOST => Ok(Self(count)),
+            _ => Err(format!("{count} is not from 1 to {}", Self::MOST)),
+        }
     }
 }
 
@@ -54,6 +90,10 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> 
         })?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
+        }
+        // Serde would take an array for an object whose fields it lists.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Problem::bad_request("the body has to be a JSON object"));
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Problem::bad_request(error.to_string()))
     }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Form, Growing, Part};
-use super::given::{Given, Params, Switch, named};
+use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{self, Changes, Listening};
 use crate::store::{Cancel, JobFilter};
@@ -33,20 +33,21 @@ pub(super) struct Listed {
     /// The `next_cursor` of the part before.
     after: Option<JobId>,
     /// How many at most; unset means 50.
-    #[schemars(range(min = 1, max = 1000))]
-    limit: Option<u32>,
+    limit: Option<Count>,
 }
 
 const USUAL: u32 = 50;
-/// The most of one part of a list.
-const MOST: u32 = 1000;
+const LONGEST_SEARCH: usize = 200;
 
 pub(super) async fn list(
     State(api): State<Api>,
     Params(listed): Params<Listed>,
 ) -> Result<Json<Page<Job>>, Problem> {
     let Listed { agent, schedule, status, since, until, trigger_type, search, after, limit } = listed;
-    let limit = limit.unwrap_or(USUAL).clamp(1, MOST);
+    let limit = Count::or(limit, USUAL);
+    if search.as_ref().is_some_and(|search| search.chars().count() > LONGEST_SEARCH) {
+        return Err(Problem::bad_request(format!("`search` has at most {LONGEST_SEARCH} characters")));
+    }
     let filter = JobFilter { agent, schedule, status, since, until, trigger_type, search, after };
     let items = api.store.jobs(filter, limit).await?;
     let full = items.len() == limit as usize;

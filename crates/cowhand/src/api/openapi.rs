@@ -1,8 +1,10 @@
 //! The API's own description, made from the list of its routes and the types that they take and tell.
 
 use axum::Json;
+use cowhand_core::id::{AgentName, JobId, ScheduleName, TokenName};
+use cowhand_core::work::WorkItemId;
 use schemars::generate::SchemaSettings;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::problem::Details;
@@ -64,7 +66,7 @@ fn describe(routes: &[Route]) -> Value {
 }
 
 fn operation(route: &Route, given: &mut SchemaGenerator, told: &mut SchemaGenerator) -> Value {
-    let mut parameters = path_parameters(route.path);
+    let mut parameters = path_parameters(route.path, given);
     parameters.extend(route.params.map(|params| query_parameters(&params(given))).into_iter().flatten());
     let mut operation = json!({
         "operationId": operation_id(route),
@@ -86,10 +88,19 @@ fn operation_id(route: &Route) -> String {
     format!("{}_{path}", route.method.as_str().to_lowercase())
 }
 
-fn path_parameters(path: &str) -> Vec<Value> {
+fn path_parameters(path: &str, given: &mut SchemaGenerator) -> Vec<Value> {
     let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let parameter =
-        |name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });
+    let parameter = |name| {
+        let schema = match name {
+            "agent" => given.subschema_for::<AgentName>(),
+            "schedule" => given.subschema_for::<ScheduleName>(),
+            "job" => given.subschema_for::<JobId>(),
+            "item" => given.subschema_for::<WorkItemId>(),
+            "name" => given.subschema_for::<TokenName>(),
+            _ => json_schema!({ "type": "string" }),
+        };
+        json!({ "name": name, "in": "path", "required": true, "schema": schema })
+    };
     names.map(parameter).collect()
 }
 

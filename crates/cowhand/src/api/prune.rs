@@ -16,6 +16,9 @@ pub(super) async fn prune(
     State(api): State<Api>,
     Given(asked): Given<PruneAsked>,
 ) -> Result<Json<PruneView>, Problem> {
+    if asked.retention.max_jobs_per_agent == Some(0) {
+        return Err(Problem::bad_request("`max_jobs_per_agent` is 1 at least"));
+    }
     if let Side::Daemon(fleet) = &api.side {
         return Ok(Json(fleet.prune(asked).await?));
     }

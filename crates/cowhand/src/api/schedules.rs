@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::triggered;
-use super::given::{Given, Params, named};
+use super::given::{Count, Given, Params, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{self, ScheduleView, Trigger};
 use crate::store::LedgerRow;
@@ -52,8 +52,7 @@ pub(super) async fn one(
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Ledger {
     /// How many at most; unset means 20.
-    #[schemars(range(min = 1, max = 1000))]
-    limit: Option<u32>,
+    limit: Option<Count>,
 }
 
 pub(super) async fn firings(
@@ -62,7 +61,7 @@ pub(super) async fn firings(
     Params(Ledger { limit }): Params<Ledger>,
 ) -> Result<Json<Page<FiringView>>, Problem> {
     let id = find(&api, &named(&agent)?, &schedule)?;
-    let rows = api.store.ledger(id, limit.unwrap_or(20).clamp(1, 1000)).await?;
+    let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
     Ok(Json(Page::whole(rows.into_iter().map(FiringView::from).collect())))
 }
 

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Params, named};
+use super::given::{Count, Params, named};
 use super::schedules::{find, views};
 use super::{Api, Page, Problem};
 use crate::fleet::{ScheduleStatus, ScheduleView};
@@ -142,8 +142,7 @@ pub(super) struct NextAsked {
     /// Only after this; unset means now.
     from: Option<Timestamp>,
     /// How many at most; unset means 10.
-    #[schemars(range(max = 1000))]
-    count: Option<u32>,
+    count: Option<Count>,
 }
 
 /// When a schedule fires next. Nothing if it is off, or does not live by the clock.
@@ -156,7 +155,7 @@ pub(super) async fn next(
     let id = find(&api, &agent, &schedule)?;
     let view = super::schedules::view(&api, &agent, &schedule).await?.0;
     let fires = !matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error);
-    let count = if fires { asked.count.unwrap_or(10).min(1000) as usize } else { 0 };
+    let count = if fires { Count::or(asked.count, 10) as usize } else { 0 };
     let roster = api.roster();
     let schedule = roster.agents.iter().flat_map(|agent| &agent.schedules).find(|known| known.id == id);
     let from = asked.from.unwrap_or_else(|| api.now());

@@ -23,6 +23,7 @@ const PREFIX: &str = "cow_";
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenAsked {
+    #[schemars(with = "TokenName")]
     pub name: String,
     /// Unset means the least.
     pub scope: Option<Scope>,

@@ -4,8 +4,11 @@
 
 mod access;
 mod dashboard;
+mod described;
 mod hooks;
 mod life;
+mod live;
+mod reading;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -28,11 +31,15 @@ agents:
     default_prompt: Work.
     schedules:
       by-hand: {type: manual, prompt: Work.}
+      nightly: {type: cron, expression: "0 3 * * *", prompt: Work.}
       hook: {type: webhook, secret_env: "HOOK_NEW, HOOK_OLD", prompt: "Look at {{payload}}"}
       issues: {type: webhook, secret_env: HOOK_OLD, events: [issues.opened], prompt: Look.}
       "off": {type: webhook, secret_env: HOOK_OLD, enabled: false, prompt: Look.}
       unset: {type: webhook, secret_env: NOT_THERE, prompt: Look.}
       unsigned: {type: webhook, allow_unsigned: true, prompt: Look.}
+  - name: waiter
+    runtime: command
+    command: [sh, -c, "while ! [ -e done ]; do sleep 0.1; done"]
 "#;
 pub(crate) const NEW: &str = "canary-new-secret";
 pub(crate) const OLD: &str = "canary-old-secret";
@@ -100,6 +107,11 @@ impl Scene {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (status.code().unwrap(), text(stdout), text(stderr))
+    }
+
+    /// Those that wait for it.
+    pub(crate) fn end_jobs(&self) {
+        fs::write(self.path("done"), "").unwrap();
     }
 
     /// A new token.
