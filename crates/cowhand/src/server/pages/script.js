@@ -135,19 +135,15 @@
   // asked while they come: a person who goes up says so.
   const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
   let pinned = atEnd();
-  let moved = 0;
   const goUp = () => { pinned = false; };
   addEventListener('wheel', (turn) => { if (turn.deltaY < 0) goUp(); }, { passive: true });
   addEventListener('touchmove', goUp, { passive: true });
   addEventListener('keydown', ({ key }) => { if (['ArrowUp', 'PageUp', 'Home'].includes(key)) goUp(); });
-  addEventListener('scroll', () => {
-    if (atEnd()) pinned = true;
-    else if (performance.now() - moved > 200) pinned = false;
-  }, { passive: true });
+  // On the scroll bar, which is nobody's but the page's.
+  addEventListener('mousedown', ({ target }) => { if (target === document.documentElement) goUp(); });
+  addEventListener('scroll', () => { if (atEnd()) pinned = true; }, { passive: true });
   function toEnd() {
-    if (!pinned) return;
-    moved = performance.now();
-    window.scrollTo(0, document.documentElement.scrollHeight);
+    if (pinned) window.scrollTo(0, document.documentElement.scrollHeight);
   }
   function hear() {
     if (!lines?.dataset.stream || document.hidden || stream) return;

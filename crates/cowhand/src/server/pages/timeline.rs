@@ -216,7 +216,7 @@ fn legend() -> Markup {
 mod tests {
     use super::*;
 
-    fn lane(firings: serde_json::Value, planned: &[&str]) -> Lane {
+    fn lane(firings: &serde_json::Value, planned: &[&str]) -> Lane {
         let lane = serde_json::json!({
             "agent": "a", "schedule": "s", "type": "cron", "status": "idle", "firings": firings,
             "planned": planned, "cut": false,
@@ -241,7 +241,7 @@ mod tests {
             firing("2026-01-01T00:05:00Z", "ran", None, Some("completed")),
             firing("2026-01-01T00:00:00Z", "ran", None, Some("completed")),
         ]);
-        let lane = lane(firings, &["2026-01-02T12:00:00Z"]);
+        let lane = lane(&firings, &["2026-01-02T12:00:00Z"]);
         let marks = marks_of(&lane, &scale, now);
         let told: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at.round(), mark.count)).collect();
         assert_eq!(told, [("done", 0.0, 2), ("skipped", 25.0, 1), ("planned", 75.0, 1)]);
