@@ -1,6 +1,6 @@
 // What every story needs: the fleet it is about, a browser that is let in, and a way to say what went wrong.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { enter, open } from './browser.mjs';
 
@@ -10,9 +10,10 @@ export function cowhand(...given) {
   return execFileSync(COWHAND, given, { cwd: FLEET, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim();
 }
 
-// A file by which a story leads an agent.
+// A file by which a story leads an agent. It appears whole.
 export function put(name, text = '') {
-  writeFileSync(join(FLEET, name), text);
+  writeFileSync(join(FLEET, `${name}.new`), text);
+  renameSync(join(FLEET, `${name}.new`), join(FLEET, name));
 }
 
 export const link = () => cowhand('dashboard');
