@@ -58,6 +58,6 @@ await story(async ({ page }) => {
     return Math.round(slowest);
   });
   console.log(JSON.stringify({ streamed, ...live, load, frame }));
-  // Far above what was seen (see docs/server.md), so that a busy machine is no failure and a page with all lines is.
+  // Far above what was seen (see docs/dashboard.md), so that a busy machine is no failure and a page with all lines is.
   assert.ok(load < 5_000 && frame < 1_000 && live.longest < 2_000, JSON.stringify({ load, frame, live }));
 });
