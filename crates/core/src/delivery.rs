@@ -103,6 +103,17 @@ impl Webhook {
         Ok(Self { id: id.into(), event: event.into(), payload })
     }
 
+    /// What Slack wants to hear back before it sends anything.
+    pub fn challenge(&self) -> Option<&str> {
+        let is_asked = self.payload.get("type").is_some_and(|kind| kind == "url_verification");
+        self.payload.get("challenge").filter(|_| is_asked)?.as_str()
+    }
+
+    /// The repository of GitHub that it tells of, as `owner/name`.
+    pub fn repository(&self) -> Option<&str> {
+        self.payload.pointer("/repository/full_name")?.as_str()
+    }
+
     /// `issues` is every such event, `issues.opened` one with that action.
     fn is(&self, wanted: &str) -> bool {
         let action = text(self.payload.pointer("/action"));
@@ -243,6 +254,20 @@ mod tests {
         assert_eq!(Webhook::of_body("1", "push", deep.as_bytes()).unwrap().payload, json!(deep));
         let error = Webhook::of_body("1", "push", &vec![b' '; MOST_BYTES + 1]).unwrap_err();
         assert_eq!(error.to_string(), "a delivery of 26214401 bytes is too large; the most is 26214400");
+    }
+
+    #[test]
+    fn what_slack_asks_first() {
+        for (payload, expected) in [
+            (json!({"type": "url_verification", "challenge": "c-1"}), Some("c-1")),
+            (json!({"type": "event_callback", "challenge": "c-1"}), None),
+            (json!({"type": "url_verification", "challenge": 5}), None),
+            (json!({"challenge": "c-1"}), None),
+            (json!("url_verification"), None),
+        ] {
+            let Delivery::Webhook(webhook) = webhook("", payload) else { unreachable!() };
+            assert_eq!(webhook.challenge(), expected, "{webhook:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 // The type lives in `core`: an address is only a value; nobody listens here.
 use core::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,18 +15,30 @@ use crate::word::written_as;
 pub struct Server {
     /// `false` means that only the socket in the state folder answers.
     pub enabled: bool,
-    /// Address and port; port 0 takes a free one. Beyond this machine, put a proxy with TLS in front.
+    /// Address and port; port 0 takes a free one. Beyond this machine, set `tls`, or put a proxy in front that speaks it.
     #[schemars(with = "String", extend("format" = "address"))]
     pub listen: SocketAddr,
     /// Names by which the server may be asked, beside those of this machine and its own address; without a port.
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")))]
     pub allowed_hosts: Vec<String>,
+    /// Unset means plain HTTP.
+    pub tls: Option<Tls>,
+}
+
+/// Files with which the server speaks TLS; read at the start and whenever the config is read again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The certificate in PEM form, and after it those that lead to an authority. Relative to the root file.
+    pub certificate: PathBuf,
+    /// Its private key in PEM form. Relative to the root file.
+    pub key: PathBuf,
 }
 
 impl Default for Server {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 3232));
-        Self { enabled: true, listen, allowed_hosts: Vec::new() }
+        Self { enabled: true, listen, allowed_hosts: Vec::new(), tls: None }
     }
 }
 
@@ -46,6 +59,17 @@ written_as! {
 }
 
 impl Server {
+    /// With its files where the root file, which lies in `folder`, means them to be.
+    #[must_use]
+    pub fn below(mut self, folder: &Path) -> Self {
+        if let Some(tls) = &mut self.tls {
+            for path in [&mut tls.certificate, &mut tls.key] {
+                *path = folder.join(&*path);
+            }
+        }
+        self
+    }
+
     /// Whether `Host: host` names us, so that a foreign name that was pointed at this machine does not.
     pub fn is_named(&self, host: &str) -> bool {
         let name = without_port(host).to_ascii_lowercase();
@@ -106,6 +130,14 @@ mod tests {
         }
         let server = Server { listen: "[2001:db8::1]:1".parse().unwrap(), ..Server::default() };
         assert!(server.is_named("[2001:db8::1]:8080") && !server.is_named("[2001:db8::2]:8080"));
+    }
+
+    #[test]
+    fn where_its_files_are() {
+        let tls = Tls { certificate: "tls/a.pem".into(), key: "/etc/a.key".into() };
+        let server = Server { tls: Some(tls), ..Server::default() }.below(Path::new("/fleet"));
+        let tls = server.tls.unwrap();
+        assert_eq!((tls.certificate, tls.key), ("/fleet/tls/a.pem".into(), "/etc/a.key".into()));
     }
 
     #[test]

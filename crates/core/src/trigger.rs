@@ -202,6 +202,15 @@ impl TriggerConfig {
         matches!(self, Self::AgentLifecycle { .. } | Self::DispatchResult { .. })
     }
 
+    /// The variables that hold a webhook's secrets.
+    pub fn secret_names(&self) -> impl Iterator<Item = &str> {
+        let names = match self {
+            Self::Webhook { secret_env, .. } => secret_env.as_deref().unwrap_or_default(),
+            _ => "",
+        };
+        names.split(',').map(str::trim).filter(|name| !name.is_empty())
+    }
+
     /// Rules between fields, which no single field can show.
     pub fn check(&self) -> Result<(), TriggerError> {
         match self {
@@ -210,10 +219,11 @@ impl TriggerConfig {
                 _ => Err(TriggerError::DelayTime),
             },
             Self::Webhook { secret, secret_env, allow_unsigned, .. } => {
-                let secrets = [secret, secret_env].into_iter().flatten();
-                if secrets.clone().any(|secret| secret.trim().is_empty()) {
+                let is_empty = secret.as_ref().is_some_and(|secret| secret.trim().is_empty());
+                let names_nothing = secret_env.is_some() && self.secret_names().next().is_none();
+                if is_empty || names_nothing {
                     Err(TriggerError::EmptySecret)
-                } else if secrets.count() == 0 && !allow_unsigned {
+                } else if secret.is_none() && secret_env.is_none() && !allow_unsigned {
                     Err(TriggerError::NoSecret)
                 } else {
                     Ok(())
@@ -356,6 +366,8 @@ mod tests {
             (r#"{"type":"delay","run_at":"2026-04-01T09:00:00Z","in":"2h"}"#, TriggerError::DelayTime),
             (r#"{"type":"webhook"}"#, TriggerError::NoSecret),
             (r#"{"type":"webhook","secret":" "}"#, TriggerError::EmptySecret),
+            (r#"{"type":"webhook","secret_env":" , "}"#, TriggerError::EmptySecret),
+            (r#"{"type":"webhook","secret":"s","secret_env":""}"#, TriggerError::EmptySecret),
         ] {
             let trigger: TriggerConfig = serde_json::from_str(line).unwrap();
             assert_eq!(trigger.check(), Err(error), "{line}");

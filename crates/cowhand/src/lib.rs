@@ -7,6 +7,7 @@ pub mod config;
 pub mod daemon;
 mod fault;
 pub mod fleet;
+mod histogram;
 mod prune;
 pub mod run;
 pub mod server;

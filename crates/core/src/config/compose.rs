@@ -13,6 +13,7 @@ use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use crate::id::check_name;
+use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::Server;
 
@@ -51,8 +52,10 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     // What cannot be read was reported, and nobody runs such a fleet.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
+    let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
+    loader.prices = prices.unwrap_or_default();
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
-    loader.server = server.unwrap_or_default();
+    loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
     fleet(loader, node, file, above);
     Loader::masked(checked)
 }

@@ -14,6 +14,7 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::{compose, reference, resolve, secret};
 use crate::policy::Zone;
+use crate::price::Prices;
 use crate::retention::Retention;
 use crate::roster::Roster;
 use crate::server::Server;
@@ -63,6 +64,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         agents: Vec::new(),
         store: None,
         retention: Retention::default(),
+        prices: Prices::default(),
         server: Server::default(),
         merged: 0,
         fleets: 0,
@@ -70,8 +72,13 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
-    let (store, server) = (loader.store.take(), std::mem::take(&mut loader.server));
-    let mut roster = Roster { store, retention: loader.retention, server, ..Roster::default() };
+    let mut roster = Roster {
+        agents: Vec::new(),
+        store: loader.store.take(),
+        retention: loader.retention,
+        prices: std::mem::take(&mut loader.prices),
+        server: std::mem::take(&mut loader.server),
+    };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
@@ -98,6 +105,7 @@ pub(super) struct Loader<'a> {
     /// Of the root file.
     pub store: Option<String>,
     pub retention: Retention,
+    pub prices: Prices,
     pub server: Server,
     /// Nodes of all merged agents so far.
     pub merged: usize,

@@ -53,6 +53,8 @@ pub enum Code {
     /// The job has ended, and never changes again.
     AlreadyStopped,
     BadConfig,
+    /// The schedule takes no deliveries of this kind.
+    NotAWebhook,
     Stopping,
     NoDaemon,
     /// The store, the disk or the connection.
@@ -123,7 +125,7 @@ impl Code {
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Conflict | Self::AlreadyStopped => StatusCode::CONFLICT,
-            Self::BadConfig => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::BadConfig | Self::NotAWebhook => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Stopping | Self::NoDaemon => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -161,7 +163,8 @@ impl From<FleetError> for Problem {
             | FleetError::NotRun { .. }
             | FleetError::KeyUsed { .. }
             | FleetError::ScheduleOff { .. } => Code::Conflict,
-            FleetError::KeyWithoutSchedule | FleetError::TakesNoDeliveries { .. } => Code::BadRequest,
+            FleetError::KeyWithoutSchedule => Code::BadRequest,
+            FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
             FleetError::WorkSource(_)

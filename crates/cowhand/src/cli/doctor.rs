@@ -1,14 +1,17 @@
 //! `cowhand doctor`: can this fleet run here, and if not, what to do.
 
-use std::path::{Path, PathBuf};
+mod agents;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::config::{Loaded, report};
-use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::roster::Roster;
+use cowhand_core::server::Tls;
 use cowhand_core::size::in_words;
+use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -17,6 +20,7 @@ use super::{Exit, Failure, print};
 use crate::api::{Client, Status};
 use crate::config::{self, FromDisk};
 use crate::prune::files;
+use crate::server::Certificate;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::work::{self, Setting, Sources, Verdict, WorkSourceError, queues};
@@ -67,15 +71,11 @@ impl Doctor {
             Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
-        findings.extend(
-            loaded
-                .roster
-                .agents
-                .iter()
-                .map(|agent| Finding::of(format!("agent {}", agent.name), program(agent))),
-        );
+        findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
         let base = place.config.parent().unwrap_or(Path::new(""));
         let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
+        findings.extend(loaded.roster.server.tls.as_ref().map(certificate));
+        findings.extend(webhooks(&sources, &loaded.roster));
         findings.extend(wait(async { Ok(work_sources(&sources, &loaded.roster).await) })?);
         if self.json {
             print::json(&findings);
@@ -175,6 +175,42 @@ fn clock(now: Timestamp) -> Result<String, String> {
     }
 }
 
+fn certificate(files: &Tls) -> Finding {
+    match Certificate::read(files) {
+        Ok(certificate) => {
+            let (standing, warning) = certificate.standing(Timestamp::now());
+            Finding { warning, ..Finding::of("certificate", Ok(standing)) }
+        }
+        Err(error) => Finding::of("certificate", Err(error.to_string())),
+    }
+}
+
+/// Whether their secrets are there.
+fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+    all.filter_map(|(agent, schedule)| {
+        let TriggerConfig::Webhook { secret, secret_env, .. } = &schedule.trigger else { return None };
+        let is_missing = |name: &&str| sources.setting().variable(name).is_none();
+        let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
+        let missing = missing.join(", ");
+        let found = if secret.is_none() && secret_env.is_none() {
+            Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
+        } else if set.is_empty() && secret.is_none() {
+            Err(format!(
+                "{missing} is not set, so every delivery is refused; set it in the environment or in .env"
+            ))
+        } else if missing.is_empty() {
+            Ok("its secret is set".to_owned())
+        } else {
+            Ok(format!("{missing} is not set; deliveries signed with that secret are refused"))
+        };
+        let warning = found.is_ok() && !missing.is_empty();
+        let what = format!("webhook {}/{}", agent.name, schedule.name);
+        Some(Finding { warning, ..Finding::of(what, found) })
+    })
+    .collect()
+}
+
 /// Whether work can be taken from where the config says.
 async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -193,38 +229,6 @@ async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
         }));
     }
     findings
-}
-
-/// Whether the agent's program and directory are there.
-fn program(agent: &Agent) -> Result<String, String> {
-    if !agent.directory.is_dir() {
-        return Err(format!("its directory {} does not exist", agent.directory.display()));
-    }
-    let name = match agent.settings.runtime {
-        Some(Runtime::Command) => {
-            agent.settings.command.as_ref().and_then(|command| command.first().cloned())
-        }
-        Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => Some("claude".to_owned()),
-    };
-    let name = name.ok_or("`runtime: command` has no command")?;
-    let found = find(&name, &agent.directory, agent.settings.env.get("PATH"));
-    found.map(|path| path.display().to_string()).ok_or_else(|| {
-        format!("{name} was not found on PATH; install it, or give its whole path in the config")
-    })
-}
-
-/// As a shell would find it.
-fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(directory.join(name)).filter(|path| runs(path));
-    }
-    let path = path.map(Into::into).or_else(|| std::env::var_os("PATH"))?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| runs(path))
-}
-
-fn runs(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

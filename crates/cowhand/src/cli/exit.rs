@@ -72,7 +72,7 @@ impl Failure {
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let exit = match problem.code {
-            Code::BadRequest | Code::BadMethod | Code::TooSlow => Exit::Usage,
+            Code::BadRequest | Code::BadMethod | Code::TooSlow | Code::NotAWebhook => Exit::Usage,
             Code::Unauthorized
             | Code::Forbidden
             | Code::Misdirected

@@ -18,7 +18,7 @@ use crate::api::{Api, Socket};
 use crate::clock::Clock;
 use crate::config::ConfigWatch;
 use crate::fleet::{Agents, Fleet, FleetError, Options, Stop};
-use crate::server::{Listener, Server};
+use crate::server::{ListenError, Listener};
 use crate::state::StateFolder;
 use crate::{trigger, work};
 
@@ -118,7 +118,9 @@ async fn serve(
             ended = &mut ended => {
                 // While the state folder is still ours: the next daemon makes its own.
                 socket.close();
-                server.into_iter().for_each(Server::close);
+                if let Some(server) = server {
+                    server.close().await;
+                }
                 fleet.store().clone().close().await;
                 return Ok(ended?);
             }
@@ -135,8 +137,10 @@ async fn serve(
 
 /// Most often the place is taken by this very fleet, and then that is what to say.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<Listener, Failure> {
-    Listener::bind(settings).await.map_err(|error| match state.lock() {
-        Ok(None) => FleetError::AlreadyRunning(state.path().display().to_string()).into(),
+    Listener::bind(settings).await.map_err(|error| match (&error, state.lock()) {
+        (ListenError::Taken { .. }, Ok(None)) => {
+            FleetError::AlreadyRunning(state.path().display().to_string()).into()
+        }
         _ => Failure::new(Exit::CannotRunHere, error.to_string()),
     })
 }

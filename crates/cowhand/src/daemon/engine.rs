@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use cowhand_core::config::shape::WorkSource;
@@ -19,7 +20,7 @@ use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
-use crate::trigger::Registry;
+use crate::trigger::{Registry, Wakes};
 use crate::work::Sources;
 
 /// How long an attempt is ours without another word from us, and how often we say it.
@@ -39,8 +40,12 @@ pub(crate) struct Engine {
     pub(crate) nudge: Notify,
     /// Types of triggers that are not built in.
     pub(crate) triggers: Registry,
+    /// Repositories that something happened to.
+    pub(crate) wakes: Wakes,
     /// Something is owed to a work source.
     pub(crate) owed: Notify,
+    /// How far the views have come in the event log.
+    pub(crate) seen_by_views: AtomicI64,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
     /// Firings that an errand of ours is about.
@@ -55,6 +60,8 @@ pub(crate) struct Engine {
 pub(crate) struct Home {
     pub(crate) state: StateFolder,
     pub(crate) node: String,
+    /// The last event before this daemon's own.
+    pub(crate) first_event: i64,
     /// Ours as long as anything of us is left.
     #[expect(dead_code, reason = "it is held, not used")]
     pub(crate) lock: File,
@@ -103,8 +110,10 @@ impl Engine {
             growth: Growth::default(),
             nudge: Notify::new(),
             triggers,
+            wakes: Wakes::default(),
             owed: Notify::new(),
             preparing: Mutex::default(),
+            seen_by_views: AtomicI64::default(),
             roster: RwLock::new(Arc::new(loaded)),
             running: Mutex::default(),
             looked_for_lapsed: Mutex::default(),

@@ -13,6 +13,7 @@ mod triggers;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cowhand_core::config::report;
@@ -70,10 +71,11 @@ impl Daemon {
         let node = state.node().map_err(cannot)?;
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
+        let first_event = store.last_event().await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        let engine =
-            Arc::new(Engine::new(store, Home { state, node, lock }, clock, program, registry, loaded));
+        let home = Home { state, node, first_event, lock };
+        let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
@@ -225,6 +227,7 @@ impl Daemon {
         if let Err(error) = self.views.catch_up(&self.engine.store, &loaded.roster, now).await {
             warn!("the views are behind: {error:#}");
         }
+        self.engine.seen_by_views.store(self.views.cursor(), Ordering::Relaxed);
         fault::place("viewed");
     }
 

@@ -25,6 +25,16 @@ pub enum Delivered {
     Ping,
 }
 
+impl Delivered {
+    /// Something happened outside that was not known before.
+    pub(crate) const fn is_news(&self) -> bool {
+        match self {
+            Self::New(_) | Self::Preparing | Self::Filtered => true,
+            Self::Duplicate | Self::Ping => false,
+        }
+    }
+}
+
 impl Fleet {
     /// Whoever calls this has made sure that the delivery is genuine.
     pub async fn deliver(

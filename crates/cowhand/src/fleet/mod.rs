@@ -22,9 +22,11 @@ mod jobs;
 mod output;
 mod prune;
 mod schedules;
+mod secrets;
 mod stop;
 mod switch;
 mod trigger;
+mod wake;
 mod work;
 
 use std::collections::HashMap;
@@ -93,6 +95,8 @@ pub struct Fleet {
     config: Option<PathBuf>,
     course: watch::Sender<Course>,
     ended: watch::Receiver<bool>,
+    /// The config was asked for again.
+    reloads: watch::Sender<()>,
     started_at: Timestamp,
 }
 
@@ -159,6 +163,7 @@ impl Fleet {
         let daemon = Daemon::open(loaded, state, clock, program, triggers).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
+        secrets::note(&engine).await?;
         let (course, way) = watch::channel(Course::Running);
         let (over, ended) = watch::channel(false);
         let steering = course.clone();
@@ -166,7 +171,8 @@ impl Fleet {
             daemon.run(way, &steering).await;
             over.send_replace(true);
         });
-        Ok(Self { engine, surroundings, config, course, ended, started_at })
+        let reloads = watch::Sender::new(());
+        Ok(Self { engine, surroundings, config, course, ended, reloads, started_at })
     }
 
     /// For whatever this face has no word for. What is written here past it is seen at the next look only.
@@ -197,6 +203,15 @@ impl Fleet {
     /// The config as it runs, merged and with secrets masked; none if the agents came from no file.
     pub fn config(&self) -> Option<Value> {
         self.engine.loaded().shown.clone()
+    }
+
+    /// The last event before this fleet was started.
+    pub(crate) fn first_event(&self) -> i64 {
+        self.engine.home.first_event
+    }
+
+    pub(crate) fn seen_by_views(&self) -> i64 {
+        self.engine.seen_by_views.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     pub(crate) fn sources(&self) -> Arc<Sources> {
@@ -248,6 +263,8 @@ impl Fleet {
                 "this fleet was given its agents; there is no file to read".to_owned(),
             ));
         };
+        // Whatever the config is like: a certificate has nothing to do with that.
+        self.reloads.send_replace(());
         let contents = load(config)?;
         let roster = &contents.roster;
         if roster.store != self.roster().store {
@@ -263,9 +280,15 @@ impl Fleet {
         Ok(reloaded)
     }
 
+    /// For what is read anew with the config.
+    pub(crate) fn reloads(&self) -> watch::Receiver<()> {
+        self.reloads.subscribe()
+    }
+
     async fn take(&self, contents: Contents) -> Result<(), FleetError> {
         self.engine.store.load_schedules(contents.roster.clone(), self.engine.clock.now()).await?;
         self.engine.set_roster(self.surroundings.loaded(contents));
+        secrets::note(&self.engine).await?;
         self.nudge();
         Ok(())
     }

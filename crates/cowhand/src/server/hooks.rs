@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -15,34 +16,34 @@ use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::trigger::TriggerConfig;
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use serde_json::json;
 use tracing::{error, warn};
 
 use super::door::{announced, only};
+use super::intake::{Closed, Intake};
 use super::limit::{Limit, TooMany};
 use super::signature::{self, Verdict};
 use crate::api::{Code, Problem, hex};
-use crate::fleet::{Delivered, Fleet};
+use crate::fleet::{Delivered, Fleet, FleetError};
 
 #[derive(Debug, Clone)]
 pub(super) struct Hooks {
     fleet: Arc<Fleet>,
     /// Nobody outside this machine reaches the server.
     is_local: bool,
-    deliveries: Arc<Limit>,
-    /// Of signatures. As with tokens, a right one is taken however many were wrong.
+    /// Signatures, names of webhooks, bodies that never come. As with tokens, what is right is taken however much was
+    /// wrong before it.
     wrong: Arc<Limit>,
-    /// Bodies that are held in memory at once; the others wait.
-    bodies: Arc<Semaphore>,
+    intake: Arc<Intake>,
 }
 
-const MOST_BODIES: usize = 16;
 /// A sender has this long to send a body, waiting included.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where senders say which delivery it is, and which event.
 const IDS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
-const EVENTS: [&str; 2] = ["x-github-event", "x-gitlab-event"];
+const GITHUB_EVENT: &str = "x-github-event";
+const EVENTS: [&str; 2] = [GITHUB_EVENT, "x-gitlab-event"];
 const LONGEST_ID: usize = 200;
 
 #[derive(Debug, Serialize)]
@@ -81,50 +82,42 @@ impl Hooks {
         Self {
             fleet,
             is_local,
-            deliveries: Arc::new(Limit::new(1000, Duration::from_millis(10))),
             wrong: Arc::new(Limit::new(20, Duration::from_secs(3))),
-            bodies: Arc::new(Semaphore::new(MOST_BODIES)),
+            intake: Arc::new(Intake::new()),
         }
     }
 
-    /// Not for every reason why there is none: a stranger is not to learn what this fleet has.
     fn find(&self, agent: &str, schedule: &str) -> Result<Hook, Problem> {
-        let unknown = || Problem::not_found("there is no such webhook");
         let agent: AgentName = agent.parse().map_err(|_| unknown())?;
         let roster = self.fleet.roster();
         let found = roster.agent(&agent).ok_or_else(unknown)?;
         let schedule = found.schedules.iter().find(|known| known.name.as_str() == schedule);
         let schedule = schedule.ok_or_else(unknown)?;
-        let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
-            return Err(unknown());
+        let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else {
+            let message = format!("{agent}/{} is no webhook", schedule.name);
+            return Err(Problem::new(Code::NotAWebhook, message));
         };
         let mut secrets: Vec<String> = secret.iter().cloned().collect();
         let sources = self.fleet.sources();
-        let names = secret_env.iter().flat_map(|names| names.split(',')).map(str::trim);
-        for name in names.filter(|name| !name.is_empty()) {
-            match sources.setting().variable(name) {
-                Some(secret) => secrets.push(secret),
-                None => {
-                    warn!(%agent, schedule = %schedule.name, "{name}, the secret of a webhook, is not set");
-                }
-            }
-        }
-        if secrets.is_empty() && secret_env.is_some() {
-            error!(%agent, schedule = %schedule.name, "a webhook cannot be checked, because none of its secrets is set");
+        let names: Vec<&str> = schedule.trigger.secret_names().collect();
+        secrets.extend(names.iter().filter_map(|name| sources.setting().variable(name)));
+        if secrets.is_empty() && !names.is_empty() {
+            error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {} not set", names.join(", "));
             return Err(Problem::unavailable("this webhook is not set up; the log says what is missing"));
         }
         Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
     }
 
-    fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<(), Refused> {
+    /// Whether it is signed; what should be, and is not, is refused.
+    fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
         let verdict = if hook.secrets.is_empty() {
             Verdict::Unsigned
         } else {
             signature::check(headers, body, &hook.secrets, self.fleet.clock().now())
         };
         let why = match verdict {
-            Verdict::Right => return Ok(()),
-            Verdict::Unsigned if hook.allow_unsigned && self.is_local => return Ok(()),
+            Verdict::Right => return Ok(true),
+            Verdict::Unsigned if hook.allow_unsigned && self.is_local => return Ok(false),
             Verdict::Unsigned if hook.allow_unsigned => {
                 "unsigned deliveries are taken only where the server listens on its own machine"
             }
@@ -138,20 +131,6 @@ impl Hooks {
         warn!(agent = %hook.agent, schedule = %hook.schedule, %peer, "a webhook was refused: {why}");
         Err(Problem::new(Code::Unauthorized, why).into())
     }
-
-    async fn body(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Refused> {
-        if let Some(bytes) = announced(headers).filter(|bytes| *bytes > MOST_BYTES) {
-            return Err(TooLarge { bytes }.into());
-        }
-        let read = to_bytes(body, MOST_BYTES).await;
-        read.map_err(|error| {
-            let source = std::error::Error::source(&error);
-            if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
-                return TooLarge { bytes: MOST_BYTES + 1 }.into();
-            }
-            Problem::bad_request(format!("the delivery cannot be read: {error}")).into()
-        })
-    }
 }
 
 pub(super) fn router(hooks: Hooks) -> Router {
@@ -159,33 +138,80 @@ pub(super) fn router(hooks: Hooks) -> Router {
     Router::new().route("/hooks/{agent}/{schedule}", post(receive).fallback(other)).with_state(hooks)
 }
 
+fn unknown() -> Problem {
+    Problem::not_found("there is no such webhook")
+}
+
 async fn receive(
     State(hooks): State<Hooks>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Path((agent, schedule)): Path<(String, String)>,
+    path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
 ) -> Result<Response, Refused> {
-    hooks.deliveries.take(peer.ip())?;
-    let hook = hooks.find(&agent, &schedule)?;
+    let peer = peer.ip();
+    let wrong = |refused: Refused| hooks.wrong.take(peer).map_or_else(Refused::from, |()| refused);
+    let found = path.map_err(|_| unknown()).and_then(|Path((agent, schedule))| hooks.find(&agent, &schedule));
+    let hook = found.map_err(|problem| match problem.code {
+        Code::Unavailable => problem.into(),
+        _ => wrong(problem.into()),
+    })?;
+    let _in_hand = hooks.intake.enter()?;
     let (parts, body) = request.into_parts();
+    let announced = announced(&parts.headers);
+    if let Some(bytes) = announced.filter(|bytes| *bytes > MOST_BYTES) {
+        return Err(wrong(TooLarge { bytes }.into()));
+    }
     let held = async {
-        let place = hooks.bodies.acquire().await.map_err(|_| Problem::stopping())?;
-        Ok::<_, Refused>((place, hooks.body(&parts.headers, body).await?))
+        let room = hooks.intake.room(peer, announced, hooks.wrong.is_used_up(peer)).await?;
+        Ok::<_, Refused>((room, read(body).await.map_err(wrong)?))
     };
-    // The place is kept until the delivery is on disk: until then its body is in memory.
-    let (_place, body) = tokio::time::timeout(PATIENCE, held).await.map_err(|_| Refused::TimedOut)??;
-    hooks.check(&hook, &parts.headers, &body, peer.ip())?;
+    let held = tokio::time::timeout(PATIENCE, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));
+    let (_room, body) = held?;
+    let is_signed = hooks.check(&hook, &parts.headers, &body, peer)?;
+    let _turn = hooks.intake.turn(body.len()).await?;
     let webhook = Webhook::of_body(id(&parts.headers, &body), event(&parts.headers), &body)?;
     drop(body);
+    if let Some(challenge) = webhook.challenge().filter(|_| is_signed) {
+        return Ok(Json(json!({ "challenge": challenge })).into_response());
+    }
+    let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT);
+    let repository = webhook.repository().filter(|_| is_github).map(str::to_owned);
+    let delivery_id = webhook.id.clone();
     let delivered = hooks.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook)).await;
-    let (code, status, job) = match delivered.map_err(Problem::from)? {
+    let delivered = delivered.map_err(of_delivery)?;
+    if let (Some(repository), true) = (repository, delivered.is_news()) {
+        hooks.fleet.repository_changed(&repository, &delivery_id);
+    }
+    Ok(answer(&delivered))
+}
+
+/// One that is turned off is not there; only who knows its secret learns that there is one.
+fn of_delivery(error: FleetError) -> Problem {
+    match error {
+        FleetError::ScheduleOff { .. } => Problem::not_found(error.to_string()),
+        other => other.into(),
+    }
+}
+
+fn answer(delivered: &Delivered) -> Response {
+    let (code, status, job) = match delivered {
         Delivered::New(job) => (StatusCode::ACCEPTED, Status::Accepted, Some(job.id().clone())),
         Delivered::Preparing => (StatusCode::ACCEPTED, Status::Accepted, None),
         Delivered::Duplicate => (StatusCode::OK, Status::Duplicate, None),
         Delivered::Filtered => (StatusCode::ACCEPTED, Status::Filtered, None),
         Delivered::Ping => (StatusCode::OK, Status::Pong, None),
     };
-    Ok((code, Json(Answer { status, job })).into_response())
+    (code, Json(Answer { status, job })).into_response()
+}
+
+async fn read(body: Body) -> Result<Bytes, Refused> {
+    to_bytes(body, MOST_BYTES).await.map_err(|error| {
+        let source = std::error::Error::source(&error);
+        if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
+            return TooLarge { bytes: MOST_BYTES + 1 }.into();
+        }
+        Problem::bad_request(format!("the delivery cannot be read: {error}")).into()
+    })
 }
 
 /// What the sender calls it; without that, what is in it.
@@ -210,6 +236,12 @@ impl From<Problem> for Refused {
 impl From<TooMany> for Refused {
     fn from(too_many: TooMany) -> Self {
         Self::TooMany(too_many)
+    }
+}
+
+impl From<Closed> for Refused {
+    fn from(_: Closed) -> Self {
+        Self::Problem(Problem::stopping())
     }
 }
 

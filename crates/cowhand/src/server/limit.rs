@@ -36,6 +36,15 @@ impl Limit {
         self.take_at(peer, Instant::now())
     }
 
+    /// Whether it has done all that it may for now.
+    pub(super) fn is_used_up(&self, peer: IpAddr) -> bool {
+        let all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = all.get(&source(peer)).copied();
+        until.is_some_and(|until| {
+            until.saturating_duration_since(Instant::now()) + self.every > self.every * self.burst
+        })
+    }
+
     fn take_at(&self, peer: IpAddr, now: Instant) -> Result<(), TooMany> {
         let mut all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST_ADDRESSES {
@@ -56,8 +65,14 @@ impl Limit {
     }
 }
 
+impl TooMany {
+    pub(super) const fn after(wait: Duration) -> Self {
+        Self { wait }
+    }
+}
+
 /// Whoever has an IPv6 address has a whole network of them.
-fn source(peer: IpAddr) -> IpAddr {
+pub(super) fn source(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -103,6 +118,18 @@ mod tests {
         ] {
             assert_eq!(limit.take_at(peer, at(seconds)), expected, "{peer} at {seconds}");
         }
+    }
+
+    #[test]
+    fn who_has_used_it_up() {
+        let limit = Limit::new(2, Duration::from_hours(1));
+        let peer = "192.0.2.1".parse().unwrap();
+        let mut seen = vec![limit.is_used_up(peer)];
+        for _ in 0..3 {
+            let _ = limit.take(peer);
+            seen.push(limit.is_used_up(peer));
+        }
+        assert_eq!(seen, [false, false, true, true]);
     }
 
     #[test]

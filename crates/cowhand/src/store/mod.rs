@@ -22,6 +22,7 @@ mod events;
 mod firings;
 mod items;
 mod jobs;
+mod latency;
 mod nodes;
 mod open;
 mod owed;
@@ -34,11 +35,13 @@ mod usage;
 mod writer;
 
 use std::pin::Pin;
+use std::time::Instant;
 
 use sqlx::{PgPool, SqlitePool};
 
 use changes::Committed;
 use db::Tx;
+use latency::Latency;
 use writer::Writer;
 
 pub use claims::{Claim, Held, Settled, Starter};
@@ -56,6 +59,7 @@ pub use usage::Spent;
 pub struct Store {
     database: Database,
     committed: Committed,
+    latency: Latency,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
 }
@@ -76,7 +80,8 @@ impl Store {
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
     {
-        match &self.database {
+        let begin = Instant::now();
+        let answer = match &self.database {
             Database::Sqlite { writer, .. } => writer.write(verb).await,
             Database::Postgres(pool) => {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
@@ -87,7 +92,9 @@ impl Store {
                 self.committed.reached(last_event);
                 Ok(answer)
             }
-        }
+        };
+        self.latency.wrote_since(begin);
+        answer
     }
 
     /// Runs reads that see one moment of the store.
@@ -95,7 +102,8 @@ impl Store {
     where
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
     {
-        match &self.database {
+        let begin = Instant::now();
+        let answer = match &self.database {
             Database::Sqlite { readers, .. } => {
                 let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
                 verb(&mut Tx::sqlite(&mut transaction)).await
@@ -105,7 +113,9 @@ impl Store {
                 let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
                 verb(&mut Tx::postgres(&mut transaction)).await
             }
-        }
+        };
+        self.latency.read_since(begin);
+        answer
     }
 
     /// Has the database prepare every statement of this program, and says how many there are.

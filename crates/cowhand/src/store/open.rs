@@ -11,6 +11,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection};
 
 use super::changes::Committed;
+use super::latency::Latency;
 use super::writer::Writer;
 use super::{Database, Store, StoreError};
 
@@ -58,7 +59,7 @@ impl Store {
         let committed = Committed::new();
         let writer = Writer::start(writer, committed.clone());
         let database = Database::Sqlite { readers, writer };
-        Ok(Self { database, committed, random: || fastrand::u64(..) })
+        Ok(Self { database, committed, latency: Latency::new(), random: || fastrand::u64(..) })
     }
 
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
@@ -84,7 +85,12 @@ impl Store {
             .acquire_timeout(BUSY)
             .connect_lazy_with(options);
         let database = Database::Postgres(pool);
-        Ok(Self { database, committed: Committed::new(), random: || fastrand::u64(..) })
+        Ok(Self {
+            database,
+            committed: Committed::new(),
+            latency: Latency::new(),
+            random: || fastrand::u64(..),
+        })
     }
 
     /// The same store with another source of chance.

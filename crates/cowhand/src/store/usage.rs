@@ -19,6 +19,11 @@ statements! {
         cache_creation_tokens = usage.cache_creation_tokens + excluded.cache_creation_tokens, \
         cache_read_tokens = usage.cache_read_tokens + excluded.cache_read_tokens, \
         cost_microdollars = usage.cost_microdollars + excluded.cost_microdollars";
+    USAGE_IN_ALL = same "select agent, model, cast(sum(input_tokens) as bigint) as input_tokens, \
+        cast(sum(output_tokens) as bigint) as output_tokens, \
+        cast(sum(cache_creation_tokens) as bigint) as cache_creation_tokens, \
+        cast(sum(cache_read_tokens) as bigint) as cache_read_tokens, \
+        cast(sum(cost_microdollars) as bigint) as cost_microdollars from usage group by agent, model order by agent, model";
     USAGE_BETWEEN = same "select * from usage where day >= $1 and day <= $2 order by day, agent, schedule, model";
 }
 
@@ -41,6 +46,12 @@ impl Store {
         let days = args![first.to_string(), last.to_string()];
         self.read(|tx| Box::pin(async move { tx.all(USAGE_BETWEEN, days).await?.iter().map(read).collect() }))
             .await
+    }
+
+    /// Since there is a store: by agent, and by model where one is known.
+    pub async fn spent_in_all(&self) -> Result<Vec<(AgentName, Option<String>, ModelUsage)>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_IN_ALL, args![]).await })).await?;
+        rows.iter().map(|row| Ok((row.parse("agent")?, model(row)?, usage(row)?))).collect()
     }
 }
 
@@ -90,22 +101,31 @@ fn microdollars(cost_usd: Option<f64>) -> i64 {
 }
 
 fn read(row: &Row) -> Result<Spent, StoreError> {
-    let (schedule, model): (String, String) = (row.get("schedule")?, row.get("model")?);
-    let microdollars: u64 = row.count("cost_microdollars")?;
-    #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
-    let cost_usd = (microdollars > 0).then_some(microdollars as f64 / 1e6);
+    let schedule: String = row.get("schedule")?;
     Ok(Spent {
         day: row.parse("day")?,
         agent: row.parse("agent")?,
         schedule: (!schedule.is_empty()).then(|| row.parse("schedule")).transpose()?,
-        model: Some(model).filter(|model| !model.is_empty()),
+        model: model(row)?,
         attempts: row.count("attempts")?,
-        usage: ModelUsage {
-            input_tokens: row.count("input_tokens")?,
-            output_tokens: row.count("output_tokens")?,
-            cache_creation_input_tokens: row.count("cache_creation_tokens")?,
-            cache_read_input_tokens: row.count("cache_read_tokens")?,
-            cost_usd,
-        },
+        usage: usage(row)?,
+    })
+}
+
+fn model(row: &Row) -> Result<Option<String>, StoreError> {
+    let model: String = row.get("model")?;
+    Ok(Some(model).filter(|model| !model.is_empty()))
+}
+
+fn usage(row: &Row) -> Result<ModelUsage, StoreError> {
+    let microdollars: u64 = row.count("cost_microdollars")?;
+    #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
+    let cost_usd = (microdollars > 0).then_some(microdollars as f64 / 1e6);
+    Ok(ModelUsage {
+        input_tokens: row.count("input_tokens")?,
+        output_tokens: row.count("output_tokens")?,
+        cache_creation_input_tokens: row.count("cache_creation_tokens")?,
+        cache_read_input_tokens: row.count("cache_read_tokens")?,
+        cost_usd,
     })
 }

@@ -16,6 +16,7 @@ pub(crate) mod runner;
 mod setting;
 mod strategy;
 mod timer;
+pub(crate) mod wake;
 
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub use registry::{Factory, Registry};
 pub use setting::Setting;
 pub use strategy::{FatalTriggerError, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
 pub use timer::Timer;
+pub(crate) use wake::Wakes;
 
 /// The strategy of a schedule. A new type gets its line here.
 fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
@@ -45,7 +47,8 @@ fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn Trigge
             let access = GithubAccess { api_url, auth, backend, ..GithubAccess::new(owner, repo) };
             let state = state.unwrap_or(IssueState::Open);
             let source = GithubIssueSource::new(&access, labels.clone(), state, &setting.of_sources())?;
-            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)))
+            let wake = engine.wakes.of(&format!("{owner}/{repo}"));
+            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
         }
         TriggerConfig::GithubPullRequests {
             owner,
@@ -63,7 +66,8 @@ fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn Trigge
             let access = GithubAccess { api_url, auth, backend, ..GithubAccess::new(owner, repo) };
             let state = state.unwrap_or(PullState::Open);
             let source = GithubPullRequestSource::new(&access, labels.clone(), state, &setting.of_sources())?;
-            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)))
+            let wake = engine.wakes.of(&format!("{owner}/{repo}"));
+            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
         }
         TriggerConfig::Interval { .. }
         | TriggerConfig::Cron { .. }

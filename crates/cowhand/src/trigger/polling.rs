@@ -17,8 +17,14 @@ pub struct PollingStrategy {
     poll_immediately: bool,
     consecutive_errors: u32,
     retry_after: Option<Duration>,
+    wake: Option<watch::Receiver<()>>,
+    /// The last poll was out of turn.
+    looks_again: bool,
 }
 
+/// Whoever was woken looks once more after so long, since a list may lag behind what was told; and is not woken again
+/// before, so that many deliveries are few polls.
+const SECOND_LOOK: Duration = Duration::from_secs(10);
 const SHORTEST: Duration = Duration::from_secs(1);
 /// For the whole of a fetch: thousands of items are many pages.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -43,7 +49,15 @@ impl PollingStrategy {
             poll_immediately: true,
             consecutive_errors: 0,
             retry_after: None,
+            wake: None,
+            looks_again: false,
         }
+    }
+
+    /// Polls out of turn whenever something is sent.
+    #[must_use]
+    pub fn woken_by(self, wake: watch::Receiver<()>) -> Self {
+        Self { wake: Some(wake), ..self }
     }
 
     /// `false` waits for the interval before the first poll, too.
@@ -64,12 +78,33 @@ impl PollingStrategy {
         match self.retry_after {
             _ if self.poll_immediately => Duration::ZERO,
             Some(asked) => asked.max(SHORTEST),
+            None if self.looks_again => SECOND_LOOK.min(self.poll_interval),
             None => self.poll_interval + backoff,
         }
     }
 
+    /// Until it is time. A wish of the outside to be left alone counts more than a wake.
+    async fn wait(&mut self) {
+        let sleep = tokio::time::sleep(self.delay());
+        let hears = self.retry_after.is_none() && !self.looks_again;
+        let wake = self.wake.as_mut().filter(|_| hears);
+        let woken = async {
+            let Some(wake) = wake else { return std::future::pending().await };
+            if wake.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let is_woken = tokio::select! {
+            () = sleep => false,
+            () = woken => true,
+        };
+        self.looks_again = is_woken;
+        // What was told before the fetch begins, it sees.
+        self.wake.iter_mut().for_each(watch::Receiver::mark_unchanged);
+    }
+
     async fn poll(&mut self) -> anyhow::Result<Vec<Task>> {
-        tokio::time::sleep(self.delay()).await;
+        self.wait().await;
         self.poll_immediately = false;
         let limit = self.fetch_timeout;
         let fetched = tokio::time::timeout(limit, self.source.fetch_tasks()).await;
@@ -191,6 +226,43 @@ mod tests {
         assert_eq!(seconds(&mut polling).await, (0, false));
         assert_eq!(seconds(&mut polling).await, (1_000, true));
         assert_eq!(seconds(&mut polling).await, (60, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn woken_out_of_turn() {
+        let (source, failures) = source(0);
+        let wake = watch::Sender::new(());
+        let mut polling = PollingStrategy::new(source, Duration::from_hours(1)).woken_by(wake.subscribe());
+        assert_eq!(seconds(&mut polling).await, (0, true));
+        let told = |after| {
+            let wake = wake.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(after)).await;
+                wake.send_replace(());
+            })
+        };
+        told(7);
+        assert_eq!(seconds(&mut polling).await, (7, true), "at once");
+        (0..9).for_each(|after| drop(told(after)));
+        assert_eq!(seconds(&mut polling).await, (10, true), "many are one more look");
+        assert_eq!(seconds(&mut polling).await, (3_600, true), "and then all was seen");
+        failures.store(1, Ordering::SeqCst);
+        wake.send_replace(());
+        assert_eq!(seconds(&mut polling).await, (0, false), "told while nobody waited");
+        assert_eq!(seconds(&mut polling).await, (10, true));
+        drop(wake);
+        assert_eq!(seconds(&mut polling).await, (3_600, true), "nobody is left to wake it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wake_does_not_break_a_promise_to_wait() {
+        let (source, _) = source(1);
+        let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
+        let wake = watch::Sender::new(());
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1)).woken_by(wake.subscribe());
+        assert_eq!(seconds(&mut polling).await, (0, false));
+        wake.send_replace(());
+        assert_eq!(seconds(&mut polling).await, (1_000, true));
     }
 
     #[tokio::test(start_paused = true)]

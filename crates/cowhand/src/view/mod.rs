@@ -48,6 +48,11 @@ impl Views {
         Self { state, started_at, cursor: cursor.unwrap_or_default() }
     }
 
+    /// The last event whose changes are written.
+    pub(crate) const fn cursor(&self) -> i64 {
+        self.cursor
+    }
+
     /// Brings back what somebody deleted, and writes what happened while nobody looked.
     pub(crate) async fn mend(
         &mut self,

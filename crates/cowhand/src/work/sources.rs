@@ -1,6 +1,6 @@
 //! The sources of a fleet's agents, and the way from "what is there?" to "this one is ours".
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cowhand_core::config::shape;
@@ -11,6 +11,7 @@ use cowhand_core::work::{
     WorkResult,
 };
 
+use super::github::Quota;
 use super::registry::{Registry, Setting};
 use super::{Claimant, WorkSource, WorkSourceError};
 
@@ -119,6 +120,20 @@ pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
 }
 
 impl Sources {
+    /// What the sources of each queue that counts have used and have left, by the name of the queue.
+    pub(crate) fn quotas(&self) -> BTreeMap<String, Quota> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
+        for Made { config, source } in made.values().flatten() {
+            let Some(quota) = source.quota() else { continue };
+            let total = quotas.entry(config.queue(&self.setting.base)).or_default();
+            total.requests += quota.requests;
+            total.conditional_hits += quota.conditional_hits;
+            total.rate_limit = quota.rate_limit.or(total.rate_limit.take());
+        }
+        quotas
+    }
+
     pub fn new(registry: Arc<Registry>, setting: Setting) -> Self {
         Self { registry, setting, made: Mutex::default() }
     }

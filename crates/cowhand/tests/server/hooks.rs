@@ -82,9 +82,9 @@ async fn what_becomes_of_a_delivery() {
         ("hook", "5", "push", b"\xff\xfe\x00", said(202, "accepted")),
         ("hook", "6", "push", b"{\"half\":", said(202, "accepted")),
         ("hook", "7", "push", b"", said(202, "accepted")),
-        ("off", "8", "push", BODY, said(409, "conflict")),
+        ("off", "8", "push", BODY, said(404, "not_found")),
         ("unset", "9", "push", BODY, said(500, "unavailable")),
-        ("by-hand", "10", "push", BODY, said(404, "not_found")),
+        ("by-hand", "10", "push", BODY, said(422, "not_a_webhook")),
         ("nothing", "11", "push", BODY, said(404, "not_found")),
         ("..%2fhook", "12", "push", BODY, said(404, "not_found")),
     ] {
@@ -92,10 +92,9 @@ async fn what_becomes_of_a_delivery() {
         let word = body["status"].as_str().or(body["code"].as_str()).unwrap_or_default();
         assert_eq!((status, word.to_owned()), expected, "{schedule} {id} {body}");
     }
-    let unknown = async |path: &str| answer(scene.ask("POST", path).body("x")).await;
-    let nobody = unknown("/hooks/nobody/hook").await;
-    assert_eq!(nobody, unknown("/hooks/worker/by-hand").await, "a stranger does not learn what there is");
-    assert_eq!(nobody.0, 404);
+    // Who does not know the secret does not learn that it is turned off.
+    assert_eq!(answer(scene.deliver("off", "x")).await.0, 401);
+    assert_eq!(answer(scene.ask("POST", "/hooks/nobody/hook").body("x")).await.0, 404);
     assert_eq!(answer(scene.ask("GET", "/hooks/worker/hook")).await.0, 405);
     let schedules: Vec<_> = scene.jobs().iter().map(|job| job["schedule"].clone()).collect();
     assert_eq!(schedules, ["issues", "issues", "hook", "hook", "hook", "hook"].map(Value::from));
@@ -169,4 +168,75 @@ async fn two_hundred_at_once_are_one_job() {
     statuses.sort_unstable();
     assert_eq!(statuses, [vec![200; 199], vec![202]].concat());
     assert_eq!(scene.jobs().len(), 1);
+}
+
+#[tokio::test]
+async fn slack_is_told_what_it_asks_only_if_it_signs() {
+    let scene = Scene::new();
+    let body = br#"{"type":"url_verification","challenge":"c-4711","token":"x"}"#;
+    let time = Timestamp::now().as_second().to_string();
+    let send = async |schedule: &str, secret: &str| {
+        let signature = hmac(secret, &[b"v0:", time.as_bytes(), b":", body]);
+        let request = scene.deliver(schedule, body).header("x-slack-signature", format!("v0={signature}"));
+        answer(request.header("x-slack-request-timestamp", &time)).await
+    };
+    assert_eq!(send("hook", NEW).await, (200, json!({"challenge": "c-4711"})));
+    assert_eq!(send("hook", "guess").await.0, 401);
+    assert!(scene.jobs().is_empty(), "nothing runs for it");
+    // Without a signature it is a delivery as any other, where those are taken at all.
+    let (status, said) = answer(scene.deliver("unsigned", body)).await;
+    assert_eq!((status, &said["status"]), (202, &json!("accepted")));
+}
+
+#[tokio::test]
+async fn a_secret_that_is_not_set_is_told_before_anybody_tries() {
+    let mut scene = Scene::new();
+    let said = "its deliveries are refused, because no secret is set: NOT_THERE";
+    let (_, why, _) = scene.run(&["why", "worker/unset"]);
+    assert!(why.contains(said), "{why}");
+    assert!(scene.log().contains(said), "{}", scene.log());
+    let (code, doctor, _) = scene.run(&["doctor"]);
+    assert_eq!(code, 6);
+    assert!(doctor.contains("FAIL  webhook worker/unset: NOT_THERE is not set"), "{doctor}");
+    assert!(doctor.contains("ok    webhook worker/hook: its secret is set"), "{doctor}");
+    let (_, _, check) = scene.run(&["config", "check"]);
+    assert!(check.contains("NOT_THERE, which is to hold the secret of this webhook, is not set"), "{check}");
+    // Set, it is well again, and nothing else is forgotten.
+    scene.kill();
+    std::fs::write(scene.path(".env"), format!("HOOK_NEW={NEW}\nNOT_THERE={OLD}\n")).unwrap();
+    scene.start(&[]);
+    let (_, why, _) = scene.run(&["why", "worker/unset"]);
+    assert!(!why.contains("refused"), "{why}");
+    assert_eq!(answer(scene.github("unset", "1", "push", BODY)).await.0, 202);
+}
+
+#[tokio::test]
+async fn deliveries_share_the_places_of_their_agent() {
+    let scene = Scene::of(
+        r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "cat > /dev/null; while test -e busy; do sleep 0.05; done"]
+    instances: {max_concurrent: 2}
+    schedules:
+      check: {type: interval, interval: 1h, prompt: Check.}
+      alert: {type: webhook, secret_env: HOOK_OLD, prompt: "Alert: {{payload.alert}}"}
+"#,
+    );
+    std::fs::write(scene.path("busy"), "").unwrap();
+    for number in 0..4 {
+        let body = format!(r#"{{"alert":{number}}}"#);
+        let sent = scene.github("alert", &number.to_string(), "alert", body.as_bytes());
+        assert_eq!(answer(sent).await.0, 202);
+    }
+    let count = |status: &str| scene.jobs().iter().filter(|job| job["status"] == status).count();
+    scene.until("both places are taken", || count("running") == 2);
+    assert_eq!(count("pending") + count("completed"), 3, "{:?}", scene.jobs());
+    std::fs::remove_file(scene.path("busy")).unwrap();
+    scene.until("all have run", || {
+        assert!(count("running") <= 2);
+        count("completed") == 5
+    });
 }

@@ -1,10 +1,12 @@
 //! Where the server answers, and that a place that is taken is said.
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::Scene;
+use crate::{OLD, Scene, hmac};
 
 #[tokio::test]
 async fn start_and_status_say_where() {
@@ -14,7 +16,7 @@ async fn start_and_status_say_where() {
     assert_eq!(status(&scene)["daemon"]["url"], scene.url.as_str());
     let (code, _, said) = scene.run(&["start"]);
     assert!(code == 5 && said.contains("running"), "{code} {said}");
-    let (code, _, said) = scene.run(&["start", "--listen", scene.url.trim_start_matches("http://")]);
+    let (code, _, said) = scene.run(&["start", "--listen", &scene.place()]);
     assert!(code == 5 && said.contains("running"), "its own port is no stranger's: {code} {said}");
     scene.kill();
     assert_eq!(status(&scene)["daemon"]["url"], Value::Null);
@@ -38,4 +40,92 @@ async fn start_and_status_say_where() {
     assert_eq!((code, out.as_str()), (0, "ready\n"), "{said}");
     assert_eq!(status(&scene)["daemon"]["url"], Value::Null);
     assert_eq!(scene.run(&["stop"]).0, 0);
+}
+
+/// The head of a delivery, whose body is still to come.
+fn head(body: &[u8]) -> String {
+    format!(
+        "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\nx-hub-signature-256: sha256={}\r\n\
+         content-length: {}\r\n\r\n",
+        hmac(OLD, &[body]),
+        body.len()
+    )
+}
+
+#[tokio::test]
+async fn a_server_that_closes_ends_what_is_under_way() {
+    let mut scene = Scene::new();
+    let connect = || {
+        let stream = TcpStream::connect(scene.place()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    let (mut idle, mut half) = (connect(), connect());
+    half.write_all(head(b"{}").as_bytes()).unwrap();
+    // Answered once, so that the server knows of both.
+    idle.write_all(b"GET /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut byte = [0; 1];
+    idle.read_exact(&mut byte).unwrap();
+    let began = Instant::now();
+    let mut stop = scene.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    // Nothing is asked there, so it is closed; on the other one, what was begun may be finished, and is answered.
+    idle.read_to_end(&mut Vec::new()).unwrap();
+    half.write_all(b"{}").unwrap();
+    let mut answer = String::new();
+    half.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(stop.wait().unwrap().success());
+    scene.ended();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn streams_end_with_the_server() {
+    let mut scene = Scene::new();
+    let token = scene.token("t", "read");
+    let follow = async |accept: &str| {
+        let request = scene.ask("GET", "/api/v1/events?follow=1").bearer_auth(&token);
+        request.header("accept", accept).send().await.unwrap()
+    };
+    let (events, lines) = (follow("text/event-stream").await, follow("*/*").await);
+    let began = Instant::now();
+    let mut stop = scene.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let events = events.text().await.unwrap();
+    assert!(!events.contains("event: end"), "there will be more, so a browser comes back: {events}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    // Lines have no word for that, so they are cut off.
+    assert!(lines.text().await.is_err());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(stop.wait().unwrap().success());
+    scene.ended();
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_stopping_takes_no_deliveries() {
+    let scene = Scene::of(
+        r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "cat; while test -e busy; do sleep 0.05; done"]
+    schedules:
+      hook: {type: webhook, secret_env: HOOK_OLD, prompt: Look.}
+"#,
+    );
+    std::fs::write(scene.path("busy"), "").unwrap();
+    assert_eq!(crate::answer(scene.github("hook", "1", "push", b"{}")).await.0, 202);
+    let running = || scene.jobs().first().is_some_and(|job| job["status"] == "running");
+    scene.until("a job runs", running);
+    let mut stop = scene.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut seen = (0, Value::Null);
+    for number in 0..500 {
+        seen = crate::answer(scene.github("hook", &format!("more-{number}"), "push", b"{}")).await;
+        if seen.0 == 503 {
+            break;
+        }
+    }
+    assert_eq!((seen.0, &seen.1["code"]), (503, &Value::from("stopping")));
+    std::fs::remove_file(scene.path("busy")).unwrap();
+    assert!(stop.wait().unwrap().success());
 }

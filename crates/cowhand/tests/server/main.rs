@@ -1,21 +1,29 @@
 //! The server as others meet it: the real program on a free port, asked over TCP.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
 mod dashboard;
 mod described;
+mod examples;
+mod flood;
 mod hooks;
+mod hostile;
 mod life;
 mod live;
+mod metrics;
+#[path = "../store/postgres.rs"]
+mod postgres;
 mod reading;
+mod tls;
+mod wakes;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::{Client, Method, RequestBuilder};
 use ring::hmac::{HMAC_SHA256, Key, sign};
@@ -54,14 +62,23 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        // Only so that a client can be made; nothing here is encrypted.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let folder = TempDir::new().unwrap();
-        fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
-        fs::write(folder.path().join(".env"), format!("HOOK_NEW={NEW}\n")).unwrap();
-        let mut scene = Self { folder, daemon: None, url: String::new(), client: Client::new() };
+        Self::of(FLEET)
+    }
+
+    pub(crate) fn of(fleet: &str) -> Self {
+        let mut scene = Self::prepared(fleet);
         scene.start(&[]);
         scene
+    }
+
+    /// Not started yet.
+    pub(crate) fn prepared(fleet: &str) -> Self {
+        // So that clients can be made.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("cowhand.yaml"), fleet).unwrap();
+        fs::write(folder.path().join(".env"), format!("HOOK_NEW={NEW}\n")).unwrap();
+        Self { folder, daemon: None, url: String::new(), client: Client::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -81,9 +98,37 @@ impl Scene {
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.daemon = Some(daemon);
-        let place = line.trim().strip_prefix("ready http://").and_then(|place| place.rsplit_once(':'));
-        let Some((_, port)) = place else { panic!("{line:?} {}", self.log()) };
-        self.url = format!("http://127.0.0.1:{port}");
+        let place = line.trim().strip_prefix("ready ").and_then(|place| place.split_once("://"));
+        let place = place.and_then(|(scheme, place)| Some((scheme, place.rsplit_once(':')?.1)));
+        let Some((scheme, port)) = place else { panic!("{line:?} {}", self.log()) };
+        self.url = format!("{scheme}://127.0.0.1:{port}");
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub(crate) fn place(&self) -> String {
+        self.url.split_once("://").unwrap().1.to_owned()
+    }
+
+    /// The daemon's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon.as_ref().unwrap().id()
+    }
+
+    /// The most memory that the daemon has had, in MB.
+    pub(crate) fn most_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
+    /// Waits for what is to become true.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
+        let patience = Instant::now() + Duration::from_mins(1);
+        while !is_true() {
+            assert!(Instant::now() < patience, "{what}: never\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Where others could reach it, too.
@@ -100,6 +145,12 @@ impl Scene {
         let mut daemon = self.daemon.take().unwrap();
         daemon.kill().unwrap();
         daemon.wait().unwrap();
+    }
+
+    /// Waits for a daemon that was told to stop.
+    pub(crate) fn ended(&mut self) {
+        let status = self.daemon.take().unwrap().wait().unwrap();
+        assert!(status.success(), "{status} {}", self.log());
     }
 
     /// Exit code, standard output and standard error.
@@ -149,7 +200,7 @@ impl Scene {
 
     /// For what no decent client sends: the bytes as they are, and the status of the answer.
     pub(crate) fn raw(&self, bytes: &[u8]) -> u16 {
-        let mut stream = TcpStream::connect(self.url.strip_prefix("http://").unwrap()).unwrap();
+        let mut stream = TcpStream::connect(self.place()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(bytes).unwrap();
         let mut answer = Vec::new();

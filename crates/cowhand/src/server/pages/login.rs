@@ -22,11 +22,12 @@ pub(super) struct Login {
     codes: Logins,
     /// How often an address may try.
     tries: Arc<Limit>,
+    has_tls: bool,
 }
 
 impl Login {
-    pub(super) fn new(codes: Logins) -> Self {
-        Self { codes, tries: Arc::new(Limit::new(10, Duration::from_secs(6))) }
+    pub(super) fn new(codes: Logins, has_tls: bool) -> Self {
+        Self { codes, tries: Arc::new(Limit::new(10, Duration::from_secs(6))), has_tls }
     }
 }
 
@@ -53,8 +54,9 @@ pub(super) async fn enter(
     let made = token(&pages).await.map_err(IntoResponse::into_response)?;
     info!(peer = %peer.ip(), name = %made.about.name, "a browser has come in");
     let seconds = u64::from(DAYS) * 24 * 60 * 60;
+    let secure = if pages.login.has_tls { "; Secure" } else { "" };
     let cookie = format!(
-        "{}={}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict",
+        "{}={}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}",
         pages.access.cookie(),
         made.token
     );

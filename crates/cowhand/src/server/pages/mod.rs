@@ -51,8 +51,9 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(api: Api, access: Access) -> Self {
-        let login = login::Login::new(api.logins());
+    /// `has_tls`: whether browsers come over TLS, and may be told never to send their cookie without.
+    pub(super) fn new(api: Api, access: Access, has_tls: bool) -> Self {
+        let login = login::Login::new(api.logins(), has_tls);
         Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::Tails::default() }
     }
 

@@ -1,0 +1,72 @@
+//! What a repository tells us saves the wait for the next poll.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::config::shape::WorkSource;
+use cowhand_core::firing::Occasion;
+use cowhand_core::id::ScheduleId;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::schedule::ScheduleState;
+use cowhand_core::trigger::{Occurrence, TriggerConfig};
+use tracing::{info, warn};
+
+use super::Fleet;
+use crate::daemon::Engine;
+use crate::store::StoreError;
+use crate::trigger::dispatch::Dispatch;
+use crate::trigger::wake::APART;
+use crate::work::For;
+
+impl Fleet {
+    /// Triggers that poll it look at once, and so do the intervals that take work from it: those only ask whether there
+    /// is any, while a cron schedule means its times.
+    pub(crate) fn repository_changed(&self, repository: &str, delivery: &str) {
+        self.engine.wakes.wake(repository);
+        let roster = self.roster();
+        let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+        for (_, schedule) in all.filter(|(agent, schedule)| takes_from(agent, schedule, repository)) {
+            if let Some(wait) = self.engine.wakes.turn(schedule.id) {
+                tokio::spawn(look(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait));
+            }
+        }
+    }
+}
+
+fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
+    let source = For::schedule(agent, schedule).config();
+    let is_it = matches!(source, Some(WorkSource::Github { repo: Some(repo), .. }) if repo.eq_ignore_ascii_case(repository));
+    is_it && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
+}
+
+/// Once nothing of it is under way: until then it has what it wanted.
+async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
+    loop {
+        tokio::time::sleep(wait).await;
+        match try_to_look(&engine, schedule, &delivery).await {
+            Ok(true) => return,
+            Ok(false) => wait = APART,
+            Err(error) => return warn!("cannot look for work out of turn: {error}"),
+        }
+    }
+}
+
+/// False while it is busy.
+async fn try_to_look(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<bool, StoreError> {
+    let loaded = engine.loaded();
+    let Some((agent, schedule)) = loaded.roster.schedule(id) else { return Ok(true) };
+    let snapshot = engine.store.snapshot().await?;
+    if snapshot.schedules.get(&id).is_none_or(|record| record.state != ScheduleState::Active) {
+        return Ok(true);
+    }
+    let is_live = snapshot.jobs.iter().any(|job| job.schedule == Some(id));
+    if is_live || snapshot.preparing.iter().any(|firing| firing.schedule == id) {
+        return Ok(false);
+    }
+    let (now, key) = (engine.clock.now(), Occurrence::Webhook { delivery_id: delivery }.key(0));
+    let firing = Dispatch { agent, schedule, due: None }.firing(key, Occasion::default(), now);
+    engine.store.fire_once(firing, now).await?;
+    engine.nudge.notify_one();
+    info!(agent = %agent.name, schedule = %schedule.name, "looks for work out of turn");
+    Ok(true)
+}

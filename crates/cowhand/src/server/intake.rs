@@ -1,0 +1,153 @@
+//! How many deliveries are in hand at once, and how much of them is in memory.
+//!
+//! Whoever knows a secret is held back by this alone: deliveries wait until there is room, and only when very many wait
+//! are more refused. Their bytes wait in the sender's socket, not here.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cowhand_core::delivery::MOST_BYTES;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+use super::limit::{TooMany, source};
+
+/// In hand, most of them waiting.
+const MOST_IN_HAND: usize = 2_000;
+/// Bodies in memory, in units: four of the largest, or thousands of the usual ones.
+const UNIT: usize = 1 << 10;
+const ROOM: usize = 4 * MOST_BYTES / UNIT;
+/// Of which one address gets half, so that nobody alone can keep the others out.
+const ROOM_OF_ONE: usize = ROOM / 2;
+/// Sources are forgotten when nothing of theirs is in hand and there are more of them than this.
+const MANY_SOURCES: usize = 1_000;
+/// From addresses that have been wrong too often; a body that never comes may hold one up for half a minute.
+const MOST_OF_SUSPECTS: usize = 4;
+/// A parsed payload may take many times as much as its text, so large ones are parsed one at a time.
+const LARGE: usize = 1 << 20;
+const COME_BACK: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Intake {
+    in_hand: Semaphore,
+    room: Semaphore,
+    of_sources: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+    suspects: Semaphore,
+    large: Semaphore,
+}
+
+/// Kept until the delivery is on disk: until then it is in memory.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are held, not used")]
+pub(super) struct Held<'i> {
+    suspect: Option<SemaphorePermit<'i>>,
+    own: OwnedSemaphorePermit,
+    room: SemaphorePermit<'i>,
+}
+
+/// The server is closing.
+#[derive(Debug)]
+pub(super) struct Closed;
+
+impl From<AcquireError> for Closed {
+    fn from(_: AcquireError) -> Self {
+        Self
+    }
+}
+
+impl Intake {
+    pub(super) fn new() -> Self {
+        Self {
+            in_hand: Semaphore::new(MOST_IN_HAND),
+            room: Semaphore::new(ROOM),
+            of_sources: Mutex::default(),
+            suspects: Semaphore::new(MOST_OF_SUSPECTS),
+            large: Semaphore::new(1),
+        }
+    }
+
+    pub(super) fn enter(&self) -> Result<SemaphorePermit<'_>, TooMany> {
+        self.in_hand.try_acquire().map_err(|_| TooMany::after(COME_BACK))
+    }
+
+    /// Waits for room for a body; one that does not say how long it is may be the longest.
+    pub(super) async fn room(
+        &self,
+        peer: IpAddr,
+        announced: Option<usize>,
+        is_suspect: bool,
+    ) -> Result<Held<'_>, Closed> {
+        let suspect = if is_suspect { Some(self.suspects.acquire().await?) } else { None };
+        let units = announced.unwrap_or(MOST_BYTES).min(MOST_BYTES).div_ceil(UNIT).max(1);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let own = self.of_source(peer).acquire_many_owned(units).await?;
+        Ok(Held { suspect, own, room: self.room.acquire_many(units).await? })
+    }
+
+    fn of_source(&self, peer: IpAddr) -> Arc<Semaphore> {
+        let mut all = self.of_sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > MANY_SOURCES {
+            all.retain(|_, own| Arc::strong_count(own) > 1);
+        }
+        Arc::clone(all.entry(source(peer)).or_insert_with(|| Arc::new(Semaphore::new(ROOM_OF_ONE))))
+    }
+
+    /// The turn of a large body to be parsed and written; none for one that is not large.
+    pub(super) async fn turn(&self, bytes: usize) -> Result<Option<SemaphorePermit<'_>>, Closed> {
+        if bytes <= LARGE {
+            return Ok(None);
+        }
+        Ok(Some(self.large.acquire().await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn peer(number: u8) -> IpAddr {
+        [192, 0, 2, number].into()
+    }
+
+    #[test]
+    fn room_is_bounded_and_comes_back() {
+        let intake = Intake::new();
+        let room = |of, announced| intake.room(peer(of), announced, false).now_or_never();
+        let mut large: Vec<_> = (0..2).map(|_| room(1, None).unwrap().unwrap()).collect();
+        assert!(room(1, Some(1)).is_none(), "one address has half of it");
+        large.extend((0..2).map(|_| room(2, None).unwrap().unwrap()));
+        assert!(room(3, Some(1)).is_none(), "all of it is taken");
+        drop(large);
+        let small: Vec<_> = (0..ROOM_OF_ONE).map(|_| room(1, Some(10)).unwrap().unwrap()).collect();
+        assert!(room(1, Some(0)).is_none());
+        drop(small);
+        assert!(room(1, Some(usize::MAX)).unwrap().is_ok(), "no more than the longest");
+        for number in 0..5_000_u32 {
+            let other = IpAddr::from(number.to_be_bytes());
+            assert!(intake.room(other, Some(1), false).now_or_never().is_some());
+        }
+        assert!(intake.of_sources.lock().unwrap().len() <= MANY_SOURCES + 1);
+    }
+
+    #[test]
+    fn suspects_have_a_narrow_way_of_their_own() {
+        let intake = Intake::new();
+        let room = |of, is_suspect| intake.room(peer(of), Some(1), is_suspect).now_or_never();
+        let held: Vec<_> = (0..4).map(|_| room(1, true).unwrap()).collect();
+        assert!(room(2, true).is_none());
+        assert!(room(1, false).is_some(), "others do not notice");
+        drop(held);
+    }
+
+    #[test]
+    fn very_many_are_refused() {
+        let intake = Intake::new();
+        let held: Vec<_> = (0..MOST_IN_HAND).map(|_| intake.enter().unwrap()).collect();
+        assert_eq!(intake.enter().unwrap_err(), TooMany::after(COME_BACK));
+        drop(held);
+        assert!(intake.enter().is_ok());
+    }
+}

@@ -1,0 +1,98 @@
+//! A client that takes nothing of its answer any more is let go, so that it does not keep its place for ever.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Bytes that wait longer than this for the other side are the end of the connection.
+const LONGEST: Duration = Duration::from_mins(1);
+
+pub(super) struct Watched<S> {
+    stream: S,
+    longest: Duration,
+    /// Runs while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, longest: LONGEST, waiting: None }
+    }
+
+    fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let longest = self.longest;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(longest)));
+        if waiting.deadline() > Instant::now() {
+            let _ = waiting.as_mut().poll(context);
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "nobody takes the answer")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed(context, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.timed(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        ready!(self.timed(context, shut))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_takes_nothing_is_let_go() {
+        let (near, mut far) = duplex(10);
+        let mut near = Watched::new(near);
+        near.write_all(b"0123456789").await.unwrap();
+        let began = Instant::now();
+        let error = near.write_all(b"more").await.unwrap_err();
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, LONGEST));
+        // One that is slow, and takes something now and then, stays.
+        let reader = tokio::spawn(async move {
+            for _ in 0..20 {
+                tokio::time::sleep(LONGEST / 2).await;
+                far.read_exact(&mut [0; 10]).await.unwrap();
+            }
+        });
+        near.waiting = None;
+        near.write_all(&[b'x'; 150]).await.unwrap();
+        reader.abort();
+    }
+}

@@ -1,0 +1,314 @@
+//! People who mean no good: what they send is refused, costs little memory, and the fleet fires on time meanwhile.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream as Blocking};
+use std::time::{Duration, Instant};
+
+use cowhand::store::Store;
+use cowhand_core::id::ScheduleId;
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+use jiff::SignedDuration;
+use reqwest::Client;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::{OLD, Scene, answer, hmac};
+
+const FLEET: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "cat > /dev/null"]
+    instances: {max_concurrent: 4}
+    schedules:
+      hook: {type: webhook, secret_env: HOOK_OLD, prompt: Look.}
+  - name: clock
+    runtime: command
+    command: ["true"]
+    instances: {max_concurrent: 4}
+    schedules:
+      tick: {type: cron, expression: "* * * * * *", prompt: Tick.}
+"#;
+const BODY: &[u8] = br#"{"action":"opened"}"#;
+/// Less than a firing that anybody would call late, on a machine that does other things, too.
+const LATE: SignedDuration = SignedDuration::from_secs(3);
+/// In MB. The daemon has some forty when nothing happens.
+const MUCH: u64 = 250;
+
+/// How late the clock's firings were while the test ran, and that none is missing.
+async fn on_time(scene: &Scene) -> SignedDuration {
+    let store = Store::open(scene.path(".cowhand/store.db").to_str().unwrap()).await.unwrap();
+    let tick = ScheduleId::of(&"clock".parse().unwrap(), &"tick".parse().unwrap());
+    let mut ledger = store.ledger(tick, 1000).await.unwrap();
+    while ledger.len() < 4 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        ledger = store.ledger(tick, 1000).await.unwrap();
+    }
+    store.close().await;
+    ledger.reverse();
+    let due: Vec<i64> = ledger.iter().map(|row| row.due.as_second()).collect();
+    assert!(
+        due.len() > 2 && due.windows(2).all(|pair| pair[1] == pair[0] + 1),
+        "a firing every second: {due:?}"
+    );
+    let latest = ledger.iter().map(|row| row.decided_at.duration_since(row.due)).max().unwrap();
+    assert!(latest < LATE, "{latest}");
+    latest
+}
+
+async fn is_well(scene: &Scene, what: &str) {
+    let (latest, memory) = (on_time(scene).await, scene.most_memory());
+    println!("{what}: at most {memory} MB, and the latest firing {latest:#} after its time");
+    assert!(memory < MUCH, "{memory} MB");
+    assert_eq!(answer(scene.github("hook", what, "push", BODY)).await.0, 202, "{}", scene.log());
+}
+
+#[tokio::test]
+async fn no_name_leads_anywhere_else() {
+    let scene = Scene::of(FLEET);
+    let long = "a".repeat(5_000);
+    for path in [
+        "/hooks/worker/..",
+        "/hooks/worker/%2e%2e",
+        "/hooks/worker/..%2fhook",
+        "/hooks/..%2f..%2fetc/passwd",
+        "/hooks/worker/hook%00",
+        "/hooks/%00/hook",
+        "/hooks/worker/%ff%fe",
+        "/hooks/worker/hook/",
+        "/hooks/worker/hook/more",
+        "/hooks//worker/hook",
+        "/hooks/./worker/hook",
+        "/hooks/WORKER/hook",
+        "/hooks/worker/h%C3%B6%C3%B6k%E2%80%AE",
+        "/hooks/worker/hook%0d%0aset-cookie:x",
+        &format!("/hooks/{long}/hook"),
+        &format!("/hooks/worker/{long}"),
+        "/api/v1/jobs/..%2f..%2fsecret",
+        "/api/v1/../../hooks/worker/nothing",
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nx-hub-signature-256: sha256={}\r\n\
+             content-length: {}\r\n\r\n{}",
+            hmac(OLD, &[BODY]),
+            BODY.len(),
+            std::str::from_utf8(BODY).unwrap(),
+        );
+        let status = scene.raw(head.as_bytes());
+        assert!([400, 401, 404, 429].contains(&status), "{path}: {status}");
+    }
+    // Heads that are too long, or no heads at all.
+    let headers =
+        format!("POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "a".repeat(300_000));
+    for (bytes, expected) in [(headers.as_str(), 431), ("\0\0\0\0\r\n\r\n", 400), ("GET /\r\n\r\n", 400)] {
+        let status = scene.raw(bytes.as_bytes());
+        assert_eq!(status, expected);
+    }
+    assert!(scene.jobs().iter().all(|job| job["agent"] == "clock"));
+    let long_id = scene.github("hook", &"x".repeat(10_000), "push", BODY);
+    assert_eq!(answer(long_id).await.0, 202, "a name that is too long is none, and the body is its name");
+    is_well(&scene, "path tricks").await;
+}
+
+#[tokio::test]
+async fn a_form_on_somebody_elses_page_changes_nothing() {
+    let scene = Scene::of(FLEET);
+    let token = scene.token("t", "admin");
+    for (path, body) in
+        [("/hooks/worker/hook", "x=1"), ("/api/v1/agents/worker/trigger", "{}"), ("/api/v1/stop", "")]
+    {
+        for origin in ["https://evil.example.org", "null", "http://127.0.0.1:1"] {
+            let form = scene.ask("POST", path).header("origin", origin).bearer_auth(&token).body(body);
+            let form = form.header("content-type", "application/x-www-form-urlencoded");
+            let form = form.header("sec-fetch-site", "cross-site");
+            assert_eq!(answer(form).await.0, 403, "{path} from {origin}");
+        }
+        let rebound =
+            scene.ask("POST", path).header("host", "evil.example.org").bearer_auth(&token).body(body);
+        assert_eq!(answer(rebound).await.0, 421, "{path}");
+    }
+    is_well(&scene, "cross-site").await;
+}
+
+/// Sends a body of a gigabyte, or as much as is taken; answers how much that was, and what was said.
+fn gigabyte(scene: &Scene, is_announced: bool) -> (usize, Option<u16>) {
+    let mut stream = Blocking::connect(scene.place()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let length = if is_announced { "content-length: 1000000000" } else { "transfer-encoding: chunked" };
+    let head = format!(
+        "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\nx-gitlab-token: {OLD}\r\n{length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answering = stream.try_clone().unwrap();
+    let said = std::thread::spawn(move || {
+        let mut answer = Vec::new();
+        let mut buffer = [0; 1024];
+        while let Ok(length @ 1..) = answering.read(&mut buffer) {
+            answer.extend(&buffer[..length]);
+        }
+        String::from_utf8_lossy(&answer).split(' ').nth(1).and_then(|status| status.parse().ok())
+    });
+    let mut chunk = b"100000\r\n".to_vec();
+    chunk.resize(chunk.len() + (1 << 20), b' ');
+    chunk.extend(b"\r\n");
+    let mut sent = 0;
+    while sent < 1_000_000_000 && stream.write_all(&chunk).is_ok() {
+        sent += chunk.len();
+    }
+    (sent, said.join().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gigabyte_is_not_taken() {
+    let scene = Scene::of(FLEET);
+    for is_announced in [true, false] {
+        let sent: Vec<_> = std::thread::scope(|scope| {
+            let senders: Vec<_> = (0..6).map(|_| scope.spawn(|| gigabyte(&scene, is_announced))).collect();
+            senders.into_iter().map(|sender| sender.join().unwrap()).collect()
+        });
+        println!("announced: {is_announced}; sent and answered: {sent:?}");
+        for (sent, status) in &sent {
+            assert!(*sent < 100 << 20, "{sent}");
+            // The answer may be lost with the connection.
+            assert!(status.is_none_or(|status| status == 413), "{status:?}");
+        }
+        assert!(sent.iter().any(|(_, status)| *status == Some(413)), "{sent:?}");
+    }
+    is_well(&scene, "a gigabyte").await;
+}
+
+/// From an address of its own, so that it is told apart from us.
+async fn connect(scene: &Scene, from: [u8; 4]) -> Option<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(from), 0))).unwrap();
+    timeout(Duration::from_secs(5), socket.connect(scene.place().parse().unwrap())).await.ok()?.ok()
+}
+
+/// Sends a byte every half second for as long as anybody listens; answers how long that was, and what was said.
+async fn drip(scene: &Scene, head: &str, bytes: &str) -> (Duration, String) {
+    let stream = connect(scene, [127, 0, 0, 2]).await.unwrap();
+    let began = Instant::now();
+    stream.writable().await.unwrap();
+    stream.try_write(head.as_bytes()).unwrap();
+    let mut said = Vec::new();
+    for byte in bytes.bytes().cycle() {
+        let mut buffer = [0; 1024];
+        match timeout(Duration::from_millis(500), stream.readable())
+            .await
+            .map(|_| stream.try_read(&mut buffer))
+        {
+            Ok(Ok(length @ 1..)) => said.extend(&buffer[..length]),
+            Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(_) => break,
+            Err(_) => {
+                if stream.try_write(&[byte]).is_err() {
+                    break;
+                }
+            }
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "it is still there");
+    }
+    (began.elapsed(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_slow_on_purpose_is_let_go() {
+    let scene = Scene::of(FLEET);
+    let announced = "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n";
+    let chunked =
+        "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n400\r\n";
+    let kinds = [
+        ("POST /hooks/worker/hook HTTP/1.1\r\nx: ", 100, 14),
+        (announced, 50, 45),
+        (chunked, 20, 45),
+        ("", 20, 14),
+    ];
+    let slow = kinds.iter().flat_map(|(head, count, most)| std::iter::repeat_n((*head, *most), *count));
+    let slow = iter(slow).map(async |(head, most)| {
+        let (lasted, said) = drip(&scene, head, "a").await;
+        assert!(lasted < Duration::from_secs(most), "{head:?} {lasted:?}");
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+        (head, lasted)
+    });
+    // All at once, and meanwhile everybody else is answered.
+    let others = async {
+        let mut longest = Duration::ZERO;
+        for number in 0..40 {
+            let began = Instant::now();
+            let id = format!("meanwhile-{number}");
+            assert_eq!(answer(scene.github("hook", &id, "push", BODY)).await.0, 202);
+            longest = longest.max(began.elapsed());
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        longest
+    };
+    let (slow, longest) = tokio::join!(slow.buffer_unordered(1_000).collect::<Vec<_>>(), others);
+    for (kind, ..) in kinds {
+        let lasted = slow.iter().filter(|(head, _)| *head == kind).map(|(_, lasted)| *lasted).max().unwrap();
+        println!("{:?} for {lasted:.1?} at most", kind.lines().last().unwrap_or_default());
+    }
+    println!("a delivery of somebody else's took {longest:?} at most");
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    is_well(&scene, "slow clients").await;
+}
+
+/// So many connections, of those that we may have.
+fn many(wanted: u64) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let current = most.min(wanted + 1_000);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum }).unwrap();
+    usize::try_from(wanted.min(current - 500)).unwrap()
+}
+
+/// How many files and connections the daemon has open. What the kernel dropped of a full queue, its sender takes for a
+/// connection still.
+fn kept(scene: &Scene) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", scene.pid())).unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_connections() {
+    let scene = Scene::of(FLEET);
+    let (wanted, before) = (many(10_000), kept(&scene));
+    let open = async |sources: usize| -> Vec<TcpStream> {
+        let opening = iter(0..wanted)
+            .map(|number| connect(&scene, [127, 0, 0, 2 + u8::try_from(number % sources).unwrap()]));
+        opening.buffer_unordered(500).filter_map(async |stream| stream).collect().await
+    };
+    let client = Client::new();
+    let deliver = async |id: &str| {
+        let began = Instant::now();
+        let request = client.post(format!("{}/hooks/worker/hook", scene.url)).header("x-github-delivery", id);
+        let request =
+            request.header("x-hub-signature-256", format!("sha256={}", hmac(OLD, &[BODY]))).body(BODY);
+        assert_eq!(answer(request.timeout(Duration::from_mins(1))).await.0, 202);
+        began.elapsed()
+    };
+    // One address gets half of the places, and nobody else is kept out by it.
+    let streams = open(1).await;
+    let took = deliver("beside-one").await;
+    let open_now = kept(&scene) - before;
+    println!(
+        "{} of {wanted} connections from one address, {open_now} kept; a delivery took {took:?}",
+        streams.len()
+    );
+    // Beside the clock's agents and our own delivery.
+    assert!((2_000..2_100).contains(&open_now), "{open_now}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(scene.log().contains("more are closed at once"), "{}", scene.log());
+    drop(streams);
+
+    // Many addresses take all places; silence costs them theirs, and then others get in.
+    let streams = open(8).await;
+    let took = deliver("beside-many").await;
+    println!("{} of {wanted} connections from eight addresses; a delivery took {took:?}", streams.len());
+    assert!(took < Duration::from_secs(45), "{took:?}");
+    assert!(kept(&scene) - before < 4_150, "{}", kept(&scene));
+    drop(streams);
+    is_well(&scene, "ten thousand connections").await;
+}

@@ -1,0 +1,105 @@
+//! TLS by certificate files.
+
+use std::fs;
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use reqwest::Client;
+use reqwest::tls::TlsInfo;
+
+use crate::Scene;
+
+const FLEET: &str = r#"
+server: {listen: "127.0.0.1:0", tls: {certificate: tls/cert.pem, key: tls/key.pem}}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, cat]
+    schedules:
+      hook: {type: webhook, secret_env: HOOK_OLD, prompt: Look.}
+"#;
+
+/// A new certificate, good until the end of that year; answers its DER form.
+fn certify(scene: &Scene, year: i32) -> Vec<u8> {
+    let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(year, 12, 31);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    fs::create_dir_all(scene.path("tls")).unwrap();
+    fs::write(scene.path("tls/cert.pem"), certificate.pem()).unwrap();
+    fs::write(scene.path("tls/key.pem"), key.serialize_pem()).unwrap();
+    certificate.der().to_vec()
+}
+
+/// What the server shows, and what it answers, to a client that believes only `trusted`.
+async fn shown(scene: &Scene, trusted: &[u8]) -> Result<(u16, Vec<u8>), reqwest::Error> {
+    let trusted = reqwest::Certificate::from_der(trusted).unwrap();
+    let client = Client::builder().tls_certs_only([trusted]).tls_info(true).build().unwrap();
+    let response = client.get(format!("{}/api/v1/status", scene.url)).send().await?;
+    let info = response.extensions().get::<TlsInfo>().unwrap();
+    Ok((response.status().as_u16(), info.peer_certificate().unwrap().to_vec()))
+}
+
+#[tokio::test]
+async fn it_is_spoken_and_its_files_are_read_again() {
+    let mut scene = Scene::prepared(FLEET);
+    let first = certify(&scene, 2090);
+    scene.start(&[]);
+    assert!(scene.url.starts_with("https://"), "{}", scene.url);
+    assert_eq!(shown(&scene, &first).await.unwrap(), (401, first.clone()));
+    assert!(scene.log().contains("the certificate is good until 2090-12-31"), "{}", scene.log());
+    // Plain HTTP is no TLS, and a client with nothing to say is let go: nobody is answered.
+    let plain = reqwest::get(scene.url.replace("https", "http")).await;
+    assert!(plain.is_err());
+
+    // Half of a change leaves things as they are, whatever the rest of the config is like.
+    fs::write(scene.path("tls/cert.pem"), "half").unwrap();
+    assert_eq!(scene.run(&["reload"]).0, 0);
+    scene.until("said so", || scene.log().contains("the certificate stays as it is"));
+    assert_eq!(shown(&scene, &first).await.unwrap().1, first);
+    let second = certify(&scene, 2091);
+    assert_eq!(scene.run(&["reload"]).0, 0);
+    scene.until("read again", || scene.log().contains("the certificate is good until 2091-12-31"));
+    assert_eq!(shown(&scene, &second).await.unwrap().1, second);
+    assert!(shown(&scene, &first).await.is_err(), "the old one is gone");
+
+    certify(&scene, 2020);
+    let daemon = rustix::process::Pid::from_raw(scene.pid().cast_signed()).unwrap();
+    rustix::process::kill_process(daemon, rustix::process::Signal::HUP).unwrap();
+    scene.until("noted", || scene.log().contains("the certificate ended on 2020-12-31"));
+    let (code, doctor, _) = scene.run(&["doctor"]);
+    assert!(
+        code == 0 && doctor.contains("warn  certificate: the certificate ended on 2020-12-31"),
+        "{doctor}"
+    );
+}
+
+#[tokio::test]
+async fn files_that_are_no_good_are_told_before_anything_runs() {
+    let scene = Scene::prepared(FLEET);
+    let start = |expected: &str| {
+        let (code, out, said) = scene.run(&["start"]);
+        assert!(code == 6 && out.is_empty() && said.contains(expected), "{expected}: {code} {out} {said}");
+        assert!(!said.contains("PRIVATE"), "{said}");
+        let (code, doctor, _) = scene.run(&["doctor"]);
+        assert!(code == 6 && doctor.contains("FAIL  certificate"), "{doctor}");
+    };
+    start("cert.pem: No such file");
+    certify(&scene, 2090);
+    let other = fs::read(scene.path("tls/key.pem")).unwrap();
+    certify(&scene, 2090);
+    let key = fs::read_to_string(scene.path("tls/key.pem")).unwrap();
+    fs::write(scene.path("tls/key.pem"), &other).unwrap();
+    start("do not go together");
+    fs::write(scene.path("tls/key.pem"), "nothing").unwrap();
+    start("there is no private key in PEM form in");
+    fs::write(scene.path("tls/key.pem"), &key[..key.len() / 2]).unwrap();
+    start("its private key is not in PEM form");
+    fs::write(scene.path("tls/key.pem"), &key).unwrap();
+    fs::write(scene.path("tls/cert.pem"), "").unwrap();
+    start("there is no certificate in PEM form in");
+    let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    fs::write(scene.path("tls/cert.pem"), damaged).unwrap();
+    start("cert.pem is damaged");
+    assert!(!scene.path(".cowhand/store.db").exists(), "nothing has begun");
+}
