@@ -248,7 +248,7 @@
     rows[next].scrollIntoView({ block: 'nearest' });
   }
   document.addEventListener('keydown', (press) => {
-    if (press.ctrlKey || press.metaKey || press.altKey || press.target.closest('input, textarea, select, dialog')) return;
+    if (press.ctrlKey || press.metaKey || press.altKey || press.target.closest('input, textarea, select, dialog[open]')) return;
     const { key } = press;
     if (prefix) {
       prefix = false;
