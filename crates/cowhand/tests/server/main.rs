@@ -4,6 +4,7 @@
 
 mod access;
 mod canaries;
+mod dashboard;
 mod described;
 mod examples;
 mod flood;
