@@ -16,7 +16,6 @@ agents:
     command: [sh, -c, cat]
     env: {SERVICE_TOKEN: canary-in-agent-env, FROM_FILE: "${DOT_ENV_TOKEN}"}
     default_prompt: Work.
-    work_source: {type: github, repo: acme/api, token: canary-in-work-source, api_url: "http://127.0.0.1:9"}
     mcp_servers:
       search: {command: search, env: {SEARCH_KEY: canary-in-mcp-env}}
       remote: {url: "http://127.0.0.1:9/mcp", headers: {Authorization: canary-in-mcp-header}}
@@ -27,6 +26,12 @@ agents:
       by-hand: {type: manual, prompt: Work.}
       hook: {type: webhook, secret_env: "HOOK_NEW, HOOK_OLD", prompt: Look.}
       literal: {type: webhook, secret: canary-in-schedule, prompt: Look.}
+  - name: taker
+    runtime: command
+    command: [sh, -c, cat]
+    work_source: {type: github, repo: acme/api, api_url: "http://127.0.0.1:9", auth: {token_env: WORK_TOKEN}}
+    schedules:
+      issues: {type: interval, interval: 1h, prompt: Work.}
 "#;
 
 /// Every word that must not be seen: all planted ones begin like this.
@@ -69,14 +74,14 @@ impl Search {
 fn addresses(document: &Value, job: &str) -> Vec<String> {
     let paths = document["paths"].as_object().unwrap().iter();
     let read = paths.filter(|(_, methods)| methods["get"].is_object()).map(|(path, _)| path);
-    let real = |path: &String| {
+    let named = |path: &String| {
         path.replace("{agent}", "worker")
             .replace("{schedule}", "literal")
             .replace("{job}", job)
             .replace("{item}", "github-1")
             .replace("{name}", "tester")
     };
-    read.map(real).collect()
+    read.map(named).collect()
 }
 
 #[tokio::test]
@@ -86,6 +91,7 @@ async fn no_secret_is_ever_shown() {
         format!("HOOK_NEW={NEW}\nDOT_ENV_TOKEN=canary-in-dot-env\nGITHUB_TOKEN=canary-in-dot-env-github\n");
     fs::write(scene.path(".env"), dotenv).unwrap();
     scene.also("ANTHROPIC_API_KEY", "canary-in-environment");
+    scene.also("WORK_TOKEN", "canary-of-work-source");
     scene.start(&["--log-format", "json"]);
     let token = scene.token("tester", "admin");
     let (_, link, _) = scene.run(&["dashboard"]);
