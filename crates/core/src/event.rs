@@ -111,7 +111,7 @@ pub enum Fact {
     /// The source could not be told; it will be, again and again.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
-    /// What the config wants done after the job was done.
+    /// Something that the config wants done after a job is done.
     #[serde(rename = "hook:completed")]
     HookCompleted {
         number: u32,

@@ -252,7 +252,8 @@ impl Daemon {
         };
         let hooks = async {
             self.engine.hooks.notify_one();
-            while matches!(self.engine.store.any_hook(self.engine.clock.now()).await, Ok(true)) {
+            let any = || self.engine.store.any_hook(self.engine.home.node.clone(), self.engine.clock.now());
+            while matches!(any().await, Ok(true)) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };

@@ -42,7 +42,8 @@ statements! {
     NEXT_HOOK = same "select min(not_before) as next from hook_runs as due where state in ('waiting', 'running') \
         and not exists (select 1 from hook_runs as earlier where earlier.job_id = due.job_id \
         and earlier.number < due.number and earlier.state in ('waiting', 'running'))";
-    HOOK_IN_HAND = same "select job_id from hook_runs where state = 'running' or (state = 'waiting' and not_before <= $1) limit 1";
+    HOOK_IN_HAND = same "select job_id from hook_runs where (node = $1 or node is null) \
+        and (state = 'running' or (state = 'waiting' and not_before <= $2)) limit 1";
 }
 
 /// A hook that the caller is to run now.
@@ -191,10 +192,12 @@ impl Store {
         .await
     }
 
-    /// Whether any hook runs or could.
-    pub async fn any_hook(&self, now: Timestamp) -> Result<bool, StoreError> {
-        self.read(move |tx| Box::pin(async move { Ok(tx.one(HOOK_IN_HAND, args![now]).await?.is_some()) }))
-            .await
+    /// Whether any hook runs or could, of those that are the node's to run.
+    pub async fn any_hook(&self, node: String, now: Timestamp) -> Result<bool, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move { Ok(tx.one(HOOK_IN_HAND, args![node, now]).await?.is_some()) })
+        })
+        .await
     }
 }
 

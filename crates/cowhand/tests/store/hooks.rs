@@ -201,7 +201,8 @@ async fn a_node_that_comes_back_takes_up_its_own(place: Place) {
     let (first, second) =
         (take(&store, "n1", 1_000, 4).await.unwrap(), take(&store, "n1", 1_000, 4).await.unwrap());
     assert_ne!(first.job, second.job);
-    assert!(store.any_hook(at(4)).await.unwrap());
+    assert!(store.any_hook("n1".into(), at(4)).await.unwrap());
+    assert!(!store.any_hook("n2".into(), at(4)).await.unwrap(), "they are not its own");
     store.take_up_hooks("n2".into(), at(5)).await.unwrap();
     assert_eq!(take(&store, "n1", 1_000, 5).await, None, "somebody else came back");
     store.take_up_hooks("n1".into(), at(6)).await.unwrap();
