@@ -20,6 +20,8 @@ pub struct Roster {
     pub retention: Retention,
     /// Of the root file.
     pub server: Server,
+    /// Of the root file; none if it says nothing about them.
+    pub traces: Option<shape::Traces>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

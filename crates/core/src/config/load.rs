@@ -12,6 +12,7 @@ use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
+use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
 use crate::policy::Zone;
 use crate::retention::Retention;
@@ -64,6 +65,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         store: None,
         retention: Retention::default(),
         server: Server::default(),
+        traces: None,
         merged: 0,
         fleets: 0,
         complete: true,
@@ -71,7 +73,8 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
     };
     let mut shown = compose::root(&mut loader, &normal(root));
     let (store, server) = (loader.store.take(), std::mem::take(&mut loader.server));
-    let mut roster = Roster { store, retention: loader.retention, server, ..Roster::default() };
+    let traces = loader.traces.take();
+    let mut roster = Roster { store, retention: loader.retention, server, traces, ..Roster::default() };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
@@ -99,6 +102,7 @@ pub(super) struct Loader<'a> {
     pub store: Option<String>,
     pub retention: Retention,
     pub server: Server,
+    pub traces: Option<Traces>,
     /// Nodes of all merged agents so far.
     pub merged: usize,
     /// How many fleets so far.

@@ -18,6 +18,7 @@ mod fleet;
 mod hooks;
 mod mcp;
 mod schedule;
+mod traces;
 mod work_source;
 
 pub use agent::{
@@ -30,4 +31,5 @@ pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, Mess
 pub use hooks::{Hook, HookAction, HookEvent, Hooks};
 pub use mcp::{McpServer, McpTransport};
 pub use schedule::Schedule;
+pub use traces::Traces;
 pub use work_source::{AppAuth, Auth, ItemRules, Labels, OnFailure, WorkSource};
