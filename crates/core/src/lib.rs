@@ -18,6 +18,7 @@ pub mod job;
 pub mod output;
 pub mod plan;
 pub mod policy;
+pub mod price;
 pub mod prompt;
 pub mod retention;
 pub mod roster;

@@ -6,6 +6,7 @@ use crate::config::shape;
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
+use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::Server;
 use crate::trigger::TriggerConfig;
@@ -19,6 +20,7 @@ pub struct Roster {
     /// Of the root file; each agent has its own merged with it.
     pub retention: Retention,
     /// Of the root file.
+    pub prices: Prices,
     pub server: Server,
     /// Of the root file; none if it says nothing about them.
     pub traces: Option<shape::Traces>,

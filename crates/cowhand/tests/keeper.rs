@@ -38,6 +38,7 @@ impl Scene {
             directory: self.state.path().to_owned(),
             stop_signal: StopSignal::Terminate,
             grace_ms: self.grace_ms,
+            reader: None,
         }
     }
 

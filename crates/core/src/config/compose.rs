@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::shape::Traces;
 use crate::id::check_name;
+use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::Server;
 
@@ -52,6 +53,8 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     // What cannot be read was reported, and nobody runs such a fleet.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
+    let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
+    loader.prices = prices.unwrap_or_default();
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
     loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
     loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());

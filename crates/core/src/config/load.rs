@@ -15,6 +15,7 @@ use super::schema::SCHEMA;
 use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
 use crate::policy::Zone;
+use crate::price::Prices;
 use crate::retention::Retention;
 use crate::roster::Roster;
 use crate::server::Server;
@@ -64,6 +65,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         agents: Vec::new(),
         store: None,
         retention: Retention::default(),
+        prices: Prices::default(),
         server: Server::default(),
         traces: None,
         merged: 0,
@@ -72,9 +74,14 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
-    let (store, server) = (loader.store.take(), std::mem::take(&mut loader.server));
-    let traces = loader.traces.take();
-    let mut roster = Roster { store, retention: loader.retention, server, traces, ..Roster::default() };
+    let mut roster = Roster {
+        agents: Vec::new(),
+        store: loader.store.take(),
+        retention: loader.retention,
+        prices: std::mem::take(&mut loader.prices),
+        server: std::mem::take(&mut loader.server),
+        traces: loader.traces.take(),
+    };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
@@ -101,6 +108,7 @@ pub(super) struct Loader<'a> {
     /// Of the root file.
     pub store: Option<String>,
     pub retention: Retention,
+    pub prices: Prices,
     pub server: Server,
     pub traces: Option<Traces>,
     /// Nodes of all merged agents so far.

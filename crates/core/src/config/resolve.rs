@@ -33,6 +33,7 @@ pub(super) fn agent(
     check_names(loader, draft);
     check_prompts(loader, draft);
     check_command(loader, draft);
+    check_unused(loader, draft);
     if checked.unknown {
         return None;
     }
@@ -181,6 +182,22 @@ fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
         _ => return,
     };
     loader.problems.add(problem.key(draft.key_of("command")));
+}
+
+/// What this runtime cannot be told is no mistake, but nobody should believe that it counts.
+fn check_unused(loader: &mut Loader<'_>, draft: &Draft) {
+    let runtime = draft.node.get("runtime").and_then(Node::text);
+    let runtime =
+        runtime.map_or(Some(shape::Runtime::default()), |word| serde_json::from_value(json!(word)).ok());
+    // One that does not exist was reported.
+    let Some(runtime) = runtime else { return };
+    for (key, why) in runtime.unused() {
+        let found = key.split('.').try_fold(&draft.node, Node::get).filter(|node| !node.is_null());
+        let Some(found) = found else { continue };
+        let message = format!("`{key}` does nothing for `runtime: {}`: {why}", runtime.name());
+        let problem = Problem::error(found.at, message).key(draft.key_of(key));
+        loader.problems.add(Problem { severity: Severity::Warning, ..problem });
+    }
 }
 
 /// Reads what was written, so that other mistakes do not hide these.

@@ -70,6 +70,11 @@ impl Checker<'_> {
             self.error(at, format!("{number} is too small; it must be more than {floor}"), None);
             return None;
         }
+        let least = schema.get("minimum").and_then(Json::as_f64);
+        if let Some(least) = least.filter(|least| number < *least) {
+            self.error(at, format!("{number} is too small; the smallest is {least}"), None);
+            return None;
+        }
         Number::from_f64(number).map(Json::Number)
     }
 

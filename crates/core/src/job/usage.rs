@@ -28,11 +28,30 @@ impl JobUsage {
         }
         self.total_cost_usd = sum(self.total_cost_usd, more.total_cost_usd);
     }
+
+    /// What came after `before`, of figures that go on from one run to the next. Models that were not used since are
+    /// not in it; turns are counted anew by each run.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (model, before) in &before.per_model {
+            let Some(used) = self.per_model.get_mut(model) else { continue };
+            used.take_off(before);
+            if used.is_unused() {
+                self.per_model.remove(model);
+            }
+        }
+        self.total_cost_usd = rest(self.total_cost_usd, before.total_cost_usd);
+        self
+    }
 }
 
 /// None only if neither is known.
 fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.map_or(other, |one| Some(one + other.unwrap_or_default()))
+}
+
+fn rest(whole: Option<f64>, before: Option<f64>) -> Option<f64> {
+    whole.map(|whole| (whole - before.unwrap_or_default()).max(0.0))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +79,26 @@ impl ModelUsage {
         }
         self.cost_usd = sum(self.cost_usd, more.cost_usd);
     }
+
+    fn take_off(&mut self, before: &Self) {
+        for (total, before) in [
+            (&mut self.input_tokens, before.input_tokens),
+            (&mut self.output_tokens, before.output_tokens),
+            (&mut self.cache_creation_input_tokens, before.cache_creation_input_tokens),
+            (&mut self.cache_read_input_tokens, before.cache_read_input_tokens),
+        ] {
+            *total = total.saturating_sub(before);
+        }
+        self.cost_usd = rest(self.cost_usd, before.cost_usd);
+    }
+
+    /// Not a single token.
+    pub const fn is_unused(&self) -> bool {
+        self.input_tokens == 0
+            && self.output_tokens == 0
+            && self.cache_creation_input_tokens == 0
+            && self.cache_read_input_tokens == 0
+    }
 }
 
 #[cfg(test)]
@@ -76,5 +115,24 @@ mod tests {
         assert_eq!((total.num_turns, total.total_cost_usd), (Some(3), Some(0.75)));
         assert_eq!((total.per_model["a"].input_tokens, total.per_model["a"].output_tokens), (11, 2));
         assert_eq!(total.per_model["b"].output_tokens, 5);
+    }
+
+    #[test]
+    fn figures_that_go_on_become_those_of_one_run() {
+        let usage = |json: &str| serde_json::from_str::<JobUsage>(json).unwrap();
+        let before = usage(
+            r#"{"per_model":{"a":{"input_tokens":10,"cost_usd":0.5},"b":{"output_tokens":5}},"total_cost_usd":0.5}"#,
+        );
+        let after = usage(
+            r#"{"per_model":{"a":{"input_tokens":12,"output_tokens":1,"cost_usd":0.75},"b":{"output_tokens":5}},"num_turns":1,"total_cost_usd":0.75}"#,
+        );
+        let run = after.since(&before);
+        assert_eq!(run.per_model.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!((run.per_model["a"].input_tokens, run.per_model["a"].output_tokens), (2, 1));
+        assert_eq!(run.per_model["a"].cost_usd, Some(0.25));
+        assert_eq!((run.num_turns, run.total_cost_usd), (Some(1), Some(0.25)));
+        // One that began anew all the same.
+        let anew = usage(r#"{"per_model":{"a":{"input_tokens":3}},"total_cost_usd":0.1}"#).since(&before);
+        assert_eq!((anew.per_model.len(), anew.total_cost_usd), (0, Some(0.0)));
     }
 }

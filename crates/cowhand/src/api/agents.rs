@@ -129,11 +129,7 @@ impl AgentView {
 }
 
 fn runtime(agent: &Agent) -> &'static str {
-    use cowhand_core::config::shape::Runtime;
-    match agent.settings.runtime {
-        Some(Runtime::Command) => "command",
-        Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => "claude",
-    }
+    agent.settings.runtime.unwrap_or_default().name()
 }
 
 impl From<Job> for LastJob {

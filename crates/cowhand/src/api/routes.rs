@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, NodeView, Page, ReleaseAsked,
-    Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
+    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, LoginLink, NodeView, Page,
+    ReleaseAsked, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
 };
 use super::{
-    agents, config, daemon, events, health, jobs, nodes, openapi, prune, schedules, timeline, tokens, usage,
-    work,
+    agents, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, timeline, tokens,
+    usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -224,5 +224,10 @@ fn of_fleet() -> Vec<Route> {
             .about("Ends a token at once.")
             .tells::<Token>()
             .refuses(&[NotFound]),
+        Route::post("/api/v1/login", login::create)
+            .needs(Scope::Admin)
+            .about("A link that lets one browser into the dashboard, once and within ten minutes.")
+            .tells::<LoginLink>()
+            .refuses(&[Conflict]),
     ]
 }

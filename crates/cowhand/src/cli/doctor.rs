@@ -1,13 +1,14 @@
 //! `cowhand doctor`: can this fleet run here, and if not, what to do.
 
-use std::path::{Path, PathBuf};
+mod agents;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::config::{Loaded, report};
-use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::roster::Roster;
 use cowhand_core::server::Tls;
 use cowhand_core::size::in_words;
 use cowhand_core::trigger::TriggerConfig;
@@ -70,13 +71,7 @@ impl Doctor {
             Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
-        findings.extend(
-            loaded
-                .roster
-                .agents
-                .iter()
-                .map(|agent| Finding::of(format!("agent {}", agent.name), program(agent))),
-        );
+        findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
         let base = place.config.parent().unwrap_or(Path::new(""));
         let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
         findings.extend(loaded.roster.server.tls.as_ref().map(certificate));
@@ -234,38 +229,6 @@ async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
         }));
     }
     findings
-}
-
-/// Whether the agent's program and directory are there.
-fn program(agent: &Agent) -> Result<String, String> {
-    if !agent.directory.is_dir() {
-        return Err(format!("its directory {} does not exist", agent.directory.display()));
-    }
-    let name = match agent.settings.runtime {
-        Some(Runtime::Command) => {
-            agent.settings.command.as_ref().and_then(|command| command.first().cloned())
-        }
-        Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => Some("claude".to_owned()),
-    };
-    let name = name.ok_or("`runtime: command` has no command")?;
-    let found = find(&name, &agent.directory, agent.settings.env.get("PATH"));
-    found.map(|path| path.display().to_string()).ok_or_else(|| {
-        format!("{name} was not found on PATH; install it, or give its whole path in the config")
-    })
-}
-
-/// As a shell would find it.
-fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(directory.join(name)).filter(|path| runs(path));
-    }
-    let path = path.map(Into::into).or_else(|| std::env::var_os("PATH"))?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| runs(path))
-}
-
-fn runs(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

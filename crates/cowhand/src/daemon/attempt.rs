@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobState, Origin, Outcome, Settlement, Termination,
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Origin, Outcome, Settlement, Termination,
 };
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::roster::{Agent, Schedule};
@@ -20,7 +20,7 @@ use crate::run::attempt::{Attempt, Standing, Stop};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch::{self, Launch};
 use crate::run::runtime::Finish;
-use crate::run::runtime::claude::Session;
+use crate::run::runtime::Session;
 use crate::run::tail::{Files, Tail};
 use crate::store::{Settled, StoreError};
 use crate::view::output::OutputLog;
@@ -115,9 +115,19 @@ impl Charge {
         let session = self.session().await;
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let launch = Launch::of(&rules.agent, &self.job, session, own, dotenv);
+        let attempt = self.attempt();
+        let launch = match Launch::of(&rules.agent, &self.job, &session, own, dotenv, &attempt.private()) {
+            Ok(launch) => launch,
+            Err(refusal) => {
+                self.not_started(refusal, rules).await;
+                return false;
+            }
+        };
         let prompt = self.job.prompt().unwrap_or_default();
-        match self.attempt().launch(&self.engine.program, &launch.start, prompt, &launch.environment) {
+        let launched = attempt
+            .write_private(&launch.files)
+            .and_then(|()| attempt.launch(&self.engine.program, &launch.start, prompt, &launch.environment));
+        match launched {
             Ok(mut keeper) => {
                 fault::place("launched");
                 // Reaped when it ends, however long that takes. Not a task of the runtime, which would not end
@@ -127,14 +137,17 @@ impl Charge {
                 true
             }
             Err(error) => {
-                let message =
-                    format!("cannot start a keeper in {}: {error}", self.attempt().folder().display());
-                let error = JobError { kind: ErrorKind::StartFailed, message };
-                let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
-                self.settle(outcome, rules).await;
+                let message = format!("cannot start a keeper in {}: {error}", attempt.folder().display());
+                self.not_started(message, rules).await;
                 false
             }
         }
+    }
+
+    async fn not_started(&self, message: String, rules: &Rules) {
+        let error = JobError { kind: ErrorKind::StartFailed, message };
+        let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        self.settle(outcome, rules).await;
     }
 
     /// A fork begins with all that its parent's session holds, if that had one.
@@ -180,7 +193,9 @@ impl Charge {
             jsonl: self.engine.home.state.output(self.job.id()),
             index: attempt.folder().join("index"),
         };
-        let tail = Tail::open(files, launch::reader(&rules.agent), self.now())?;
+        let reader = attempt.start().ok().and_then(|start| start.reader);
+        let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
+        let tail = Tail::open(files, reader, self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
@@ -204,7 +219,10 @@ impl Charge {
                 let finish = output.tail.finish(&ending, self.now(), &mut |_| {})?;
                 output.log(&self.job);
                 fault::place("read");
-                let usage = finish.usage.clone();
+                if let Err(error) = attempt.forget_private() {
+                    warn!(job = %self.job.id(), "its private files are still there: {error}");
+                }
+                let usage = finish.usage.clone().map(|usage| self.priced(usage));
                 return Ok(
                     outcome(finish, &ending, self.stopped).map(|outcome| Settlement { outcome, usage })
                 );
@@ -224,6 +242,12 @@ impl Charge {
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
+    }
+
+    /// Dollars from the table of prices, where the runtime told none.
+    fn priced(&self, mut usage: JobUsage) -> JobUsage {
+        self.engine.loaded().roster.prices.fill_in(&mut usage);
+        usage
     }
 
     /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all

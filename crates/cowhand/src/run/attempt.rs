@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process::{self, Identity};
+use super::runtime::Reader;
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -33,6 +34,9 @@ pub struct Start {
     pub stop_signal: StopSignal,
     /// From the stop signal to the kill.
     pub grace_ms: u64,
+    /// Who reads its output, as it was when nothing was read yet: the config may have changed since.
+    #[serde(default)]
+    pub reader: Option<Reader>,
 }
 
 /// The records of who is at work.
@@ -111,6 +115,31 @@ impl Attempt {
     /// `COWHAND_ATTEMPT_ID=…` in the environment of every process of the attempt.
     pub fn mark(&self) -> (String, String) {
         ("COWHAND_ATTEMPT_ID".to_owned(), format!("{}.{}", self.job, self.number))
+    }
+
+    /// Where files are that the agent's program reads and nobody else may.
+    pub fn private(&self) -> PathBuf {
+        self.folder.join("private")
+    }
+
+    /// Before the launch.
+    pub fn write_private(&self, files: &[(String, String)]) -> io::Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.private())?;
+        for (name, text) in files {
+            self.create(&format!("private/{name}"))?.write_all(text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// After the end: nobody needs their secrets any more.
+    pub fn forget_private(&self) -> io::Result<()> {
+        match fs::remove_dir_all(self.private()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the folder and what the keeper needs, then the keeper. It belongs to its own session, so that a
@@ -230,7 +259,7 @@ impl Attempt {
         }
     }
 
-    pub(super) fn start(&self) -> io::Result<Start> {
+    pub fn start(&self) -> io::Result<Start> {
         self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
     }
 

@@ -1,15 +1,15 @@
 //! What it takes to start an agent for a job: argv, environment, directory, and who reads its output.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use cowhand_core::config::shape::{PermissionMode, Runtime, SettingSource};
 use cowhand_core::id::ScheduleName;
 use cowhand_core::job::Job;
 use cowhand_core::roster::Agent;
 
-use super::attempt::{Start, StopSignal};
-use super::runtime::Reader;
-use super::runtime::claude::{ClaudeLaunch, Session};
+use super::attempt::Start;
+use super::runtime::plan::{self, Order, Plan};
+use super::runtime::{Reader, Session};
 
 /// From the stop signal to the kill.
 const GRACE_MS: u64 = 10_000;
@@ -18,76 +18,47 @@ const GRACE_MS: u64 = 10_000;
 pub struct Launch {
     pub start: Start,
     pub environment: Vec<(String, String)>,
-    pub reader: Reader,
+    /// By name, for the owner only.
+    pub files: Vec<(String, String)>,
 }
 
 impl Launch {
-    /// `session` is for runtimes that have them; `own` is our environment; `dotenv` is what the `.env` beside the config names.
+    /// `session` is for runtimes that have them; `own` is our environment; `dotenv` is what the `.env` beside the
+    /// config names; `folder` is where private files will be. The error is a sentence for people: what was asked of
+    /// the runtime is nothing that it can do.
     pub fn of(
         agent: &Agent,
         job: &Job,
-        session: Session,
+        session: &Session,
         own: impl Iterator<Item = (String, String)>,
         dotenv: &HashMap<String, String>,
-    ) -> Self {
-        let (argv, stop_signal) = match agent.settings.runtime {
-            Some(Runtime::Command) => {
-                (agent.settings.command.clone().unwrap_or_default(), StopSignal::Terminate)
-            }
-            // Claude writes its result line on an interrupt.
-            Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => {
-                (claude(agent, session), StopSignal::Interrupt)
-            }
-        };
+        folder: &Path,
+    ) -> Result<Self, String> {
+        let runtime = agent.settings.runtime.unwrap_or_default();
+        if let Some(refusal) = plan::refusal(runtime, session) {
+            return Err(refusal);
+        }
+        let mut environment = environment(agent, job, own, dotenv);
+        let order = Order { agent, session, folder, environment: &environment };
+        let Plan { argv, defaults, environment: own, files, stop_signal, reader } =
+            (plan::description(runtime).plan)(&order);
+        for (name, value) in defaults {
+            environment.entry(name.to_owned()).or_insert(value);
+        }
+        environment.extend(own);
         let directory = agent.directory.clone();
-        let start = Start { argv, directory, stop_signal, grace_ms: GRACE_MS };
-        Self { start, environment: environment(agent, job, own, dotenv), reader: reader(agent) }
+        let start = Start { argv, directory, stop_signal, grace_ms: GRACE_MS, reader: Some(reader) };
+        Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 }
 
+/// For an attempt that was started by a version that did not write down who reads its output.
 pub fn reader(agent: &Agent) -> Reader {
-    match agent.settings.runtime {
-        Some(Runtime::Command) => Reader::command(),
-        Some(Runtime::Claude | Runtime::Sdk | Runtime::Cli) | None => Reader::claude(),
-    }
-}
-
-fn claude(agent: &Agent, session: Session) -> Vec<String> {
-    let settings = &agent.settings;
-    let limits = settings.session.as_ref();
-    let word = |source: &SettingSource| match source {
-        SettingSource::User => "user".to_owned(),
-        SettingSource::Project => "project".to_owned(),
-        SettingSource::Local => "local".to_owned(),
-    };
-    let launch = ClaudeLaunch {
-        model: settings.model.clone(),
-        max_turns: settings.max_turns.or_else(|| limits.and_then(|limits| limits.max_turns)),
-        permission_mode: Some(permission_mode(settings.permission_mode).to_owned()),
-        system_prompt: settings.system_prompt.clone(),
-        tools: settings.tools.clone().filter(|tools| !tools.is_empty()),
-        allowed_tools: settings.allowed_tools.clone().unwrap_or_default(),
-        denied_tools: settings.denied_tools.clone().unwrap_or_default(),
-        setting_sources: settings.setting_sources.as_ref().map(|sources| sources.iter().map(word).collect()),
-        session,
-        ..ClaudeLaunch::default()
-    };
-    std::iter::once("claude".to_owned()).chain(launch.arguments()).collect()
-}
-
-const fn permission_mode(mode: Option<PermissionMode>) -> &'static str {
-    match mode {
-        Some(PermissionMode::Default) => "default",
-        Some(PermissionMode::AcceptEdits) | None => "acceptEdits",
-        Some(PermissionMode::BypassPermissions) => "bypassPermissions",
-        Some(PermissionMode::Plan) => "plan",
-        Some(PermissionMode::Delegate) => "delegate",
-        Some(PermissionMode::DontAsk) => "dontAsk",
-    }
+    (plan::description(agent.settings.runtime.unwrap_or_default()).reader)()
 }
 
 /// What every agent may see of our own environment: where things are, how to speak, and how to reach a provider.
-const PASSED_ON: [&str; 17] = [
+const PASSED_ON: [&str; 16] = [
     "PATH",
     "HOME",
     "USER",
@@ -104,10 +75,9 @@ const PASSED_ON: [&str; 17] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS",
-    "CODEX_HOME",
 ];
-const PASSED_ON_BEGINNINGS: [&str; 8] =
-    ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
+const PASSED_ON_BEGINNINGS: [&str; 9] =
+    ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
 /// Nothing else is inherited; later ones win.
 fn environment(
@@ -115,7 +85,7 @@ fn environment(
     job: &Job,
     own: impl Iterator<Item = (String, String)>,
     dotenv: &HashMap<String, String>,
-) -> Vec<(String, String)> {
+) -> HashMap<String, String> {
     let passed_on = |name: &str| {
         let upper = name.to_ascii_uppercase();
         PASSED_ON.contains(&upper.as_str())
@@ -134,12 +104,13 @@ fn environment(
         ("COWHAND_SCHEDULE".to_owned(), schedule.to_owned()),
         ("COWHAND_ATTEMPT".to_owned(), job.attempts().to_string()),
     ]);
-    variables.into_iter().collect()
+    variables
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cowhand_core::config::shape::Runtime;
     use cowhand_core::id::JobId;
     use cowhand_core::job::{NewJob, TriggerType};
 
@@ -171,7 +142,9 @@ mod tests {
         let dotenv =
             HashMap::from([("TOKEN".to_owned(), "file".to_owned()), ("PATH".to_owned(), "/evil".to_owned())]);
         let mut environment =
-            Launch::of(&agent, &job(), Session::Fresh, own.into_iter(), &dotenv).environment;
+            Launch::of(&agent, &job(), &Session::Fresh, own.into_iter(), &dotenv, Path::new("/attempt"))
+                .unwrap()
+                .environment;
         environment.sort();
         let lines: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
@@ -182,6 +155,7 @@ mod tests {
                 "COWHAND_ATTEMPT=0",
                 "COWHAND_JOB_ID=job-2026-01-05-000001",
                 "COWHAND_SCHEDULE=nightly",
+                "DISABLE_AUTOUPDATER=1",
                 "MODE=night",
                 "PATH=/bin",
                 "TOKEN=file",
@@ -193,9 +167,11 @@ mod tests {
     #[test]
     fn herdctls_two_ways_to_start_claude_are_one() {
         let mut agent = Agent::new("coder".parse().unwrap());
-        let argv = |agent: &Agent| {
-            Launch::of(agent, &job(), Session::Fresh, std::iter::empty(), &HashMap::new()).start.argv
+        let argv_in = |agent: &Agent, session: Session| {
+            let (own, dotenv) = (std::iter::empty(), HashMap::new());
+            Launch::of(agent, &job(), &session, own, &dotenv, Path::new("/attempt")).unwrap().start.argv
         };
+        let argv = |agent: &Agent| argv_in(agent, Session::Fresh);
         let plain = argv(&agent);
         assert_eq!(plain[..5], ["claude", "-p", "--output-format", "stream-json", "--verbose"]);
         for runtime in [Runtime::Claude, Runtime::Sdk, Runtime::Cli] {
@@ -203,7 +179,7 @@ mod tests {
             assert_eq!(argv(&agent), plain);
         }
         let fork = Session::Fork { of: "s-1".into(), as_id: None };
-        let forked = Launch::of(&agent, &job(), fork, std::iter::empty(), &HashMap::new()).start.argv;
+        let forked = argv_in(&agent, fork);
         assert_eq!(forked[forked.len() - 3..], ["--resume", "s-1", "--fork-session"]);
         agent.settings.runtime = Some(Runtime::Command);
         agent.settings.command = Some(vec!["echo".into(), "hi".into()]);

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Chat, Docker, Hooks, McpServer, Schedule, WorkSource};
+use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
 
@@ -29,9 +29,8 @@ pub struct Agent {
     /// By name.
     pub schedules: IndexMap<String, Schedule>,
     pub session: Option<Session>,
-    #[schemars(extend("x-pending" = "MCP servers are not passed on yet"))]
     pub mcp_servers: IndexMap<String, McpServer>,
-    #[schemars(extend("x-pending" = "plugins are not passed on yet"))]
+    /// Folders of plugins for Claude Code, relative to where the agent works.
     pub plugins: Option<Vec<Plugin>>,
     #[schemars(extend("x-pending" = "chat is not connected yet"))]
     pub chat: Option<Chat>,
@@ -156,14 +155,4 @@ pub enum SettingSource {
     User,
     Project,
     Local,
-}
-
-/// How the agent is started. `sdk` and `cli` are herdctl's two ways to start `claude`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Runtime {
-    Claude,
-    Command,
-    Sdk,
-    Cli,
 }

@@ -10,6 +10,7 @@ use super::{
     WorkingDirectory,
 };
 use crate::policy::{Retry, Timeout, Timing};
+use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::Server;
 
@@ -38,6 +39,8 @@ pub struct FleetFile {
     /// What is kept of finished jobs where `defaults` or an agent says nothing, and of agents that have left the
     /// fleet; unset means everything.
     pub retention: Option<Retention>,
+    /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
+    pub prices: Option<Prices>,
     pub server: Option<Server>,
     pub traces: Option<Traces>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
@@ -78,9 +81,7 @@ pub struct Defaults {
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
-    #[schemars(extend("x-pending" = "plugins are not passed on yet"))]
     pub plugins: Option<Vec<Plugin>>,
-    #[schemars(extend("x-pending" = "MCP servers are not passed on yet"))]
     pub mcp_servers: Option<IndexMap<String, McpServer>>,
     pub retry: Option<Retry>,
     pub timeout: Option<Timeout>,

@@ -17,19 +17,21 @@ mod docker;
 mod fleet;
 mod hooks;
 mod mcp;
+mod runtime;
 mod schedule;
 mod traces;
 mod work_source;
 
 pub use agent::{
-    Agent, Identity, Instances, PermissionMode, Plugin, PluginKind, Repository, Runtime, Session,
-    SettingSource, WorkingDirectory,
+    Agent, Identity, Instances, PermissionMode, Plugin, PluginKind, Repository, Session, SettingSource,
+    WorkingDirectory,
 };
 pub use chat::{Chat, Discord, Slack};
 pub use docker::Docker;
 pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, MessageGrouping, Web, Webhooks};
 pub use hooks::{Hook, HookAction, HookEvent, Hooks};
 pub use mcp::{McpServer, McpTransport};
+pub use runtime::Runtime;
 pub use schedule::Schedule;
 pub use traces::Traces;
 pub use work_source::{AppAuth, Auth, ItemRules, Labels, OnFailure, WorkSource};

@@ -12,16 +12,15 @@ use std::collections::{BTreeMap, VecDeque};
 use cowhand_core::job::{JobUsage, ModelUsage};
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::heard::Heard;
+use super::json::{Fields, name, text, under_line};
 use super::result_line::ResultLine;
-use super::{Finish, system};
+use super::{Finish, Listen, system};
 use crate::run::ending::ExitStatus;
-use blocks::{Rest, said, under_line};
-pub use launch::{ClaudeLaunch, Session};
-
-type Fields = Map<String, Value>;
+use blocks::{Rest, said};
+pub(super) use launch::DESCRIPTION;
 
 /// More subagents than anyone runs at once, and more models.
 const SIDE_BY_SIDE: usize = 64;
@@ -29,17 +28,19 @@ const SIDE_BY_SIDE: usize = 64;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claude {
-    pub(super) heard: Heard,
+    heard: Heard,
     session_id: Option<String>,
     /// The messages whose usage was counted last: each of their lines repeats it. Subagents speak side by side.
     counted: VecDeque<String>,
     /// What the messages said until now, for an agent that ends without a result line. Their output tokens are
     /// those of the moment the message began, so this is the least it can have been.
     spent: BTreeMap<String, ModelUsage>,
+    /// What the session had cost before this run; a result line tells of the whole session.
+    before: JobUsage,
 }
 
-impl Claude {
-    pub(super) fn read(&mut self, line: &str) -> Vec<OutputMessage> {
+impl Listen for Claude {
+    fn read(&mut self, line: &str) -> Vec<OutputMessage> {
         if line.trim().is_empty() {
             return Vec::new();
         }
@@ -50,21 +51,27 @@ impl Claude {
         self.object(fields)
     }
 
-    pub(super) fn session_id(&self) -> Option<&str> {
+    fn heard(&mut self) -> &mut Heard {
+        &mut self.heard
+    }
+
+    fn session_id(&self) -> Option<&str> {
         self.session_id.as_deref()
     }
 
-    pub(super) fn finish(self, status: &ExitStatus) -> Finish {
+    fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match &self.heard.result {
             Some(result) => result.outcome(),
             None => self.heard.failed(status, ", and no result line came"),
         };
         let spent = (!self.spent.is_empty()).then_some(self.spent);
         let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
-        let usage = self.heard.result.map(|result| result.usage).or(spent);
+        let usage = self.heard.result.map(|result| result.usage.since(&self.before)).or(spent);
         Finish { outcome, usage, session_id: self.session_id }
     }
+}
 
+impl Claude {
     fn object(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let kind = text(&fields, "type").unwrap_or_default();
         // A result may name a session that was asked for and never was.
@@ -149,15 +156,6 @@ fn unknown(fields: Fields) -> OutputMessage {
     };
     let extra = under_line(Value::Object(fields));
     OutputMessage::System { subtype: Some(subtype), content: None, timestamp: None, extra }
-}
-
-fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
-    fields.get(key).and_then(Value::as_str)
-}
-
-/// A text that is remembered, and so goes into every checkpoint: only if it is as short as a name.
-fn name<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
-    text(fields, key).filter(|name| name.len() <= 200)
 }
 
 #[cfg(test)]

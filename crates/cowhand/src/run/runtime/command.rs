@@ -6,18 +6,40 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::heard::Heard;
+use super::plan::{Capabilities, Description, Order, Plan};
 use super::result_line::ResultLine;
-use super::{Finish, system};
+use super::{Finish, Listen, Reader, system};
+use crate::run::attempt::StopSignal;
 use crate::run::ending::ExitStatus;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Command {
-    pub(super) heard: Heard,
+    heard: Heard,
+}
+
+/// The agent says what is started; the prompt comes on its stdin.
+pub(super) const DESCRIPTION: Description = Description {
+    program: None,
+    oldest: None,
+    capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false },
+    plan,
+    reader: Reader::command,
+};
+
+fn plan(order: &Order<'_>) -> Plan {
+    Plan {
+        argv: order.agent.settings.command.clone().unwrap_or_default(),
+        defaults: Vec::new(),
+        environment: Vec::new(),
+        files: Vec::new(),
+        stop_signal: StopSignal::Terminate,
+        reader: Reader::command(),
+    }
 }
 
 impl Command {
     /// Each line for itself: one that is a message of ours is that message, all others are kept as they are.
-    pub(super) fn read(&mut self, line: &str) -> OutputMessage {
+    fn message(&mut self, line: &str) -> OutputMessage {
         let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
         if let Some(result) = json.as_ref().and_then(result_line) {
             self.heard.result(result);
@@ -29,8 +51,26 @@ impl Command {
         self.heard.stdout(line);
         system(None, line)
     }
+}
 
-    pub(super) fn finish(self, status: &ExitStatus) -> Finish {
+impl Listen for Command {
+    fn line_cap(&self) -> usize {
+        1 << 20
+    }
+
+    fn read(&mut self, line: &str) -> Vec<OutputMessage> {
+        vec![self.message(line)]
+    }
+
+    fn heard(&mut self) -> &mut Heard {
+        &mut self.heard
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        None
+    }
+
+    fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match (&self.heard.result, status) {
             // Whoever takes the trouble to say that it failed has failed, whatever the exit code.
             (Some(result), _) if result.failed() => result.outcome(),
@@ -53,7 +93,6 @@ mod tests {
     use cowhand_core::job::{ErrorKind, FailReason, JobError};
     use serde_json::json;
 
-    use super::super::Reader;
     use super::*;
 
     fn finish(stdout: &[&str], stderr: &[&str], status: &ExitStatus) -> Finish {

@@ -1,4 +1,4 @@
-//! What both runtimes remember of an agent's words, and the outcome when only its exit can tell.
+//! What all runtimes remember of an agent's words, and the outcome when only its exit can tell.
 
 use cowhand_core::cut::cut;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
@@ -64,6 +64,20 @@ impl Heard {
     pub(super) fn summary(&self) -> Option<String> {
         let told = self.result.as_ref().and_then(ResultLine::summary);
         told.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
+    }
+
+    /// What the agent said first, then how it exited.
+    pub(super) fn outcome(&self, status: &ExitStatus, note: &str) -> Outcome {
+        match &self.result {
+            Some(result) if result.failed() => match result.outcome() {
+                Outcome::Failed { reason, error, .. } => {
+                    Outcome::Failed { reason, error, summary: self.said.clone() }
+                }
+                other => other,
+            },
+            Some(_) => Outcome::Completed { summary: self.summary() },
+            None => self.failed(status, note),
+        }
     }
 
     /// A failure that only the exit can explain; `note` says what else was amiss.

@@ -1,28 +1,25 @@
 //! Runtimes: how an agent is started and how its output is read. One file for each, and a line in [`Reader`].
 
 pub mod claude;
-pub mod command;
+mod codex;
+mod command;
+mod gemini;
 mod heard;
+mod json;
+mod opencode;
+pub mod plan;
+mod record;
 mod result_line;
+mod session;
 
 use cowhand_core::job::{JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
-use super::ending::Ending;
-use claude::Claude;
-use command::Command;
-
-/// Turns an agent's lines into messages and remembers what its outcome depends on.
-///
-/// It can be written down at any time and goes on from there, so everything it remembers is small.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "runtime", rename_all = "snake_case")]
-pub enum Reader {
-    Command(Command),
-    Claude(Claude),
-}
+use super::ending::{Ending, ExitStatus};
+use heard::Heard;
+pub use session::Session;
 
 /// What an attempt came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,55 +29,107 @@ pub struct Finish {
     pub session_id: Option<String>,
 }
 
-impl Reader {
-    pub fn command() -> Self {
-        Self::Command(Command::default())
-    }
+/// What each runtime's reader does.
+trait Listen {
+    /// One line of stdout.
+    fn read(&mut self, line: &str) -> Vec<OutputMessage>;
 
-    pub fn claude() -> Self {
-        Self::Claude(Claude::default())
-    }
+    fn heard(&mut self) -> &mut Heard;
+
+    /// Known as soon as the agent has told it.
+    fn session_id(&self) -> Option<&str>;
+
+    /// The process is gone and all of its lines were read.
+    fn finish(self, status: &ExitStatus) -> Finish
+    where
+        Self: Sized;
 
     /// The longest line of stdout that is read whole. A cut line is no JSON any more, so where a line is all we
     /// hear of a tool or of the outcome it may be longer than what is kept of it.
-    pub const fn line_cap(&self) -> usize {
-        match self {
-            Self::Command(_) => 1 << 20,
-            Self::Claude(_) => 4 << 20,
+    fn line_cap(&self) -> usize {
+        4 << 20
+    }
+}
+
+macro_rules! readers {
+    ($($runtime:ident => $reader:ty,)+) => {
+        /// Turns an agent's lines into messages and remembers what its outcome depends on.
+        ///
+        /// It can be written down at any time and goes on from there, so everything it remembers is small.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "runtime", rename_all = "snake_case")]
+        pub enum Reader {
+            $($runtime($reader),)+
         }
+
+        impl Reader {
+            fn listener(&self) -> &dyn Listen {
+                match self { $(Self::$runtime(reader) => reader,)+ }
+            }
+
+            fn listener_mut(&mut self) -> &mut dyn Listen {
+                match self { $(Self::$runtime(reader) => reader,)+ }
+            }
+
+            fn finished(self, status: &ExitStatus) -> Finish {
+                match self { $(Self::$runtime(reader) => reader.finish(status),)+ }
+            }
+        }
+    };
+}
+
+readers! {
+    Command => command::Command,
+    Claude => claude::Claude,
+    Codex => codex::Codex,
+    Gemini => gemini::Gemini,
+    Opencode => opencode::Opencode,
+}
+
+impl Reader {
+    pub fn command() -> Self {
+        Self::Command(command::Command::default())
+    }
+
+    pub fn claude() -> Self {
+        Self::Claude(claude::Claude::default())
+    }
+
+    pub fn codex() -> Self {
+        Self::Codex(codex::Codex::default())
+    }
+
+    pub fn gemini() -> Self {
+        Self::Gemini(gemini::Gemini::default())
+    }
+
+    pub fn opencode() -> Self {
+        Self::Opencode(opencode::Opencode::default())
+    }
+
+    pub fn line_cap(&self) -> usize {
+        self.listener().line_cap()
     }
 
     /// One line of stdout.
     pub fn read(&mut self, line: &str) -> Vec<OutputMessage> {
-        match self {
-            Self::Command(command) => vec![command.read(line)],
-            Self::Claude(claude) => claude.read(line),
-        }
+        self.listener_mut().read(line)
     }
 
     /// One line of stderr, which no runtime gives a shape.
     pub fn read_stderr(&mut self, line: &str) -> OutputMessage {
-        match self {
-            Self::Command(command) => command.heard.stderr(line),
-            Self::Claude(claude) => claude.heard.stderr(line),
-        }
+        self.listener_mut().heard().stderr(line);
         system(Some("stderr"), line)
     }
 
     /// Known as soon as the agent has told it.
     pub fn session_id(&self) -> Option<&str> {
-        match self {
-            Self::Command(_) => None,
-            Self::Claude(claude) => claude.session_id(),
-        }
+        self.listener().session_id()
     }
 
     /// The process is gone and all of its lines were read.
     pub fn finish(self, ending: &Ending) -> Finish {
-        let mut finish = match self {
-            Self::Command(command) => command.finish(&ending.status),
-            Self::Claude(claude) => claude.finish(&ending.status),
-        };
+        let mut finish = self.finished(&ending.status);
         // An agent that is interrupted may well report success, and exit with 0.
         if let Some(how) = ending.stopped {
             finish.outcome = Outcome::Cancelled { how };

@@ -1,4 +1,4 @@
-//! The line in which an agent says how its work ended. Claude always writes one; a command may.
+//! The line in which an agent says how its work ended. Most write one; a command may.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +38,20 @@ impl ResultLine {
                 total_cost_usd: fields.get("total_cost_usd").and_then(Value::as_f64),
             },
         }
+    }
+
+    /// For a runtime whose last word has another form. `trouble` is what went wrong, and the status of the model's
+    /// server if that was it.
+    pub(super) fn of(trouble: Option<(String, Option<u64>)>, usage: JobUsage) -> Self {
+        let is_error = trouble.is_some();
+        let (text, api_error_status) = trouble.map_or((None, None), |(text, status)| (Some(text), status));
+        let text = text.map(|text| cut(&text, 0, SUMMARY_CAP));
+        Self { subtype: None, is_error, api_error_status, text, usage }
+    }
+
+    /// For a runtime that tells the status of the model's server elsewhere.
+    pub(super) fn learn_status(&mut self, status: Option<u64>) {
+        self.api_error_status = self.api_error_status.or(status);
     }
 
     pub(super) fn failed(&self) -> bool {
@@ -90,8 +104,10 @@ impl ResultLine {
 
     /// A subscription's limit comes as words only, with no status.
     fn rate_limited(&self) -> bool {
-        const WORDS: [&str; 7] = [
+        const WORDS: [&str; 9] = [
             "overloaded",
+            "too many requests",
+            "resource_exhausted",
             "usage limit",
             "session limit",
             "weekly limit",
@@ -104,7 +120,7 @@ impl ResultLine {
     }
 }
 
-fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
+pub(super) fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
     // This is remembered, so it must not be endless.
     models

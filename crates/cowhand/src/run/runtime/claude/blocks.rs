@@ -6,7 +6,7 @@ use cowhand_core::output::{OutputMessage, Usage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Fields, text};
+use super::super::json::{Fields, take_text, text, under_line};
 
 /// What is left of a line once its blocks are taken out. The first block takes it with it.
 pub(super) struct Rest {
@@ -170,24 +170,9 @@ fn all_text(content: &Value) -> String {
     if texts.is_empty() { content.to_string() } else { texts.join("\n") }
 }
 
-fn take_text(fields: &mut Fields, key: &str) -> Option<String> {
-    match fields.get_mut(key)? {
-        Value::String(text) => {
-            let text = take(text);
-            fields.shift_remove(key);
-            Some(text)
-        }
-        _ => None,
-    }
-}
-
 /// The usual type says nothing that the message does not say itself.
 fn forget_type(block: &mut Fields, usual: &str) {
     if text(block, "type") == Some(usual) {
         block.shift_remove("type");
     }
-}
-
-pub(super) fn under_line(line: Value) -> Fields {
-    Fields::from_iter([("line".to_owned(), line)])
 }

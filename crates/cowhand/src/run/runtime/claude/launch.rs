@@ -2,43 +2,40 @@
 
 use std::path::PathBuf;
 
+use cowhand_core::config::shape::{McpServer, PermissionMode, Plugin, SettingSource};
+use cowhand_core::job::JobUsage;
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::result_line::per_model;
+use super::super::{Reader, Session, record};
+use super::Claude;
+use crate::run::attempt::StopSignal;
+
 /// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
 /// list of processes; secrets belong in the environment and in the file of MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClaudeLaunch {
-    pub model: Option<String>,
-    pub max_turns: Option<u32>,
-    pub permission_mode: Option<String>,
-    pub system_prompt: Option<String>,
+struct ClaudeLaunch {
+    model: Option<String>,
+    max_turns: Option<u32>,
+    permission_mode: Option<String>,
+    system_prompt: Option<String>,
     /// The only tools there are; an empty list means none.
-    pub tools: Option<Vec<String>>,
+    tools: Option<Vec<String>>,
     /// Tools that need no permission, and those that never get it.
-    pub allowed_tools: Vec<String>,
-    pub denied_tools: Vec<String>,
+    allowed_tools: Vec<String>,
+    denied_tools: Vec<String>,
     /// Which of its own settings files Claude reads; an empty list means none.
-    pub setting_sources: Option<Vec<String>>,
-    pub mcp_config_file: Option<PathBuf>,
-    pub plugin_dirs: Vec<PathBuf>,
-    pub session: Session,
-}
-
-/// Claude refuses an id of our choice for a session that goes on, so that cannot be said here.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Session {
-    #[default]
-    Fresh,
-    FreshAs(String),
-    Resume(String),
-    /// A new session that begins with all of another.
-    Fork {
-        of: String,
-        as_id: Option<String>,
-    },
+    setting_sources: Option<Vec<String>>,
+    mcp_config_file: Option<PathBuf>,
+    plugins: Vec<Plugin>,
+    session: Session,
 }
 
 impl ClaudeLaunch {
     /// Everything after the program's name.
-    pub fn arguments(&self) -> Vec<String> {
+    fn arguments(&self) -> Vec<String> {
         let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
         let options = [
             ("--model", self.model.clone()),
@@ -51,36 +48,119 @@ impl ClaudeLaunch {
             ("--disallowedTools", some(&self.denied_tools)),
             ("--setting-sources", self.setting_sources.as_ref().map(|list| list.join(","))),
         ];
-        let plugins =
-            self.plugin_dirs.iter().map(|folder| ("--plugin-dir", Some(folder.display().to_string())));
+        let plugins = self.plugins.iter().map(|plugin| match plugin {
+            Plugin::Local { path, skip_mcp_discovery: Some(true), .. } => {
+                ("--plugin-dir-no-mcp", Some(path.clone()))
+            }
+            Plugin::Path(path) | Plugin::Local { path, .. } => ("--plugin-dir", Some(path.clone())),
+        });
         let options = options.into_iter().chain(plugins);
         let options = options.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
         let always = ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned);
-        always.into_iter().chain(options).chain(self.session.arguments()).collect()
+        always.into_iter().chain(options).chain(arguments_of(&self.session)).collect()
     }
-
-    /// Variables that every run gets unless the agent's own `env` says otherwise.
-    pub const ENVIRONMENT: [(&str, &str); 1] = [
-        // An agent must not replace the program under the feet of all the others.
-        ("DISABLE_AUTOUPDATER", "1"),
-    ];
 }
 
-impl Session {
-    fn arguments(&self) -> Vec<String> {
-        let words: Vec<&str> = match self {
-            Self::Fresh => vec![],
-            Self::FreshAs(id) => vec!["--session-id", id],
-            Self::Resume(id) => vec!["--resume", id],
-            Self::Fork { of, as_id: None } => vec!["--resume", of, "--fork-session"],
-            Self::Fork { of, as_id: Some(id) } => vec!["--resume", of, "--fork-session", "--session-id", id],
-        };
-        words.into_iter().map(str::to_owned).collect()
+/// Claude refuses an id of our choice for a session that goes on, so that cannot be said.
+fn arguments_of(session: &Session) -> Vec<String> {
+    let words: Vec<&str> = match session {
+        Session::Fresh => vec![],
+        Session::FreshAs(id) => vec!["--session-id", id],
+        Session::Resume(id) => vec!["--resume", id],
+        Session::Fork { of, as_id: None } => vec!["--resume", of, "--fork-session"],
+        Session::Fork { of, as_id: Some(id) } => vec!["--resume", of, "--fork-session", "--session-id", id],
+    };
+    words.into_iter().map(str::to_owned).collect()
+}
+
+pub(in super::super) const DESCRIPTION: Description = Description {
+    program: Some("claude"),
+    oldest: Some([2, 0, 0]),
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true },
+    plan,
+    reader: Reader::claude,
+};
+
+const MCP_FILE: &str = "mcp.json";
+
+fn plan(order: &Order<'_>) -> Plan {
+    let settings = &order.agent.settings;
+    let word = |source: &SettingSource| match source {
+        SettingSource::User => "user".to_owned(),
+        SettingSource::Project => "project".to_owned(),
+        SettingSource::Local => "local".to_owned(),
+    };
+    let servers = (!settings.mcp_servers.is_empty()).then(|| mcp(&settings.mcp_servers));
+    let launch = ClaudeLaunch {
+        model: settings.model.clone(),
+        max_turns: order.max_turns(),
+        permission_mode: Some(permission_mode(order.permission_mode()).to_owned()),
+        system_prompt: settings.system_prompt.clone(),
+        tools: settings.tools.clone().filter(|tools| !tools.is_empty()),
+        allowed_tools: settings.allowed_tools.clone().unwrap_or_default(),
+        denied_tools: settings.denied_tools.clone().unwrap_or_default(),
+        setting_sources: settings.setting_sources.as_ref().map(|sources| sources.iter().map(word).collect()),
+        mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
+        plugins: settings.plugins.clone().unwrap_or_default(),
+        session: order.session.clone(),
+    };
+    Plan {
+        argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
+        // An agent must not replace the program under the feet of all the others.
+        defaults: vec![("DISABLE_AUTOUPDATER", "1".to_owned())],
+        environment: Vec::new(),
+        files: servers.map(|servers| (MCP_FILE.to_owned(), servers.to_string())).into_iter().collect(),
+        // Claude writes its result line on an interrupt.
+        stop_signal: StopSignal::Interrupt,
+        reader: Reader::Claude(Claude { before: before(order), ..Claude::default() }),
+    }
+}
+
+/// What the session had cost that goes on or splits. Claude writes it down at each end, and counts on from there;
+/// older versions do neither.
+fn before(order: &Order<'_>) -> JobUsage {
+    let (Session::Resume(id) | Session::Fork { of: id, .. }) = order.session else {
+        return JobUsage::default();
+    };
+    let record =
+        record::find(&order.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"), &format!("{id}.jsonl"), 1);
+    let before = record.and_then(|record| {
+        record::last(&record, "\"cost-state\"", |line| {
+            let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
+            Some(JobUsage { per_model: per_model(models), num_turns: None, total_cost_usd: Some(cost) })
+        })
+    });
+    before.unwrap_or_default()
+}
+
+/// Claude's own form is the one that the config has.
+fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
+    let servers = servers.iter().map(|(name, server)| {
+        let transport = transport(server);
+        let mut server = json!(McpServer { transport: Some(transport), ..server.clone() });
+        if let Some(fields) = server.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        (name.clone(), server)
+    });
+    json!({ "mcpServers": servers.collect::<Map<_, _>>() })
+}
+
+const fn permission_mode(mode: PermissionMode) -> &'static str {
+    match mode {
+        PermissionMode::Default => "default",
+        PermissionMode::AcceptEdits => "acceptEdits",
+        PermissionMode::BypassPermissions => "bypassPermissions",
+        PermissionMode::Plan => "plan",
+        PermissionMode::Delegate => "delegate",
+        PermissionMode::DontAsk => "dontAsk",
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cowhand_core::config::shape::PluginKind;
+
     use super::*;
 
     #[test]
@@ -112,8 +192,18 @@ mod tests {
             (ClaudeLaunch { setting_sources: Some(vec![]), ..plain() }, " --setting-sources "),
             (ClaudeLaunch { mcp_config_file: Some("mcp.json".into()), ..plain() }, " --mcp-config mcp.json"),
             (
-                ClaudeLaunch { plugin_dirs: vec!["a".into(), "b".into()], ..plain() },
-                " --plugin-dir a --plugin-dir b",
+                ClaudeLaunch {
+                    plugins: vec![
+                        Plugin::Path("a".into()),
+                        Plugin::Local {
+                            kind: PluginKind::Local,
+                            path: "b".into(),
+                            skip_mcp_discovery: Some(true),
+                        },
+                    ],
+                    ..plain()
+                },
+                " --plugin-dir a --plugin-dir-no-mcp b",
             ),
             (ClaudeLaunch { session: Session::FreshAs("id".into()), ..plain() }, " --session-id id"),
             (ClaudeLaunch { session: Session::Resume("id".into()), ..plain() }, " --resume id"),

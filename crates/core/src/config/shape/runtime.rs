@@ -1,0 +1,80 @@
+//! The runtimes, and which keys of an agent each of them has no use for.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the agent is started. `sdk` and `cli` are herdctl's two ways to start `claude`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
+    #[default]
+    Claude,
+    Codex,
+    Gemini,
+    Opencode,
+    Command,
+    Sdk,
+    Cli,
+}
+
+impl Runtime {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claude | Self::Sdk | Self::Cli => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+            Self::Command => "command",
+        }
+    }
+
+    /// Keys of an agent that do not reach its program, and why.
+    pub const fn unused(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Claude | Self::Sdk | Self::Cli => &[],
+            Self::Codex => &CODEX,
+            Self::Gemini => &GEMINI,
+            Self::Opencode => &OPENCODE,
+            Self::Command => &COMMAND,
+        }
+    }
+}
+
+const CODEX: [(&str, &str); 7] = [
+    ("max_turns", "Codex has no limit of turns; `timeout` ends it"),
+    ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
+    ("tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
+    ("allowed_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
+    ("denied_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
+    ("setting_sources", "Codex always reads its own config"),
+    ("plugins", "they are folders for Claude Code"),
+];
+
+const GEMINI: [(&str, &str); 5] = [
+    ("max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
+    ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
+    ("mcp_servers", "the Gemini CLI takes them only from its own settings"),
+    ("setting_sources", "the Gemini CLI always reads its own settings"),
+    ("plugins", "they are folders for Claude Code"),
+];
+
+const OPENCODE: [(&str, &str); 2] = [
+    ("setting_sources", "OpenCode always reads its own config"),
+    ("plugins", "they are folders for Claude Code"),
+];
+
+const OF_A_COMMAND: &str = "a command gets what its own arguments say";
+
+const COMMAND: [(&str, &str); 11] = [
+    ("model", OF_A_COMMAND),
+    ("max_turns", OF_A_COMMAND),
+    ("session.max_turns", OF_A_COMMAND),
+    ("permission_mode", OF_A_COMMAND),
+    ("tools", OF_A_COMMAND),
+    ("allowed_tools", OF_A_COMMAND),
+    ("denied_tools", OF_A_COMMAND),
+    ("system_prompt", OF_A_COMMAND),
+    ("setting_sources", OF_A_COMMAND),
+    ("mcp_servers", OF_A_COMMAND),
+    ("plugins", OF_A_COMMAND),
+];

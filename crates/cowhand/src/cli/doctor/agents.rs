@@ -1,0 +1,172 @@
+//! Which program each agent is, in which version, and whether it can start here.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use cowhand_core::config::shape::{PermissionMode, Runtime};
+use cowhand_core::roster::{Agent, Roster};
+use tokio::process::Command;
+
+use super::Finding;
+use crate::run::runtime::plan::{Description, description};
+
+/// Some of them take a second to say who they are, and more on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a program says about its version, or why it does not.
+type Told = Result<String, String>;
+
+pub(super) async fn look(roster: &Roster) -> Vec<Finding> {
+    // Many agents are one program.
+    let mut asked = HashMap::new();
+    let mut findings = Vec::new();
+    for agent in &roster.agents {
+        findings.push(agent_finding(agent, &mut asked).await);
+    }
+    findings
+}
+
+async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Finding {
+    let what = format!("agent {}", agent.name);
+    let runtime = agent.settings.runtime.unwrap_or_default();
+    let (program, path) = match program(agent).and_then(|program| Ok((located(agent, &program)?, program))) {
+        Ok((path, program)) => (program, path),
+        Err(missing) => return Finding::of(what, Err(missing)),
+    };
+    let about = description(runtime);
+    if about.program.is_none() {
+        return Finding::of(what, Ok(path.display().to_string()));
+    }
+    let told = match asked.get(&path) {
+        Some(told) => told.clone(),
+        None => version(&path, agent).await,
+    };
+    asked.insert(path.clone(), told.clone());
+    let found = format!("{program} at {}", path.display());
+    if let Some(obstacle) = obstacle(agent, runtime) {
+        return Finding::of(what, Err(format!("{found}; {obstacle}")));
+    }
+    match judge(about, told) {
+        Ok(version) => Finding::of(what, Ok(format!("{program} {version} at {}", path.display()))),
+        Err(doubt) => Finding { warning: true, ..Finding::of(what, Ok(format!("{found}; {doubt}"))) },
+    }
+}
+
+fn program(agent: &Agent) -> Result<String, String> {
+    if !agent.directory.is_dir() {
+        return Err(format!("its directory {} does not exist", agent.directory.display()));
+    }
+    let own = || agent.settings.command.as_ref().and_then(|command| command.first().cloned());
+    let known = description(agent.settings.runtime.unwrap_or_default()).program.map(str::to_owned);
+    known.or_else(own).ok_or_else(|| "`runtime: command` has no command".to_owned())
+}
+
+fn located(agent: &Agent, program: &str) -> Result<PathBuf, String> {
+    find(program, &agent.directory, agent.settings.env.get("PATH")).ok_or_else(|| {
+        format!("{program} was not found on PATH; install it, or give its whole path in the config")
+    })
+}
+
+/// What it says when it is asked for its version.
+async fn version(path: &Path, agent: &Agent) -> Told {
+    let asked = Command::new(path)
+        .arg("--version")
+        .envs(&agent.settings.env)
+        .current_dir(&agent.directory)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(output)) if output.status.success() => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            Ok(said.lines().next().unwrap_or_default().trim().chars().take(100).collect())
+        }
+        Ok(Ok(output)) => Err(format!("`--version` ended with {}", output.status)),
+        Ok(Err(error)) => Err(format!("`--version` could not be run: {error}")),
+        Err(_) => Err(format!("`--version` did not answer within {} seconds", PATIENCE.as_secs())),
+    }
+}
+
+/// The version in figures, or the doubt about it.
+fn judge(about: &Description, told: Told) -> Result<String, String> {
+    let said = told?;
+    let Some(version) = figures(&said) else {
+        return Err(format!("its version is unknown: it says {said:?}"));
+    };
+    let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
+    match about.oldest {
+        Some(oldest) if version < oldest => Err(format!(
+            "version {} is too old to rely on; {} is the oldest that is known to work",
+            written(version),
+            written(oldest)
+        )),
+        _ => Ok(written(version)),
+    }
+}
+
+/// The first `1.2.3` in a text.
+fn figures(text: &str) -> Option<[u32; 3]> {
+    text.split(|letter: char| !letter.is_ascii_digit() && letter != '.').find_map(|word| {
+        let parts: Vec<u32> = word.trim_matches('.').split('.').map_while(|part| part.parse().ok()).collect();
+        parts.get(..3)?.try_into().ok()
+    })
+}
+
+/// Why it would not start, although it is there.
+fn obstacle(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
+    let bypass = agent.settings.permission_mode == Some(PermissionMode::BypassPermissions);
+    let claude = runtime.name() == Runtime::Claude.name();
+    let excused = agent.settings.env.contains_key("IS_SANDBOX");
+    (claude && bypass && rustix::process::geteuid().is_root() && !excused).then_some(
+        "it refuses `permission_mode: bypassPermissions` to root; use `allowed_tools`, another user, or IS_SANDBOX=1 in `env`",
+    )
+}
+
+/// As a shell would find it.
+fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(directory.join(name)).filter(|path| runs(path));
+    }
+    let path = path.map(Into::into).or_else(|| std::env::var_os("PATH"))?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| runs(path))
+}
+
+fn runs(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (said, expected) in [
+            ("2.1.325 (Claude Code)", Some([2, 1, 325])),
+            ("codex-cli 0.166.0", Some([0, 166, 0])),
+            ("0.61.0", Some([0, 61, 0])),
+            ("v1.18.33-beta.2", Some([1, 18, 33])),
+            ("1.2", None),
+            ("unknown", None),
+            ("", None),
+        ] {
+            assert_eq!(figures(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn old_and_unknown_versions_are_doubts() {
+        let about = description(Runtime::Claude);
+        let judged = |said: &str| judge(about, Ok(said.to_owned()));
+        assert_eq!(judged("2.1.325 (Claude Code)"), Ok("2.1.325".to_owned()));
+        assert_eq!(
+            judged("1.0.9").unwrap_err(),
+            "version 1.0.9 is too old to rely on; 2.0.0 is the oldest that is known to work"
+        );
+        assert_eq!(judged("moo").unwrap_err(), "its version is unknown: it says \"moo\"");
+        assert_eq!(judge(about, Err("`--version` hung".to_owned())).unwrap_err(), "`--version` hung");
+    }
+}

@@ -1,0 +1,132 @@
+//! What Codex says and does, item by item.
+
+use cowhand_core::output::OutputMessage;
+use serde_json::{Value, json};
+
+use super::super::json::{Fields, rest, take_object, take_text, text};
+use super::{Codex, SIDE_BY_SIDE, said_by_codex};
+
+impl Codex {
+    /// A line about an item: it started, went on, or completed.
+    pub(super) fn item(&mut self, kind: &str, mut line: Fields) -> Vec<OutputMessage> {
+        let Some(mut item) = take_object(&mut line, "item") else {
+            return vec![said_by_codex("unknown_type", None, line)];
+        };
+        let done = kind == "item.completed";
+        let what = text(&item, "type").unwrap_or_default().to_owned();
+        match what.as_str() {
+            "agent_message" if done => {
+                item.shift_remove("type");
+                let content = take_text(&mut item, "text");
+                let extra = rest(item);
+                vec![OutputMessage::Assistant { content, partial: None, usage: None, timestamp: None, extra }]
+            }
+            "reasoning" if done => {
+                item.shift_remove("type");
+                let thinking = take_text(&mut item, "text");
+                let mut extra = rest(item);
+                extra.extend(thinking.map(|thinking| ("thinking".to_owned(), Value::String(thinking))));
+                let content = None;
+                vec![OutputMessage::Assistant { content, partial: None, usage: None, timestamp: None, extra }]
+            }
+            // These come in good runs, too: Codex tells of what it makes do with.
+            "error" => {
+                let content = take_text(&mut item, "message");
+                item.shift_remove("type");
+                vec![OutputMessage::System {
+                    subtype: Some("warning".to_owned()),
+                    content,
+                    timestamp: None,
+                    extra: rest(item),
+                }]
+            }
+            "command_execution" | "mcp_tool_call" | "file_change" | "web_search" | "collab_tool_call" => {
+                self.tool(kind, &what, item)
+            }
+            _ => {
+                line.insert("item".to_owned(), Value::Object(item));
+                let subtype = if what.is_empty() { "unknown_type" } else { what.as_str() };
+                vec![said_by_codex(subtype, None, line)]
+            }
+        }
+    }
+
+    /// A tool that ends without having started is told as if it had.
+    fn tool(&mut self, kind: &str, what: &str, mut item: Fields) -> Vec<OutputMessage> {
+        let id = take_text(&mut item, "id");
+        item.shift_remove("type");
+        let known = id.as_ref().is_some_and(|id| self.running.contains(id));
+        let mut messages = Vec::new();
+        if !known {
+            messages.push(called(what, id.clone(), &item));
+        }
+        if kind == "item.completed" {
+            self.running.retain(|running| Some(running) != id.as_ref());
+            messages.push(answered(what, id, item));
+        } else if !known {
+            self.running.extend(id.filter(|id| id.len() <= 200));
+            if self.running.len() > SIDE_BY_SIDE {
+                self.running.pop_front();
+            }
+        } else {
+            item.insert("id".to_owned(), json!(id));
+            messages.push(said_by_codex("tool_progress", None, item));
+        }
+        messages
+    }
+}
+
+/// The keys of an item that are known when it starts; the others are its answer.
+const ASKED: [&str; 10] = [
+    "command",
+    "server",
+    "tool",
+    "arguments",
+    "changes",
+    "query",
+    "action",
+    "prompt",
+    "sender_thread_id",
+    "receiver_thread_ids",
+];
+
+fn called(what: &str, tool_use_id: Option<String>, item: &Fields) -> OutputMessage {
+    let asked = |key: &String| ASKED.contains(&key.as_str());
+    let input: Fields =
+        item.iter().filter(|(key, _)| asked(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let (tool_name, input) = match (what, text(item, "server"), text(item, "tool")) {
+        ("mcp_tool_call", Some(server), Some(tool)) => {
+            (format!("mcp__{server}__{tool}"), item.get("arguments").cloned())
+        }
+        _ => (what.to_owned(), Some(Value::Object(input))),
+    };
+    OutputMessage::ToolUse { tool_name, tool_use_id, input, timestamp: None, extra: Fields::new() }
+}
+
+fn answered(what: &str, tool_use_id: Option<String>, mut item: Fields) -> OutputMessage {
+    item.retain(|key, _| !ASKED.contains(&key.as_str()));
+    let failed = matches!(text(&item, "status"), Some("failed" | "declined"))
+        || item.get("exit_code").and_then(Value::as_i64).is_some_and(|code| code != 0);
+    let output = if what == "command_execution" { "aggregated_output" } else { "result" };
+    let result = item.shift_remove(output).filter(|result| !result.is_null());
+    let reason = item.get("error").and_then(|error| text(error.as_object()?, "message")).map(str::to_owned);
+    let (result, error) = match (failed, result) {
+        (false, result) => (result, reason),
+        (true, Some(Value::String(text))) if reason.is_none() && !text.trim().is_empty() => {
+            (None, Some(text))
+        }
+        (true, result) => {
+            let result = result.filter(|result| result.as_str() != Some(""));
+            (result, Some(reason.unwrap_or_else(|| why(&item))))
+        }
+    };
+    let success = Some(!failed);
+    OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp: None, extra: rest(item) }
+}
+
+fn why(item: &Fields) -> String {
+    match item.get("exit_code").and_then(Value::as_i64) {
+        Some(code) => format!("exit code {code}"),
+        None => format!("the tool {} and gave no reason", text(item, "status").unwrap_or("failed")),
+    }
+}

@@ -1,0 +1,43 @@
+//! Codex's own record of a thread, which says what it has used so far.
+
+use std::path::Path;
+
+use super::super::record;
+use super::Tokens;
+
+/// What a thread had used; nothing if there is no record of it, and then it cannot go on either.
+pub(super) fn used(home: &Path, thread: &str) -> Tokens {
+    // They lie in folders by year, month and day.
+    let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);
+    let used = record.and_then(|record| {
+        record::last(&record, "\"token_count\"", |line| {
+            Some(Tokens::read(line.get("payload")?.get("info")?.get("total_token_usage")?))
+        })
+    });
+    used.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_last_figure_counts() {
+        let home = tempfile::tempdir().unwrap();
+        let day = home.path().join("sessions/2026/11/15");
+        fs::create_dir_all(&day).unwrap();
+        let count = |input: u64| {
+            format!(
+                r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"total_token_usage":{{"input_tokens":{input},"cached_input_tokens":1,"output_tokens":2}}}}}}}}"#
+            )
+        };
+        let none = r#"{"type":"event_msg","payload":{"type":"token_count","info":null}}"#;
+        let lines = [count(5), "{half".to_owned(), count(9), none.to_owned()].join("\n");
+        fs::write(day.join("rollout-2026-11-15T06-00-00-t-1.jsonl"), lines).unwrap();
+        let expected = Tokens { input: 9, cached: 1, written: 0, output: 2 };
+        assert_eq!(used(home.path(), "t-1"), expected);
+        assert_eq!(used(home.path(), "t-2"), Tokens::default());
+    }
+}

@@ -1,0 +1,156 @@
+//! How a runtime's program is started: what it is given, and what it is given it by.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode, Runtime};
+use cowhand_core::roster::Agent;
+
+use super::{Reader, Session, claude, codex, command, gemini, opencode};
+use crate::run::attempt::StopSignal;
+
+/// What is to be started.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    pub agent: &'a Agent,
+    pub session: &'a Session,
+    /// Where the plan's files will be, for the owner only.
+    pub folder: &'a Path,
+    /// What the program gets anyway, for runtimes that have to look something up where it does.
+    pub environment: &'a HashMap<String, String>,
+}
+
+/// How to start it. Whatever may be secret is in `files` and `environment`, which nobody else can read; arguments are
+/// for everyone to see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub argv: Vec<String>,
+    /// Unless somebody set them already.
+    pub defaults: Vec<(&'static str, String)>,
+    /// Whoever set them.
+    pub environment: Vec<(String, String)>,
+    /// By name, to be written into the order's folder.
+    pub files: Vec<(String, String)>,
+    pub stop_signal: StopSignal,
+    pub reader: Reader,
+}
+
+/// What a runtime can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "it is a list of answers, each yes or no")]
+pub struct Capabilities {
+    pub resume: bool,
+    pub fork: bool,
+    /// Whether it tells dollars; for the others there is the table of prices.
+    pub cost: bool,
+    /// Whether the id of a fresh session can be ours.
+    pub session_id: bool,
+}
+
+/// One runtime, as its file describes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Description {
+    /// The program, as a shell finds it; none if the agent names it.
+    pub program: Option<&'static str>,
+    /// The oldest version whose options and output are known to be these.
+    pub oldest: Option<[u32; 3]>,
+    pub capabilities: Capabilities,
+    pub plan: fn(&Order<'_>) -> Plan,
+    /// For output of which nothing is known but the runtime.
+    pub reader: fn() -> Reader,
+}
+
+/// The one line that a new runtime adds here.
+pub const fn description(runtime: Runtime) -> &'static Description {
+    match runtime {
+        Runtime::Claude | Runtime::Sdk | Runtime::Cli => &claude::DESCRIPTION,
+        Runtime::Codex => &codex::DESCRIPTION,
+        Runtime::Gemini => &gemini::DESCRIPTION,
+        Runtime::Opencode => &opencode::DESCRIPTION,
+        Runtime::Command => &command::DESCRIPTION,
+    }
+}
+
+/// Why this session cannot be had, if it cannot.
+pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
+    let can = description(runtime).capabilities;
+    let name = runtime.name();
+    match session {
+        Session::Resume(id) | Session::FreshAs(id) | Session::Fork { of: id, .. } if !is_plain(id) => {
+            Some(format!("{id:?} is no session of `runtime: {name}`"))
+        }
+        Session::Resume(_) if !can.resume => {
+            Some(format!("`runtime: {name}` cannot go on with an earlier session"))
+        }
+        Session::Fork { .. } if !can.fork => Some(format!(
+            "`runtime: {name}` cannot fork a session; `retry` runs the job again in a fresh one"
+        )),
+        _ => None,
+    }
+}
+
+/// An id comes from what a program wrote and becomes an argument: it must not be an option, or a path.
+fn is_plain(id: &str) -> bool {
+    id.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+        && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
+}
+
+impl Order<'_> {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(super) fn max_turns(&self) -> Option<u32> {
+        let settings = &self.agent.settings;
+        settings.max_turns.or_else(|| settings.session.as_ref()?.max_turns)
+    }
+
+    /// Where the program keeps its own things: what the variable says, else a folder in the home.
+    pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
+        let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
+        let own = set(variable).map(PathBuf::from);
+        own.or_else(|| Some(Path::new(set("HOME")?).join(folder))).unwrap_or_default()
+    }
+
+    /// Unset means what herdctl means by it.
+    pub(super) fn permission_mode(&self) -> PermissionMode {
+        self.agent.settings.permission_mode.unwrap_or(PermissionMode::AcceptEdits)
+    }
+}
+
+/// How to reach an MCP server; a `url` without a word about its type means HTTP.
+pub(super) fn transport(server: &McpServer) -> McpTransport {
+    let by_url = if server.url.is_some() { McpTransport::Http } else { McpTransport::Stdio };
+    server.transport.unwrap_or(by_url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_had_is_refused_in_words() {
+        let fork = |of: &str| Session::Fork { of: of.to_owned(), as_id: None };
+        let resume = |id: &str| Session::Resume(id.to_owned());
+        for (runtime, session, expected) in [
+            (
+                Runtime::Gemini,
+                fork("s-1"),
+                Some("`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one"),
+            ),
+            (
+                Runtime::Command,
+                resume("s-1"),
+                Some("`runtime: command` cannot go on with an earlier session"),
+            ),
+            (Runtime::Claude, resume("--help"), Some("\"--help\" is no session of `runtime: claude`")),
+            (Runtime::Codex, fork("../x"), Some("\"../x\" is no session of `runtime: codex`")),
+            (Runtime::Opencode, resume(""), Some("\"\" is no session of `runtime: opencode`")),
+            (Runtime::Opencode, fork("ses_e2210292effeVhffwcMM8CNRQI"), None),
+            (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
+            (Runtime::Gemini, Session::Fresh, None),
+        ] {
+            assert_eq!(refusal(runtime, &session).as_deref(), expected, "{runtime:?} {session:?}");
+        }
+    }
+}

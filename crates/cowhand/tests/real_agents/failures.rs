@@ -1,0 +1,80 @@
+//! What goes wrong at the model, on the way to it, and on our own order.
+
+use serde_json::{Value, json};
+
+use super::{Cli, Scene, came_to, for_each_cli, until};
+
+for_each_cli!(
+    errors_of_the_model,
+    nobody_listens,
+    a_stream_is_cut,
+    cancelled_while_it_speaks,
+    cancelled_while_its_tool_runs,
+);
+
+fn errors_of_the_model(cli: Cli) {
+    let scene = Scene::new(cli);
+    for code in [400, 401, 429, 500, 529] {
+        let job = scene.run(&format!("SCENARIO:err{code}"));
+        let limited = matches!(code, 429 | 529);
+        let kind = if limited { "rate_limited" } else { "reported" };
+        assert_eq!(came_to(&job), ["failed", "error", kind], "{code}: {job:#}");
+        // Codex has its own words for the trouble of a server.
+        if !(cli == Cli::Codex && code == 500) {
+            let message = job["error"]["message"].as_str().unwrap();
+            assert!(message.contains(&code.to_string()), "{code}: {message}");
+        }
+        let output = scene.output(&job);
+        assert!(output.iter().any(|line| line["type"] == "error"), "{code}: {output:#?}");
+    }
+}
+
+/// Some give up, and some try for ever: those are ended by our own timeout.
+fn nobody_listens(cli: Cli) {
+    let scene = Scene::alone(cli, &json!({"timeout": "20s"}));
+    let job = scene.run("Say hello.");
+    let expected = match cli {
+        Cli::Claude | Cli::Gemini => ["failed", "error", "reported"],
+        Cli::Codex | Cli::Opencode => ["failed", "timeout", "timeout"],
+    };
+    assert_eq!(came_to(&job), expected, "{job:#}");
+}
+
+fn a_stream_is_cut(cli: Cli) {
+    let scene = Scene::with(cli, &json!({"timeout": "20s"}));
+    let job = scene.run("SCENARIO:cut");
+    let expected = match cli {
+        Cli::Claude | Cli::Codex | Cli::Gemini => ["failed", "error", "reported"],
+        // It begins again and again, each time later.
+        Cli::Opencode => ["failed", "timeout", "timeout"],
+    };
+    assert_eq!(came_to(&job), expected, "{job:#}");
+}
+
+fn cancelled_while_it_speaks(cli: Cli) {
+    let scene = Scene::new(cli);
+    let id = scene.trigger("SCENARIO:slow");
+    until("the model to speak", || (!scene.models.served().is_empty()).then_some(()));
+    scene.json(&["cancel", &id]);
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
+    let asked = scene.models.served().len();
+    assert_eq!(scene.run("Say hello.")["status"], "completed");
+    let after = scene.models.served().split_off(asked);
+    assert!(after.iter().all(|served| !served.body.to_string().contains("SCENARIO:slow")), "it went on");
+}
+
+/// The tool's child has a session of its own, and goes all the same.
+fn cancelled_while_its_tool_runs(cli: Cli) {
+    let scene = Scene::new(cli);
+    let id = scene.trigger("SCENARIO:setsid");
+    until("the tool's child to be there", || {
+        let pid = std::fs::read_to_string(scene.root.join("desk/child.pid")).ok()?;
+        (!pid.trim().is_empty()).then_some(())
+    });
+    scene.json(&["cancel", &id]);
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
+    let said: Vec<Value> = scene.output(&job);
+    assert!(said.iter().all(|line| line["content"] != "The tool has answered."), "{said:#?}");
+}

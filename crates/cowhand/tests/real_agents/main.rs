@@ -1,0 +1,301 @@
+//! The four coding agents themselves, run by the real program against a model on loopback.
+//!
+//! They are pinned in `tests/node/package.json`. One that is not installed fails its tests.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod failures;
+mod models;
+mod sessions;
+mod work;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use models::Models;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// One of the programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cli {
+    Claude,
+    Codex,
+    Gemini,
+    Opencode,
+}
+
+/// Each story, once for each program.
+macro_rules! for_each_cli {
+    ($($story:ident),+ $(,)?) => {
+        mod claude { $(#[test] fn $story() { super::$story(crate::Cli::Claude); })+ }
+        mod codex { $(#[test] fn $story() { super::$story(crate::Cli::Codex); })+ }
+        mod gemini { $(#[test] fn $story() { super::$story(crate::Cli::Gemini); })+ }
+        mod opencode { $(#[test] fn $story() { super::$story(crate::Cli::Opencode); })+ }
+    };
+}
+use for_each_cli;
+
+impl Cli {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+        }
+    }
+
+    /// Below `node_modules`.
+    const fn folder(self) -> &'static str {
+        match self {
+            Self::Claude => "@anthropic-ai/claude-code-linux-x64",
+            Self::Codex | Self::Gemini => ".bin",
+            Self::Opencode => "opencode-linux-x64-baseline/bin",
+        }
+    }
+
+    const fn model(self) -> &'static str {
+        match self {
+            Self::Claude => "claude-sonnet-5",
+            Self::Codex => "fake-model",
+            Self::Gemini => "gemini-2.5-flash",
+            Self::Opencode => "fake/m1",
+        }
+    }
+
+    /// What lets it use its shell unasked.
+    fn shell(self) -> Value {
+        match self {
+            Self::Claude => json!({"allowed_tools": ["Bash"]}),
+            Self::Codex => json!({"permission_mode": "bypassPermissions"}),
+            Self::Gemini => json!({"allowed_tools": ["run_shell_command"]}),
+            Self::Opencode => json!({"allowed_tools": ["bash"]}),
+        }
+    }
+}
+
+/// A fleet of one agent in a folder of its own, with a home of its own and a model to talk to.
+struct Scene {
+    folder: TempDir,
+    root: PathBuf,
+    cli: Cli,
+    models: Models,
+}
+
+impl Scene {
+    fn new(cli: Cli) -> Self {
+        Self::with(cli, &json!({}))
+    }
+
+    /// `settings` are laid over the agent's.
+    fn with(cli: Cli, settings: &Value) -> Self {
+        let models = Models::start();
+        let url = models.url();
+        Self::at(cli, models, &url, settings)
+    }
+
+    /// Where nobody listens.
+    fn alone(cli: Cli, settings: &Value) -> Self {
+        Self::at(cli, Models::start(), "http://127.0.0.1:9", settings)
+    }
+
+    fn at(cli: Cli, models: Models, url: &str, settings: &Value) -> Self {
+        let program = node_modules().join(cli.folder()).join(cli.name());
+        assert!(program.exists(), "{} is not installed; scripts/test does that", program.display());
+        let folder = TempDir::new().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let scene = Self { folder, root, cli, models };
+        scene.write("desk/.keep", "");
+        scene.homes(url);
+        let mut agent = json!({
+            "name": "coder", "runtime": cli.name(), "model": cli.model(), "working_directory": "desk",
+        });
+        let laid = [cli.shell(), settings.clone()];
+        for (key, value) in laid.iter().filter_map(Value::as_object).flatten() {
+            agent[key] = value.clone();
+        }
+        let price = json!({"input": 1.0, "cached_input": 0.5, "output": 2.0});
+        let fleet = json!({"agents": [agent], "prices": {cli.model(): price}, "server": {"enabled": false}});
+        // JSON is YAML.
+        scene.write("cowhand.yaml", &fleet.to_string());
+        let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        scene
+    }
+
+    /// What each of the programs finds in its home.
+    fn homes(&self, url: &str) {
+        let codex = format!(
+            "model_provider = \"fake\"\ncheck_for_update_on_startup = false\n[analytics]\nenabled = false\n\
+             [features]\nplugins = false\napps = false\nremote_plugin = false\n\
+             [model_providers.fake]\nname = \"fake\"\nbase_url = \"{url}/v1\"\nenv_key = \"OPENAI_API_KEY\"\n\
+             wire_api = \"responses\"\nrequest_max_retries = 1\nstream_max_retries = 1\n"
+        );
+        self.write("home/.codex/config.toml", &codex);
+        let gemini = json!({
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "general": {"maxAttempts": 1, "enableAutoUpdate": false},
+            "privacy": {"usageStatisticsEnabled": false},
+        });
+        self.write("home/.gemini/settings.json", &gemini.to_string());
+        let model = json!({
+            "name": "m1", "cost": {"input": 1, "output": 2, "cache_read": 0.5},
+            "limit": {"context": 100_000, "output": 4000},
+        });
+        let provider = json!({
+            "npm": "@ai-sdk/openai-compatible", "name": "fake", "models": {"m1": model},
+            "options": {"baseURL": format!("{url}/v1"), "apiKey": "fake"},
+        });
+        let opencode = json!({"provider": {"fake": provider}, "small_model": "fake/m1", "share": "disabled"});
+        self.write("home/opencode.json", &opencode.to_string());
+        self.write("home/url", url);
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let url = fs::read_to_string(self.root.join("home/url")).unwrap();
+        let path = format!(
+            "{}:{}",
+            node_modules().join(self.cli.folder()).display(),
+            std::env::var("PATH").unwrap()
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        command.args(arguments).current_dir(&self.root).env_clear().envs([
+            ("PATH", path.as_str()),
+            ("HOME", self.root.join("home").to_str().unwrap()),
+            ("XDG_RUNTIME_DIR", self.root.to_str().unwrap()),
+            ("TZ", "UTC"),
+            ("ANTHROPIC_BASE_URL", &url),
+            ("ANTHROPIC_API_KEY", "fake"),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("CLAUDE_CODE_MAX_RETRIES", "1"),
+            ("OPENAI_API_KEY", "fake"),
+            ("GEMINI_API_KEY", "fake"),
+            ("GOOGLE_GEMINI_BASE_URL", &url),
+            ("OPENCODE_CONFIG", self.root.join("home/opencode.json").to_str().unwrap()),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+            ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+        ]);
+        command
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let Output { stdout, stderr, .. } =
+            self.command(&[arguments, &["--json"]].concat()).output().unwrap();
+        serde_json::from_slice(&stdout).unwrap_or_else(|error| {
+            panic!(
+                "{arguments:?}: {error}: {}{}",
+                String::from_utf8_lossy(&stdout),
+                String::from_utf8_lossy(&stderr)
+            )
+        })
+    }
+
+    fn trigger(&self, prompt: &str) -> String {
+        self.json(&["trigger", "coder", "-p", prompt])["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The finished job of a prompt. Whatever came of it, nothing of it runs any more.
+    fn run(&self, prompt: &str) -> Value {
+        let job = self.json(&["trigger", "coder", "-p", prompt, "--wait"]);
+        self.assert_alone();
+        job
+    }
+
+    fn finished(&self, id: &str) -> Value {
+        let job = until("the job to end", || {
+            Some(self.json(&["job", id])).filter(|job| job["finished_at"].is_string())
+        });
+        self.assert_alone();
+        job
+    }
+
+    /// The job's output, line by line.
+    fn output(&self, job: &Value) -> Vec<Value> {
+        let file = self.root.join(format!(".cowhand/jobs/{}.jsonl", job["id"].as_str().unwrap()));
+        let text = fs::read_to_string(file).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Of all processes that work in the folder or were told of it, only the daemon is left.
+    fn assert_alone(&self) {
+        let daemon = self.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
+        until("the agent's processes to be gone", || {
+            let left = left_over(self.folder.path());
+            left.iter().all(|pid| i64::from(pid.as_raw_nonzero().get()) == daemon).then_some(())
+        });
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(self.root.join(".cowhand/daemon.log")).unwrap_or_default());
+            for served in self.models.served() {
+                eprintln!("served {} {:?}", served.path, served.scenario);
+            }
+        }
+        let _ = self.command(&["stop", "--timeout", "0"]).output();
+        for pid in left_over(self.folder.path()) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+fn node_modules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/node/node_modules")
+        .canonicalize()
+        .expect("tests/node/node_modules is missing; scripts/test installs it")
+}
+
+/// Processes that work in the folder, or were told of it by an argument or a variable.
+fn left_over(folder: &Path) -> Vec<Pid> {
+    let ours = |process: &Path| {
+        let inside = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        let told =
+            ["cmdline", "environ"].map(|file| fs::read(process.join(file)).unwrap_or_default()).concat();
+        inside || String::from_utf8_lossy(&told).contains(folder.to_str().unwrap())
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let ours = processes.filter(|process| ours(process));
+    let pids = ours.filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?));
+    pids.filter(|pid| *pid != rustix::process::getpid()).collect()
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_mins(2);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a job used, over all models: fresh input, cached input, output.
+fn tokens(job: &Value) -> [u64; 3] {
+    let models = job["usage"]["per_model"].as_object().expect("the job has usage");
+    let sum = |key: &str| models.values().map(|used| used[key].as_u64().unwrap()).sum();
+    [sum("input_tokens"), sum("cache_read_input_tokens"), sum("output_tokens")]
+}
+
+/// Status, exit reason and the kind of error.
+fn came_to(job: &Value) -> [&str; 3] {
+    [
+        job["status"].as_str().unwrap_or_default(),
+        job["exit_reason"].as_str().unwrap_or_default(),
+        job["error"]["kind"].as_str().unwrap_or_default(),
+    ]
+}

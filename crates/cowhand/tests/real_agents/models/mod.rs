@@ -1,0 +1,193 @@
+//! A model on loopback, as four vendors would serve it. A word in the prompt says how it behaves.
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use futures_util::stream::{self, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// What every answer costs, whatever was asked.
+pub(crate) const INPUT: u64 = 700;
+pub(crate) const CACHED: u64 = 300;
+pub(crate) const OUTPUT: u64 = 50;
+
+/// A server of its own thread, gone with this.
+pub(crate) struct Models {
+    address: SocketAddr,
+    served: Arc<Mutex<Vec<Served>>>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+/// One request and what it got.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    pub(crate) path: String,
+    pub(crate) body: Value,
+    pub(crate) scenario: Scenario,
+}
+
+/// What the prompt asks for, by a word like `SCENARIO:tool`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scenario {
+    Text,
+    /// One shell command, then a text.
+    Tool,
+    /// A shell command that does not end, whose child has a session of its own.
+    Setsid,
+    /// Words that come for longer than anybody waits.
+    Slow,
+    /// Some words, then the connection is gone.
+    Cut,
+    Error(u16),
+}
+
+impl Scenario {
+    /// The last word counts: a session that goes on holds the earlier ones, too.
+    fn of(messages: &str) -> Self {
+        let Some((_, word)) = messages.rsplit_once("SCENARIO:") else { return Self::Text };
+        let end = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(word.len());
+        match &word[..end] {
+            "tool" => Self::Tool,
+            "setsid" => Self::Setsid,
+            "slow" => Self::Slow,
+            "cut" => Self::Cut,
+            word => {
+                word.strip_prefix("err").and_then(|code| code.parse().ok()).map_or(Self::Text, Self::Error)
+            }
+        }
+    }
+}
+
+/// What a request is to be answered with.
+enum Reply {
+    Words(String),
+    Shell(String),
+}
+
+/// How a vendor asks and streams.
+struct Vendor {
+    /// Where a request has its conversation.
+    conversation: &'static str,
+    /// What only an answered tool call has.
+    answered: &'static str,
+    words: fn(&Value, &[&str]) -> Vec<String>,
+    shell: fn(&Value, &str) -> Vec<String>,
+}
+
+impl Models {
+    pub(crate) fn start() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let served = Arc::<Mutex<Vec<Served>>>::default();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new().fallback(serve).with_state(Arc::clone(&served));
+        runtime.spawn(async move { axum::serve(listener, app).await });
+        Self { address, served, _runtime: runtime }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests that came until now, small talk of the CLIs included.
+    pub(crate) fn served(&self) -> Vec<Served> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn serve(State(served): State<Arc<Mutex<Vec<Served>>>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let body = axum::body::to_bytes(request.into_body(), 64 << 20).await.unwrap_or_default();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let (vendor, streamed) = match path.as_str() {
+        "/v1/messages" => (anthropic::VENDOR, body["stream"] == true),
+        "/v1/responses" => (responses::VENDOR, true),
+        "/v1/chat/completions" => (chat::VENDOR, body["stream"] == true),
+        path if path.ends_with(":streamGenerateContent") => (gemini::VENDOR, true),
+        path if path.ends_with(":generateContent") => (gemini::VENDOR, false),
+        _ => {
+            return (StatusCode::NOT_FOUND, Json(json!({"error": {"message": "no such thing here"}})))
+                .into_response();
+        }
+    };
+    let conversation = body[vendor.conversation].to_string();
+    let scenario = Scenario::of(&conversation);
+    served.lock().unwrap_or_else(PoisonError::into_inner).push(Served { path, body: body.clone(), scenario });
+    if let Scenario::Error(code) = scenario {
+        return error(code);
+    }
+    let since = conversation.rfind("SCENARIO:").map_or("", |at| &conversation[at..]);
+    let answered = since.contains(vendor.answered);
+    answer(&vendor, &body, scenario, answered, streamed)
+}
+
+fn error(code: u16) -> Response {
+    let kind = match code {
+        400 => "invalid_request_error",
+        401 => "authentication_error",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        _ => "api_error",
+    };
+    let body = json!({
+        "type": "error",
+        "error": {"type": kind, "code": code, "message": format!("the model says {code}"), "status": "FAKE"},
+    });
+    // Those who try again need not wait for it.
+    (StatusCode::from_u16(code).unwrap(), [("retry-after-ms", "1")], Json(body)).into_response()
+}
+
+fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, streamed: bool) -> Response {
+    let reply = match scenario {
+        Scenario::Tool if !answered => Reply::Shell("echo from-the-tool".to_owned()),
+        Scenario::Setsid if !answered => {
+            // The child says that it is there; neither of the two ends by itself.
+            Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
+        }
+        Scenario::Tool | Scenario::Setsid => Reply::Words("The tool has answered.".to_owned()),
+        Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),
+        _ => Reply::Words("Hello from the model.".to_owned()),
+    };
+    let events = match &reply {
+        Reply::Words(text) => (vendor.words)(body, &text.split_inclusive(' ').collect::<Vec<_>>()),
+        Reply::Shell(command) => (vendor.shell)(body, command),
+    };
+    let pause = Duration::from_millis(if scenario == Scenario::Slow { 100 } else { 0 });
+    // A cut stream has begun to speak and never comes to its end.
+    let count = if scenario == Scenario::Cut { events.len() / 2 } else { events.len() };
+    let events = stream::iter(events.into_iter().take(count)).then(move |event| async move {
+        tokio::time::sleep(pause).await;
+        Ok::<_, std::io::Error>(Bytes::from(event))
+    });
+    let torn = scenario == Scenario::Cut;
+    let end = stream::iter(torn.then(|| Err(std::io::Error::other("cut"))));
+    let body = Body::from_stream(events.chain(end));
+    let kind = if streamed { "text/event-stream" } else { "application/json" };
+    (StatusCode::OK, [(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// A server-sent event.
+fn event(name: Option<&str>, data: &Value) -> String {
+    let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
+    format!("{name}data: {data}\n\n")
+}
+
+/// The shell among the tools that a request offers, by the names that the four CLIs give it.
+fn shell_of(tools: &Value) -> Option<String> {
+    const SHELLS: [&str; 6] = ["Bash", "exec_command", "shell_command", "shell", "run_shell_command", "bash"];
+    let offered = tools.to_string();
+    SHELLS.into_iter().find(|name| offered.contains(&format!("\"name\":\"{name}\""))).map(str::to_owned)
+}

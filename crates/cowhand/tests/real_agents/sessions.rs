@@ -1,0 +1,108 @@
+//! Sessions that go on, and that split.
+
+use std::collections::HashMap;
+
+use cowhand::run::attempt::{Attempt, Standing};
+use cowhand::run::launch::Launch;
+use cowhand::run::runtime::{Finish, Session};
+use cowhand::run::tail::{Files, Tail};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
+use cowhand_core::roster::Agent;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::models::{CACHED, INPUT, OUTPUT};
+use super::{Cli, Scene, came_to, for_each_cli, tokens, until};
+
+for_each_cli!(a_session_goes_on, a_session_splits_or_says_why_not);
+
+/// Resumed as the daemon would do it: the model hears what was said before, and only what is new is paid.
+fn a_session_goes_on(cli: Cli) {
+    let scene = Scene::new(cli);
+    let first = scene.run("Remember the brindled heifer.");
+    let session = first["session_id"].as_str().unwrap();
+
+    let finish = resume(&scene, session, "And now?");
+    assert_eq!(finish.outcome, Outcome::Completed { summary: Some("Hello from the model.".to_owned()) });
+    assert_eq!(finish.session_id.as_deref(), Some(session));
+    let used = finish.usage.unwrap();
+    assert_eq!(tokens(&json!({ "usage": used })), [INPUT, CACHED, OUTPUT]);
+    let asked =
+        scene.models.served().into_iter().rfind(|served| served.body.to_string().contains("And now?"));
+    assert!(asked.unwrap().body.to_string().contains("brindled heifer"));
+}
+
+fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
+    let mut agent = Agent::new("coder".parse().unwrap());
+    let settings = scene.json(&["config", "show"])["agents"][0].clone();
+    agent.settings = serde_json::from_value(settings).unwrap();
+    agent.directory = scene.root.join("desk");
+    let new = NewJob {
+        agent: agent.name.clone(),
+        trigger_type: TriggerType::Manual,
+        schedule: None,
+        prompt: None,
+        origin: None,
+        work_item: None,
+        not_before: None,
+    };
+    let job = Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, Timestamp::UNIX_EPOCH);
+    let attempt = Attempt::new(&scene.root, job.id(), 1);
+    let environment: Vec<(String, String)> = scene
+        .command(&[])
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value?.to_str()?.to_owned())))
+        .collect();
+    let session = Session::Resume(session.to_owned());
+    let own = environment.into_iter();
+    let launch = Launch::of(&agent, &job, &session, own, &HashMap::new(), &attempt.private()).unwrap();
+    attempt.write_private(&launch.files).unwrap();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_cowhand"));
+    let mut keeper = attempt.launch(program, &launch.start, prompt, &launch.environment).unwrap();
+    let ending = until("the resumed session to end", || match attempt.standing().unwrap() {
+        Standing::Ended(ending) => Some(ending),
+        _ => None,
+    });
+    keeper.wait().unwrap();
+    let files = Files {
+        stdout: attempt.stdout(),
+        stderr: attempt.stderr(),
+        jsonl: scene.root.join("resumed.jsonl"),
+        index: attempt.folder().join("index"),
+    };
+    let now = Timestamp::UNIX_EPOCH;
+    let mut tail = Tail::open(files, launch.start.reader.unwrap(), now).unwrap();
+    tail.finish(&ending, now, &mut |_| {}).unwrap()
+}
+
+fn a_session_splits_or_says_why_not(cli: Cli) {
+    let scene = Scene::new(cli);
+    let first = scene.run("Remember the brindled heifer.");
+    let id = first["id"].as_str().unwrap();
+    let fork = scene.json(&["fork", id, "-p", "And now?"]);
+    let fork = scene.finished(fork["id"].as_str().unwrap());
+    let asked =
+        scene.models.served().into_iter().rfind(|served| served.body.to_string().contains("And now?"));
+    if cli == Cli::Gemini {
+        assert_eq!(came_to(&fork), ["failed", "error", "start_failed"], "{fork:#}");
+        let why = "`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one";
+        assert_eq!(fork["error"]["message"], why);
+        assert!(asked.is_none());
+        return;
+    }
+    assert_eq!(came_to(&fork), ["completed", "success", ""], "{fork:#}");
+    assert_ne!(fork["session_id"], first["session_id"]);
+    assert_ne!(fork["session_id"], Value::Null);
+    assert_eq!(tokens(&fork), [INPUT, CACHED, OUTPUT], "{fork:#}");
+    assert!(asked.unwrap().body.to_string().contains("brindled heifer"));
+
+    // The original does not know of it.
+    let session = first["session_id"].as_str().unwrap();
+    let again = resume(&scene, session, "And then?");
+    assert_eq!(again.session_id.as_deref(), Some(session));
+    let asked =
+        scene.models.served().into_iter().rfind(|served| served.body.to_string().contains("And then?"));
+    let asked = asked.unwrap().body.to_string();
+    assert!(asked.contains("brindled heifer") && !asked.contains("And now?"), "{asked}");
+}

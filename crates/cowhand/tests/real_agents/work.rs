@@ -1,0 +1,106 @@
+//! An answer, and a tool.
+
+use serde_json::{Value, json};
+
+use super::models::{CACHED, INPUT, OUTPUT, Scenario};
+use super::{Cli, Scene, came_to, for_each_cli, tokens};
+
+for_each_cli!(a_text, a_tool, keys_reach_the_model, doctor_knows_it);
+
+fn a_text(cli: Cli) {
+    let scene = Scene::new(cli);
+    let job = scene.run("Say hello.");
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(job["summary"], "Hello from the model.");
+    assert!(job["session_id"].is_string(), "{job:#}");
+    assert_eq!(tokens(&job), [INPUT, CACHED, OUTPUT], "{job:#}");
+    let cost = job["usage"]["total_cost_usd"].as_f64().unwrap();
+    if cli == Cli::Claude {
+        assert!(cost > 0.0, "{job:#}");
+    } else {
+        // OpenCode's own figure, and ours from the table of prices.
+        assert!((cost - 0.000_95).abs() < 1e-9, "{job:#}");
+    }
+    let output = scene.output(&job);
+    let said = |line: &&Value| line["type"] == "assistant" && line["partial"] != true;
+    let said: Vec<_> = output.iter().filter(said).map(|line| line["content"].clone()).collect();
+    assert_eq!(said, ["Hello from the model."], "{output:#?}");
+}
+
+fn a_tool(cli: Cli) {
+    let scene = Scene::new(cli);
+    let job = scene.run("SCENARIO:tool");
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(job["summary"], "The tool has answered.");
+    assert_eq!(tokens(&job), [2 * INPUT, 2 * CACHED, 2 * OUTPUT], "{job:#}");
+    let output = scene.output(&job);
+    let one = |kind: &str| {
+        let found: Vec<_> = output.iter().filter(|line| line["type"] == kind).collect();
+        assert_eq!(found.len(), 1, "{kind}: {output:#?}");
+        found[0]
+    };
+    let (call, answer) = (one("tool_use"), one("tool_result"));
+    assert!(call["input"]["command"].as_str().unwrap().contains("echo from-the-tool"), "{call:#}");
+    assert_eq!((&answer["tool_use_id"], &answer["success"]), (&call["tool_use_id"], &json!(true)));
+    assert!(call["tool_use_id"].is_string(), "{call:#}");
+    assert!(answer["result"].to_string().contains("from-the-tool"), "{answer:#}");
+    let asked = scene.models.served().iter().filter(|served| served.scenario == Scenario::Tool).count();
+    assert!(asked >= 2, "{asked}");
+}
+
+/// The model's name and the system prompt arrive there; MCP servers are started with their secrets, which are in
+/// nobody's arguments.
+fn keys_reach_the_model(cli: Cli) {
+    let script = "printf %s \"$TOKEN\" > mcp-token; exit 3";
+    let server = json!({"command": "sh", "args": ["-c", script], "env": {"TOKEN": "canary-in-a-server"}});
+    let mut settings = json!({"system_prompt": "You are a patient cowhand."});
+    if cli != Cli::Gemini {
+        settings["mcp_servers"] = json!({ "broken": server });
+    }
+    let scene = Scene::with(cli, &settings);
+    let id = scene.trigger("SCENARIO:slow");
+    super::until("the model to be asked", || (!scene.models.served().is_empty()).then_some(()));
+    let arguments = super::left_over(scene.folder.path())
+        .into_iter()
+        .map(|pid| std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default());
+    let arguments = arguments.map(|words| String::from_utf8_lossy(&words).into_owned()).collect::<String>();
+    assert!(arguments.contains(cli.name()), "{arguments}");
+    assert!(!arguments.contains("canary"), "{arguments}");
+    let asked = super::until("the prompt to be served", || {
+        let requests = scene.models.served();
+        requests.into_iter().find(|served| served.body.to_string().contains("You are a patient cowhand."))
+    });
+    let model = cli.model().rsplit('/').next().unwrap();
+    assert!(
+        asked.path.contains(model) || asked.body["model"] == model,
+        "{} {}",
+        asked.path,
+        asked.body["model"]
+    );
+    if cli != Cli::Gemini {
+        let file = scene.root.join("desk/mcp-token");
+        super::until("the server to be started", || {
+            let token = std::fs::read_to_string(&file).ok()?;
+            (token == "canary-in-a-server").then_some(())
+        });
+    }
+    scene.json(&["cancel", &id]);
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
+    let private = scene.root.join(format!(".cowhand/attempts/{id}.1/private"));
+    assert!(!private.exists(), "the server's secrets are still in {}", private.display());
+}
+
+fn doctor_knows_it(cli: Cli) {
+    let scene = Scene::new(cli);
+    let findings = scene.json(&["doctor"]);
+    let agent = findings.as_array().unwrap().iter().find(|finding| finding["what"] == "agent coder").unwrap();
+    assert_eq!((&agent["ok"], &agent["warning"]), (&json!(true), &json!(false)), "{agent:#}");
+    let version = match cli {
+        Cli::Claude => "claude 2.1.325 at ",
+        Cli::Codex => "codex 0.166.0 at ",
+        Cli::Gemini => "gemini 0.61.0 at ",
+        Cli::Opencode => "opencode 1.18.33 at ",
+    };
+    assert!(agent["detail"].as_str().unwrap().starts_with(version), "{agent:#}");
+}
