@@ -34,6 +34,7 @@ use crate::fleet::{Course, FleetError};
 use crate::run::cgroup;
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
+use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
@@ -53,6 +54,7 @@ pub(crate) struct Daemon {
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
+    traces: Traces,
 }
 
 impl Daemon {
@@ -80,8 +82,8 @@ impl Daemon {
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
-        let mut daemon =
-            Self { engine, tasks, errands, heartbeat_at, views, pruning, triggers: Triggers::default() };
+        let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
+        let mut daemon = Self { engine, tasks, errands, heartbeat_at, views, triggers, pruning, traces };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -273,6 +275,7 @@ impl Daemon {
         }
         self.pay_debts().await;
         self.write_views().await;
+        self.traces.stop().await;
         info!("stopped");
     }
 }
