@@ -24,6 +24,8 @@ await story(async ({ page }) => {
   await page.waitForURL(/\/jobs\/job-/);
   await page.locator('#head').getByText('completed').waitFor();
   assert.match(await page.textContent('#lines'), /Look over the day's work\./);
+  const [fired] = JSON.parse(cowhand('jobs', '--limit', '1', '--json'));
+  assert.equal(fired.trigger_type, 'web');
   await page.goto(`${base}/schedules/quick/nightly`);
   assert.match(await page.locator('#ledger tbody tr').first().textContent(), /ran/);
   // Off by somebody else: the page knows without being asked.

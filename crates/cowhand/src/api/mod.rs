@@ -46,6 +46,7 @@ use crate::work::Sources;
 pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
+pub(crate) use given::ByPage;
 pub use health::Health;
 pub use jobs::{JobResult, JobView};
 pub use login::LoginLink;
@@ -58,7 +59,7 @@ pub use timeline::{Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
 pub use usage::{AgentUsage, DayUsage, Total, UsageOfModel, UsageView};
-pub use work::{ClaimAsked, CompleteAsked, ReleaseAsked};
+pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, WorkView};
 
 /// What the endpoints work on.
 #[derive(Debug, Clone)]

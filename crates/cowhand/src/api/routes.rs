@@ -10,7 +10,7 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, LoginLink, NodeView, Page,
-    ReleaseAsked, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
+    ReleaseAsked, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
     agents, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, timeline, tokens,
@@ -166,7 +166,7 @@ fn of_work() -> Vec<Route> {
         Route::get("/api/v1/work", work::list)
             .about("What is in the queues of work.")
             .params::<work::Asked>()
-            .tells::<Page<ItemView>>()
+            .tells::<WorkView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/work/{item}", work::one)
             .about("One item.")

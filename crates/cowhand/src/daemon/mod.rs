@@ -35,6 +35,7 @@ use crate::fleet::{Course, FleetError};
 use crate::run::cgroup;
 use crate::state::StateFolder;
 use crate::store::{Claim, Store, StoreError};
+use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
@@ -54,6 +55,7 @@ pub(crate) struct Daemon {
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
+    traces: Traces,
 }
 
 impl Daemon {
@@ -83,8 +85,8 @@ impl Daemon {
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
         errands.spawn(hooks::run_hooks(Arc::clone(&engine)));
-        let mut daemon =
-            Self { engine, tasks, errands, heartbeat_at, views, pruning, triggers: Triggers::default() };
+        let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
+        let mut daemon = Self { engine, tasks, errands, heartbeat_at, views, triggers, pruning, traces };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -288,6 +290,7 @@ impl Daemon {
         }
         self.pay_debts().await;
         self.write_views().await;
+        self.traces.stop().await;
         info!("stopped");
     }
 }

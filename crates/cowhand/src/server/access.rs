@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::door::{announced, only};
 use super::limit::Limit;
-use crate::api::{self, Code, Problem, hash};
+use crate::api::{self, ByPage, Code, Problem, hash};
 use crate::fleet::Fleet;
 use crate::store::Token;
 
@@ -34,8 +34,14 @@ pub(super) struct Access {
 /// Who asks.
 #[derive(Debug)]
 pub(super) enum Caller {
-    Known(Token),
-    Stranger { was_given: bool },
+    Known {
+        token: Token,
+        /// It came in a cookie.
+        by_page: bool,
+    },
+    Stranger {
+        was_given: bool,
+    },
 }
 
 /// A request that changes something and brings a cookie needs this header, too, which no form of another page can set.
@@ -76,18 +82,18 @@ impl Access {
             let message = format!("with a cookie, this needs the header `{BY_OUR_PAGE}: 1`");
             return Err(Problem::new(Code::Forbidden, message).into_response());
         }
-        Ok(Caller::Known(token))
+        Ok(Caller::Known { token, by_page: kept.is_some() })
     }
 }
 
 pub(super) async fn check(
     State(access): State<Access>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Response> {
-    let token = match access.caller(peer.ip(), request.method(), request.headers()).await? {
-        Caller::Known(token) => token,
+    let (token, by_page) = match access.caller(peer.ip(), request.method(), request.headers()).await? {
+        Caller::Known { token, by_page } => (token, by_page),
         Caller::Stranger { was_given } => return Err(unauthorized(was_given)),
     };
     let asked = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
@@ -101,6 +107,9 @@ pub(super) async fn check(
     if announced(request.headers()).is_some_and(|bytes| bytes > MOST_BYTES) {
         let message = format!("a request has at most {MOST_BYTES} bytes");
         return Err(Problem::new(Code::TooLarge, message).into_response());
+    }
+    if by_page {
+        request.extensions_mut().insert(ByPage);
     }
     Ok(next.run(request).await)
 }

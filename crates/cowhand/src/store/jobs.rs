@@ -25,7 +25,7 @@ macro_rules! listed {
              and (number < (select number from jobs where id = $7) or $7 is null) \
              and (lower(id) like $9 escape '!' or lower(prompt) like $9 escape '!' \
              or lower(summary) like $9 escape '!' or lower(error_message) like $9 escape '!' or $9 is null) \
-             order by number desc limit $8"
+             and (work_item is not null or $10 = 0) order by number desc limit $8"
         )
     };
 }
@@ -66,6 +66,8 @@ pub struct JobFilter {
     pub trigger_type: Option<TriggerType>,
     /// In its id, prompt, summary or error, in upper or lower case.
     pub search: Option<String>,
+    /// Only those that work on an item of a queue.
+    pub with_item: bool,
     /// Only those that come after this one in the list.
     pub after: Option<JobId>,
 }
@@ -95,15 +97,13 @@ impl Store {
     }
 
     pub async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move { tx.one(GET_JOB, args![id.as_str()]).await?.as_ref().map(read).transpose() })
-        })
-        .await
+        self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
     }
 
     /// The newest first. A list cannot go on after a job that is not there, because it was pruned or never was.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
-        let JobFilter { agent, schedule, status, since, until, trigger_type, search, after } = filter;
+        let JobFilter { agent, schedule, status, since, until, trigger_type, search, with_item, after } =
+            filter;
         let list = match (&agent, status) {
             // Most jobs are completed: that says less than whose they are.
             (_, Some(status)) if status != JobStatus::Completed => LIST_JOBS_OF_STATUS,
@@ -120,6 +120,7 @@ impl Store {
             after.as_ref().map(JobId::as_str),
             limit,
             search.as_deref().map(pattern),
+            i64::from(with_item),
         ];
         self.read(move |tx| {
             Box::pin(async move {
@@ -258,6 +259,10 @@ pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
 pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
     let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
     tx.record(Recorded { at: now, agent, schedule, job: Some(job.id().clone()), fact });
+}
+
+pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, StoreError> {
+    tx.one(GET_JOB, args![id.as_str()]).await?.as_ref().map(read).transpose()
 }
 
 /// The job, kept from other writers until the end of the transaction.

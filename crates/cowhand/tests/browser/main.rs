@@ -22,9 +22,13 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::of(FLEET)
+    }
+
+    fn of(fleet: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let place = |name: &str| folder.path().join(name);
-        fs::write(place("cowhand.yaml"), FLEET).unwrap();
+        fs::write(place("cowhand.yaml"), fleet).unwrap();
         fs::write(place("agent.sh"), AGENT).unwrap();
         fs::create_dir(place("tasks")).unwrap();
         fs::write(place("tasks/login.md"), "---\ntitle: Repair the login\npriority: high\n---\nIt fails.\n")
@@ -100,6 +104,18 @@ fn schedules_are_turned_off_and_on_and_fired() {
 #[test]
 fn jobs_are_filtered_searched_and_paged() {
     Scene::new().story("jobs");
+}
+
+#[test]
+fn work_waits_is_claimed_and_done() {
+    // Nobody answers there.
+    let silent = "
+  - name: waits-for-github
+    runtime: command
+    command: [cat]
+    work_source: {type: github, repo: acme/api, api_url: 'http://127.0.0.1:9', auth: {token_env: HOME}}
+";
+    Scene::of(&format!("{FLEET}{silent}")).story("work");
 }
 
 #[test]

@@ -123,7 +123,7 @@ async fn only_known(
     next: Next,
 ) -> Result<Response, Response> {
     match pages.access.caller(peer.ip(), request.method(), request.headers()).await? {
-        Caller::Known(token) => {
+        Caller::Known { token, .. } => {
             request.extensions_mut().insert(token);
             Ok(next.run(request).await)
         }

@@ -2,23 +2,32 @@
 
 use axum::extract::State;
 use cowhand_core::id::AgentName;
+use cowhand_core::job::JobRecord;
+use cowhand_core::work::WorkItem;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::{Answer, Pages, marks, now, text};
-use crate::api::Page;
+use crate::api::{Page, QueueProblem, WorkView};
 use crate::work::queues::{ItemStatus, ItemView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let now = now();
-    // One queue that cannot be asked must not take the page with it.
-    let main = match pages.client.get::<Page<ItemView>>("work?all=1").await {
-        Ok(items) => html! { (head(&items.items)) (queues(items.items, now)) },
-        Err(problem) => {
-            html! { (head(&[])) p.alert #trouble data-live { b { "A work source does not answer: " } (text::Text(&problem.message)) } }
+    let WorkView { items, problems } = pages.client.get("work?all=1").await?;
+    let done: Page<JobRecord> = pages.client.get("jobs?with_item=1&limit=50").await?;
+    let done: Vec<JobRecord> =
+        done.items.into_iter().filter(|job| job.finished_at.is_some()).take(20).collect();
+    let main = html! {
+        (head(&items))
+        div #trouble data-live {
+            @for QueueProblem { queue, message } in &problems {
+                p.alert { b.any { (text::short(queue, 80)) " does not answer: " } (text::Text(message)) }
+            }
         }
+        @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, now)) }
+        @if !done.is_empty() { (part("done", "Done lately", &html! {}, &finished(&done, now))) }
     };
     pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
 }
@@ -81,13 +90,40 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
     }
 }
 
-/// A link only where it can lead to a page.
-fn title(view: &ItemView) -> Markup {
-    let title = text::short(&view.item.title, 140);
-    let leads = view.item.url.starts_with("https://") || view.item.url.starts_with("http://");
+/// Items whose jobs have ended, with what they came to.
+fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
+    let items = jobs.iter().filter_map(|job| Some((job, job.work_item.as_ref()?)));
     html! {
-        @if leads { a.any href=(view.item.url) rel="noopener noreferrer" data-row { (title) } }
+        table {
+            thead { tr { th { "Item" } th.grow { "Title" } th { "Status" } th { "Job" } th.wide.end { "Ended" } } }
+            tbody {
+                @for (job, item) in items {
+                    tr {
+                        td { code.any { (item.id) } }
+                        td.grow { (linked(item)) }
+                        td { (marks::status(job.status.as_str())) }
+                        td { a.id href={ "/jobs/" (job.id) } { (job.id.as_str().trim_start_matches("job-")) } }
+                        td.wide.end { @if let Some(at) = job.finished_at { (marks::from_now(at, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A link only where it can lead to a page.
+fn linked(item: &WorkItem) -> Markup {
+    let title = text::short(&item.title, 140);
+    let leads = item.url.starts_with("https://") || item.url.starts_with("http://");
+    html! {
+        @if leads { a.any href=(item.url) rel="noopener noreferrer" data-row { (title) } }
         @else { span.any { (title) } }
+    }
+}
+
+fn title(view: &ItemView) -> Markup {
+    html! {
+        (linked(&view.item))
         @for label in view.item.labels.iter().take(6) { " " span.label { (text::short(label, 30)) } }
     }
 }
