@@ -81,6 +81,8 @@ impl Scene {
             agent: "a".parse().unwrap(),
             schedule: of_schedule,
             by_trigger: whose == "clock",
+            item: None,
+            session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),
             state,
         });
         self

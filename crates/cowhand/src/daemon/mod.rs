@@ -1,6 +1,7 @@
 //! The daemon: wait, plan, act.
 
 mod attempt;
+mod begin;
 mod engine;
 mod lapsed;
 mod owed;
@@ -9,6 +10,7 @@ mod prune;
 mod recover;
 pub mod tick;
 mod triggers;
+mod workspaces;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -33,7 +35,7 @@ use crate::fault;
 use crate::fleet::{Course, FleetError};
 use crate::run::cgroup;
 use crate::state::StateFolder;
-use crate::store::{Claim, Store, StoreError};
+use crate::store::{Claim, Starter, Store, StoreError};
 use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
@@ -53,6 +55,8 @@ pub(crate) struct Daemon {
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
+    /// When workspaces were last looked through.
+    swept_at: Option<Timestamp>,
 }
 
 impl Daemon {
@@ -80,8 +84,16 @@ impl Daemon {
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
-        let mut daemon =
-            Self { engine, tasks, errands, heartbeat_at, views, pruning, triggers: Triggers::default() };
+        let mut daemon = Self {
+            engine,
+            tasks,
+            errands,
+            heartbeat_at,
+            views,
+            pruning,
+            triggers: Triggers::default(),
+            swept_at: None,
+        };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -113,6 +125,7 @@ impl Daemon {
                 _ => break,
             };
             self.prune_if_due();
+            self.sweep_if_due();
             self.write_views().await;
             if going == Course::Running {
                 self.triggers.follow(&self.engine).await;
@@ -175,15 +188,16 @@ impl Daemon {
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
-        let Startable { job, max_concurrent, .. } = start;
+        let Startable { job, max_concurrent, session_key, .. } = start;
         expect();
-        let claim =
-            self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
+        let starter =
+            Starter { node: self.engine.home.node.clone(), lease: LEASE, max_concurrent, session_key };
+        let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
-            Claim::Taken | Claim::AtCapacity => {}
+            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy => {}
         }
         Ok(())
     }

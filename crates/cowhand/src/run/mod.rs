@@ -24,3 +24,4 @@ mod process;
 pub mod runtime;
 pub mod tail;
 pub mod watch;
+pub(crate) mod workspace;

@@ -58,6 +58,10 @@ pub struct Description {
     pub plan: fn(&Order<'_>) -> Plan,
     /// For output of which nothing is known but the runtime.
     pub reader: fn() -> Reader,
+    /// How a person goes on with a session in a terminal: the arguments before its id.
+    pub interactive: &'static [&'static str],
+    /// What its program says when a session is not there.
+    pub missing: &'static str,
 }
 
 /// The one line that a new runtime adds here.
@@ -87,6 +91,25 @@ pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// Whether this is the end of a program that did not find the session, on stderr.
+pub fn says_missing(runtime: Runtime, session: &str, stderr: &str) -> bool {
+    let says = description(runtime).missing;
+    !says.is_empty() && stderr.contains(&says.replace("{id}", session))
+}
+
+/// How a person goes on with a session in a terminal, or why it cannot be done.
+pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, String> {
+    if let Some(refusal) = refusal(runtime, &Session::Resume(session.to_owned())) {
+        return Err(refusal);
+    }
+    let description = description(runtime);
+    let Some(program) = description.program.filter(|_| !description.interactive.is_empty()) else {
+        return Err(format!("the program of `runtime: {}` cannot be opened with a session", runtime.name()));
+    };
+    let words = [program].into_iter().chain(description.interactive.iter().copied()).chain([session]);
+    Ok(words.map(str::to_owned).collect())
 }
 
 /// An id comes from what a program wrote and becomes an argument: it must not be an option, or a path.
