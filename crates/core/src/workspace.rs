@@ -44,24 +44,28 @@ written_as! {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct IsolationRules {
-    /// What each job has to itself; unset means `shared`, so that `defaults` can hold the rules alone.
     pub kind: IsolationKind,
     /// The name of each job's branch, with `{{agent}}` and `{{job}}`; unset means `cowhand/{{agent}}/{{job}}`.
-    #[schemars(extend("format" = "branch", "examples" = ["cowhand/{{agent}}/{{job}}"]))]
+    #[serde(default)]
     pub branch: Option<BranchName>,
     /// The branch or commit that a job begins with; unset means what the agent's directory has checked out.
+    #[serde(default)]
     #[schemars(regex(pattern = "^[^-].*$"))]
     pub base: Option<String>,
-    /// A program and its arguments, run in each new workspace before the agent; if it fails, the job does.
+    /// A program and its arguments, run in the workspace before each attempt; if it fails, the job does.
+    #[serde(default)]
     #[schemars(length(min = 1))]
     pub setup: Option<Vec<String>>,
     /// The longest that `setup` may take; unset means 10m.
+    #[serde(default)]
     pub setup_timeout: Option<Timeout>,
+    #[serde(default)]
     pub cleanup: Cleanup,
     /// How much the workspaces that are kept for an agent may take up, on each machine; the oldest go first. Unset
     /// means 10GB.
+    #[serde(default)]
     pub max_kept: Option<Size>,
 }
 
@@ -90,7 +94,7 @@ impl IsolationRules {
 /// A template for the names of branches, with the job in it: no two jobs have one branch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String", extend("format" = "branch"))]
+#[schemars(with = "String", extend("format" = "branch", "examples" = ["cowhand/{{agent}}/{{job}}"]))]
 pub struct BranchName(String);
 
 const AGENT: &str = "{{agent}}";

@@ -1,6 +1,7 @@
 //! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
 
 mod preparing;
+mod sessions;
 
 use super::*;
 use crate::schedule::{DisabledBy, Waiting};

@@ -25,7 +25,7 @@ pub(super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::command,
     interactive: &[],
-    missing: "",
+    missing: &[],
 };
 
 fn plan(order: &Order<'_>) -> Plan {

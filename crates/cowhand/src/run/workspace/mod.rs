@@ -92,7 +92,8 @@ pub(crate) fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, Strin
 
 /// Where in the workspace the agent works.
 pub(crate) fn desk(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
-    let desk = workspace.path.join(below);
+    // Without the slash that git puts at the end.
+    let desk: PathBuf = workspace.path.join(below).components().collect();
     if desk.is_dir() {
         return Ok(desk);
     }

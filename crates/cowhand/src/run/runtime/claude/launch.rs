@@ -80,7 +80,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::claude,
     interactive: &["--resume"],
-    missing: "No conversation found with session ID: {id}",
+    missing: &["No conversation found with session ID: {id}"],
 };
 
 const MCP_FILE: &str = "mcp.json";

@@ -17,7 +17,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::codex,
     interactive: &["resume"],
-    missing: "no rollout found for thread id {id}",
+    missing: &["no rollout found for thread id {id}"],
 };
 
 fn plan(order: &Order<'_>) -> Plan {

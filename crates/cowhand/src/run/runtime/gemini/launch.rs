@@ -14,7 +14,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::gemini,
     interactive: &["--resume"],
-    missing: "Invalid session identifier \"{id}\"",
+    missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
 };
 
 const POLICY_FILE: &str = "gemini-policy.toml";

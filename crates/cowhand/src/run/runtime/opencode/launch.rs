@@ -15,7 +15,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     plan,
     reader: Reader::opencode,
     interactive: &["--session"],
-    missing: "Session not found",
+    missing: &["Session not found"],
 };
 
 /// Its config as JSON; OpenCode lays it over its files.
