@@ -76,7 +76,7 @@ impl Delivery {
         match self {
             Self::Webhook(webhook) => {
                 let task = webhook.task(now);
-                Occasion { task, payload: Some(webhook.payload), prompt: None }
+                Occasion { payload: Some(webhook.payload), ..Occasion::of_task(task) }
             }
             Self::Chat(message) => Occasion { task: message.task(now), ..Occasion::default() },
         }

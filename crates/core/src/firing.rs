@@ -22,6 +22,9 @@ pub struct Occasion {
     /// Given by whoever fired it, instead of the schedule's or the agent's own; taken as it is, not as a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Somebody fired it in the dashboard.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_page: bool,
 }
 
 /// A firing on its way to become jobs.
@@ -66,7 +69,8 @@ impl Occasion {
     /// What a person hands on who fires it.
     pub fn by_hand(key: &FiringKey, prompt: Option<String>) -> Self {
         let task = Task { source_id: key.to_string(), ..Task::default() };
-        Self { task, payload: None, prompt: prompt.filter(|prompt| !prompt.trim().is_empty()) }
+        let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
+        Self { task, prompt, ..Self::default() }
     }
 }
 
@@ -93,6 +97,7 @@ impl Firing<'_> {
 
     fn trigger_type(&self) -> TriggerType {
         match self.key.as_str().split_once(':') {
+            Some(("manual", _)) if self.occasion.by_page => TriggerType::Web,
             Some(("manual", _)) => TriggerType::Manual,
             Some(("webhook", _)) => TriggerType::Webhook,
             Some(("chat", message)) if message.starts_with("slack:") => TriggerType::Slack,

@@ -49,10 +49,27 @@ fn fifty_agents_without_mistakes() {
 /// One table for the rest: a file, and every line of its report.
 #[test]
 fn one_by_one() {
-    let agent = |lines: &str| format!("agents:\n  - name: a\n    {}\n", lines.replace('\n', "\n    "));
-    let schedule = |line: &str| agent(&format!("schedules:\n  s: {line}"));
     let mut report = String::new();
-    for (case, text) in [
+    for (case, text) in [wrong_forms(), wrong_values()].concat() {
+        let loaded = load_text(&text);
+        writeln!(report, "{case}").unwrap();
+        for (line, problem) in lines(&loaded).iter().zip(&loaded.problems) {
+            writeln!(report, "  {line} [{}] {}", problem.key, problem.help.as_deref().unwrap_or("")).unwrap();
+        }
+    }
+    insta::assert_snapshot!(report);
+}
+
+fn agent(lines: &str) -> String {
+    format!("agents:\n  - name: a\n    {}\n", lines.replace('\n', "\n    "))
+}
+
+fn schedule(line: &str) -> String {
+    agent(&format!("schedules:\n  s: {line}"))
+}
+
+fn wrong_forms() -> Vec<(&'static str, String)> {
+    vec![
         ("a list for a map", "fleet: []".to_owned()),
         ("a map for a list", "agents: {name: a}".to_owned()),
         ("text for a map", "defaults: none".to_owned()),
@@ -89,6 +106,11 @@ fn one_by_one() {
         ("a bad time", schedule("{type: delay, run_at: tomorrow}")),
         ("a bad date", schedule("{type: manual, exclude_dates: [2026-02-30]}")),
         ("bad hours", schedule("{type: manual, active_hours: {start: 25:00, end: 9}}")),
+    ]
+}
+
+fn wrong_values() -> Vec<(&'static str, String)> {
+    vec![
         ("half of the hours", schedule("{type: manual, active_hours: {start: 09:00}}")),
         ("too much jitter", schedule("{type: interval, interval: 5m, jitter: 11}")),
         ("a bad pattern", schedule("{type: chat, pattern: '['}")),
@@ -145,14 +167,7 @@ fn one_by_one() {
         ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),
         ("a variable without quotes", agent("instances: {max_concurrent: ${N}}")),
         ("a variable that looks odd", agent("description: ${no-name} $${HOME}")),
-    ] {
-        let loaded = load_text(&text);
-        writeln!(report, "{case}").unwrap();
-        for (line, problem) in lines(&loaded).iter().zip(&loaded.problems) {
-            writeln!(report, "  {line} [{}] {}", problem.key, problem.help.as_deref().unwrap_or("")).unwrap();
-        }
-    }
-    insta::assert_snapshot!(report);
+    ]
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::plan::{self, LiveState, Snapshot};
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, named};
+use super::given::{ByPage, Given, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{Trigger, Triggered};
 
@@ -65,8 +65,10 @@ pub(super) async fn one(
 pub(super) async fn trigger(
     State(api): State<Api>,
     Path(agent): Path<String>,
+    by_page: Option<Extension<ByPage>>,
     Given(asked): Given<Trigger>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
+    let asked = Trigger { by_page: by_page.is_some(), ..asked };
     triggered(&api, &named(&agent)?, asked).await
 }
 

@@ -99,6 +99,10 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> 
     }
 }
 
+/// A page of the dashboard asks; whoever lets it in says so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByPage;
+
 /// A name or an id from an address.
 pub(super) fn named<T>(text: &str) -> Result<T, Problem>
 where

@@ -30,6 +30,8 @@ pub(super) struct Listed {
     /// Only those that have this text in their id, prompt, summary or error, in upper or lower case.
     #[schemars(length(max = 200))]
     search: Option<String>,
+    /// Only those that work on an item of a queue.
+    with_item: Switch,
     /// The `next_cursor` of the part before.
     after: Option<JobId>,
     /// How many at most; unset means 50.
@@ -43,12 +45,23 @@ pub(super) async fn list(
     State(api): State<Api>,
     Params(listed): Params<Listed>,
 ) -> Result<Json<Page<Job>>, Problem> {
-    let Listed { agent, schedule, status, since, until, trigger_type, search, after, limit } = listed;
+    let Listed { agent, schedule, status, since, until, trigger_type, search, with_item, after, limit } =
+        listed;
     let limit = Count::or(limit, USUAL);
     if search.as_ref().is_some_and(|search| search.chars().count() > LONGEST_SEARCH) {
         return Err(Problem::bad_request(format!("`search` has at most {LONGEST_SEARCH} characters")));
     }
-    let filter = JobFilter { agent, schedule, status, since, until, trigger_type, search, after };
+    let filter = JobFilter {
+        agent,
+        schedule,
+        status,
+        since,
+        until,
+        trigger_type,
+        search,
+        with_item: with_item.is_on(),
+        after,
+    };
     let items = api.store.jobs(filter, limit).await?;
     let full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| full).map(|job| job.id().to_string());

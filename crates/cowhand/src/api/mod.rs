@@ -13,6 +13,7 @@ mod follow;
 mod given;
 mod health;
 mod jobs;
+mod login;
 mod nodes;
 mod openapi;
 mod problem;
@@ -46,8 +47,11 @@ use crate::work::Sources;
 pub use agents::{AgentView, LastJob, Next};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
+pub(crate) use given::ByPage;
 pub use health::Health;
 pub use jobs::JobResult;
+pub use login::LoginLink;
+pub(crate) use login::Logins;
 pub use nodes::NodeView;
 pub use problem::{Code, Problem};
 pub use schedules::FiringView;
@@ -57,7 +61,7 @@ pub use timeline::{Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
 pub use usage::{AgentUsage, DayUsage, Total, UsageOfModel, UsageView};
-pub use work::{ClaimAsked, CompleteAsked, ReleaseAsked};
+pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, WorkView};
 
 /// What the endpoints work on.
 #[derive(Debug, Clone)]
@@ -67,6 +71,8 @@ pub struct Api {
     side: Side,
     /// Where the server answers, if there is one.
     url: Option<String>,
+    /// Of browsers that may come in.
+    logins: Logins,
 }
 
 #[derive(Debug, Clone)]
@@ -104,7 +110,7 @@ pub(crate) fn scope(method: &Method, path: &str) -> Option<Scope> {
 impl Api {
     pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
         let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
-        Self { store, state, side: Side::Daemon(fleet), url: None }
+        Self { store, state, side: Side::Daemon(fleet), url: None, logins: Logins::default() }
     }
 
     /// Says where the server answers.
@@ -116,7 +122,7 @@ impl Api {
     /// For reading, while no daemon runs.
     pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources) -> Self {
         let (roster, sources) = (Arc::new(roster), Arc::new(sources));
-        Self { store, state, side: Side::Alone { roster, sources }, url: None }
+        Self { store, state, side: Side::Alone { roster, sources }, url: None, logins: Logins::default() }
     }
 
     pub fn router(self) -> Router {

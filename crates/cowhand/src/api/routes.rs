@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, NodeView, Page, ReleaseAsked,
-    SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
+    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, LoginLink, NodeView, Page,
+    ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
-    agents, config, daemon, events, health, jobs, nodes, openapi, prune, schedules, sessions, timeline,
-    tokens, usage, work,
+    agents, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, sessions,
+    timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -175,7 +175,7 @@ fn of_work() -> Vec<Route> {
         Route::get("/api/v1/work", work::list)
             .about("What is in the queues of work.")
             .params::<work::Asked>()
-            .tells::<Page<ItemView>>()
+            .tells::<WorkView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/work/{item}", work::one)
             .about("One item.")
@@ -233,5 +233,10 @@ fn of_fleet() -> Vec<Route> {
             .about("Ends a token at once.")
             .tells::<Token>()
             .refuses(&[NotFound]),
+        Route::post("/api/v1/login", login::create)
+            .needs(Scope::Admin)
+            .about("A link that lets one browser into the dashboard, once and within ten minutes.")
+            .tells::<LoginLink>()
+            .refuses(&[Conflict]),
     ]
 }

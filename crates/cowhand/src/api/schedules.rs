@@ -1,8 +1,8 @@
 //! Schedules: how they stand, on and off, fired by hand, and what became of their firings.
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
 use cowhand_core::schedule::SkipReason;
@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::triggered;
-use super::given::{Count, Given, Params, named};
+use super::given::{ByPage, Count, Given, Params, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{self, ScheduleView, Trigger};
 use crate::store::LedgerRow;
@@ -86,9 +86,10 @@ pub(super) async fn disable(
 pub(super) async fn fire(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
+    by_page: Option<Extension<ByPage>>,
     Given(asked): Given<Trigger>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    let asked = Trigger { schedule: Some(named(&schedule)?), ..asked };
+    let asked = Trigger { schedule: Some(named(&schedule)?), by_page: by_page.is_some(), ..asked };
     triggered(&api, &named(&agent)?, asked).await
 }
 

@@ -50,8 +50,8 @@ pub(super) async fn session(
     let command = plan::interactive(runtime, &stored.session_id).map_err(Problem::conflict)?;
     let directory =
         stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(none)?;
-    let (job, session_id, node) = (stored.job, stored.session_id, stored.node);
-    Ok(Json(SessionView { job, session_id, node, directory, command }))
+    let (job, session_id) = (stored.job, stored.session_id);
+    Ok(Json(SessionView { job, session_id, node: stored.node, directory, command }))
 }
 
 pub(super) async fn diff(

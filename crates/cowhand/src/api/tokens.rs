@@ -80,12 +80,16 @@ pub(super) async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> 
     Ok(Json(token))
 }
 
-/// 256 bits from the system, which nobody guesses.
 fn draw() -> Result<String, Problem> {
+    Ok(format!("{PREFIX}{}", secret()?))
+}
+
+/// 256 bits from the system, which nobody guesses.
+pub(super) fn secret() -> Result<String, Problem> {
     let mut bytes = [0; 32];
     let drawn = SystemRandom::new().fill(&mut bytes);
     drawn.map_err(|_| Problem::unavailable("the system has no random numbers"))?;
-    Ok(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes)))
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// As the store knows it. Such a token needs no salt and no slow hash: there is nothing to guess.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::given::{Given, Params, Switch, named};
-use super::{Api, Page, Problem};
+use super::{Api, Problem};
 use crate::work::queues::{self, ItemStatus, ItemView};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -19,19 +19,38 @@ pub(super) struct Asked {
     all: Switch,
 }
 
+/// All queues; what is wrong with one of them does not hide the others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkView {
+    pub items: Vec<ItemView>,
+    /// Queues that could not be asked.
+    pub problems: Vec<QueueProblem>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueProblem {
+    pub queue: String,
+    pub message: String,
+}
+
 pub(super) async fn list(
     State(api): State<Api>,
     Params(asked): Params<Asked>,
-) -> Result<Json<Page<ItemView>>, Problem> {
+) -> Result<Json<WorkView>, Problem> {
     let (roster, sources) = (api.roster(), api.sources());
     if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
         return Err(Problem::no_agent(agent));
     }
-    let mut items = Vec::new();
+    let mut view = WorkView { items: Vec::new(), problems: Vec::new() };
     for queue in queues::queues(&sources, &roster, asked.agent.as_ref())? {
-        items.extend(queues::items(&queue, &sources, &api.store, asked.all.is_on()).await?);
+        match queues::items(&queue, &sources, &api.store, asked.all.is_on()).await {
+            Ok(items) => view.items.extend(items),
+            Err(error) => {
+                view.problems.push(QueueProblem { queue: queue.name, message: error.to_string() });
+            }
+        }
     }
-    Ok(Json(Page::whole(items)))
+    Ok(Json(view))
 }
 
 pub(super) async fn one(

@@ -1,7 +1,7 @@
 //! A daemon that outlives the command that started it, and waiting for one that goes.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, interrupt, print};
-use crate::api::{Client, DaemonView, Problem, Status};
+use crate::api::{Client, DaemonView, LoginLink, Problem, Status};
 
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -23,8 +23,19 @@ pub(super) fn start(place: &Place, arguments: &[String]) -> Result<(), Failure> 
         let spinner = Spinner::new("starting");
         interrupt::unless(spinner.during(ready(place, child, said)), Some(GOES_ON)).await
     };
-    print::line(ready_line(wait(ready)?.url.as_deref()));
+    let daemon = wait(ready)?;
+    print::line(ready_line(daemon.url.as_deref()));
+    if daemon.url.is_some() && io::stdout().is_terminal() {
+        print_link(&place.ask(async |client| Ok(client.post("login", &()).await?))?);
+    }
     Ok(())
+}
+
+/// For the person at the terminal: whoever keeps what we print in a file is not to have a way in there.
+pub(super) fn print_link(link: &LoginLink) {
+    if io::stdout().is_terminal() {
+        print::line(format!("dashboard {} (works once, within ten minutes)", link.url));
+    }
 }
 
 /// The first line of every daemon: it takes work, and where.

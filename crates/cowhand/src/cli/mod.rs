@@ -7,6 +7,7 @@ mod cancel;
 mod clear;
 mod completions;
 mod config;
+mod dashboard;
 mod demo;
 mod doctor;
 mod events;
@@ -104,6 +105,8 @@ enum Verb {
     /// Make, list and revoke tokens of the API
     #[command(subcommand)]
     Token(token::Token),
+    /// Print a link that lets a browser into the dashboard
+    Dashboard(dashboard::Dashboard),
     /// Remove the jobs that `retention` does not keep
     Prune(prune::Prune),
     /// Check, show and describe the config
@@ -145,6 +148,7 @@ pub fn run() -> ExitCode {
         Verb::Work(work) => work.run(config),
         Verb::Events(events) => events.run(config),
         Verb::Token(token) => token.run(config),
+        Verb::Dashboard(dashboard) => dashboard.run(config),
         Verb::Prune(prune) => prune.run(config),
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),

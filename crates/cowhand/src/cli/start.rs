@@ -106,8 +106,12 @@ async fn serve(
     let api = Api::of_fleet(Arc::clone(&fleet)).at(url.clone());
     let socket = Socket::open(api.clone());
     let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    let link = url.is_some().then(|| api.login_link());
     let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
     super::print::line(background::ready_line(url.as_deref()));
+    if let Some(link) = link.transpose()? {
+        background::print_link(&link);
+    }
     let mut ended = Box::pin(fleet.ended());
     loop {
         tokio::select! {

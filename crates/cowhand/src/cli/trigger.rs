@@ -31,7 +31,7 @@ pub(super) struct Trigger {
 impl Trigger {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
-        let asked = fleet::Trigger { schedule, prompt, idempotency_key };
+        let asked = fleet::Trigger { schedule, prompt, idempotency_key, by_page: false };
         place::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
             job::tell(client, job, wait, json).await

@@ -8,8 +8,8 @@ use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
-use super::{Failure, ago, place};
-use crate::api::{ClaimAsked, CompleteAsked, Page, ReleaseAsked};
+use super::{Exit, Failure, ago, place};
+use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, WorkView};
 use crate::work::queues::{ItemStatus, ItemView};
 
 #[derive(Debug, Subcommand)]
@@ -138,12 +138,16 @@ impl One {
 impl List {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("work{}", query(self.agent.as_ref(), self.all));
-        let page: Page<ItemView> = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let page: WorkView = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let trouble = page.problems.iter().map(|problem| format!("{}: {}", problem.queue, problem.message));
+        let trouble = trouble.collect::<Vec<_>>().join("\n");
+        let end = if trouble.is_empty() { Ok(()) } else { Err(Failure::new(Exit::CannotRunHere, trouble)) };
         if self.json {
             print::json(&page.items);
-            return Ok(());
+            return end;
         }
         if page.items.is_empty() {
+            end?;
             print::line("there is no work; `work_source` in the config names where it comes from");
             return Ok(());
         }
@@ -161,7 +165,7 @@ impl List {
             ]);
         }
         table.print();
-        Ok(())
+        end
     }
 }
 

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Origin, Outcome, Termination};
+use cowhand_core::policy::Timeout;
 use cowhand_core::roster::Agent;
 use cowhand_core::workspace::IsolationKind;
+use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
 use super::attempt::{Charge, Rules, Wish};
@@ -140,12 +141,11 @@ impl Charge {
         let mut environment = launch.environment.clone();
         environment.push(attempt.mark());
         let (directory, stopping) = (agent.directory.clone(), Arc::clone(&stop));
-        let timeout = isolation
-            .setup_timeout
-            .map(|limit| limit.duration().map(|limit| Duration::try_from(limit).unwrap_or_default()));
+        let patience = isolation.setup_timeout.unwrap_or(Timeout::SETUP).duration();
+        let patience = patience.map(SignedDuration::unsigned_abs);
         let mut running = tokio::task::spawn_blocking(move || {
             let (command, directory, environment) = (&command, &directory, &environment);
-            let done = set_up(&Setup { command, directory, environment, timeout, stop: &stopping });
+            let done = set_up(&Setup { command, directory, environment, patience, stop: &stopping });
             // What made a session of its own is no longer in its group, but still carries the mark.
             attempt.end_strays();
             done
@@ -192,7 +192,7 @@ impl Charge {
             (Some(parent), _) => store.session_of(parent.clone()).await?,
             (None, Some(key)) => {
                 let session = agent.settings.session.clone().unwrap_or_default();
-                let since = self.now().checked_sub(session.expires()).unwrap_or(jiff::Timestamp::MIN);
+                let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
                 let (agent, job) = (agent.name.clone(), self.job.id().clone());
                 store.newest_session(agent, key, job, since).await?
             }
@@ -263,7 +263,7 @@ impl Charge {
             return;
         };
         let (agent, job) = (self.job.agent().clone(), self.job.id().clone());
-        let known = self.engine.store.newest_session(agent, key, job, jiff::Timestamp::MIN).await;
+        let known = self.engine.store.newest_session(agent, key, job, Timestamp::MIN).await;
         let forgotten = match known {
             Ok(Some(known)) if known.session_id == session => {
                 self.engine.store.forget_session(known.job).await

@@ -169,7 +169,7 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
             WorkspaceState::Branch => drop_branch(&engine, known.workspace).await,
             WorkspaceState::Kept { .. } if known.job_status.is_none() => remove(&engine, &known).await,
             WorkspaceState::Kept { until: Some(until) } if until <= now => {
-                settle(&engine, &known, false).await
+                settle(&engine, &known, false).await;
             }
             WorkspaceState::Kept { .. } => {
                 kept.entry(known.workspace.agent.clone()).or_default().push(known);

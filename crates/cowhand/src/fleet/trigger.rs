@@ -25,6 +25,9 @@ pub struct Trigger {
     pub prompt: Option<String>,
     /// The same key for the same schedule gives the same job.
     pub idempotency_key: Option<String>,
+    /// The dashboard asks for it. Nobody else can say so.
+    #[serde(skip)]
+    pub by_page: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +45,12 @@ pub struct Changes {
     pub schedule: Option<ScheduleName>,
 }
 
+impl Trigger {
+    fn occasion(&self, key: &FiringKey) -> Occasion {
+        Occasion { by_page: self.by_page, ..Occasion::by_hand(key, self.prompt.clone()) }
+    }
+}
+
 impl Fleet {
     /// Makes a job now, and says which; with a work source once it is known what it works on.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
@@ -54,7 +63,7 @@ impl Fleet {
             None => {
                 let key = Occurrence::Manual(&Uuid::now_v7().to_string()).key(0);
                 let now = self.clock().now();
-                let occasion = &Occasion::by_hand(&key, trigger.prompt.clone());
+                let occasion = &trigger.occasion(&key);
                 let (due, zone) = (None, &TimeZone::system());
                 let firing = firing::Firing { agent, schedule: None, key: &key, due, occasion, zone };
                 Triggered::New(self.store().add_job(firing.job(None, now), now).await?)
@@ -77,7 +86,7 @@ impl Fleet {
         // Whatever happens to the schedule in between: a key that was used stays used.
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
-        let occasion = Occasion::by_hand(&key, trigger.prompt.clone());
+        let occasion = trigger.occasion(&key);
         let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), occasion, now);
         let before = match self.store().fire_once(firing, now).await? {
             Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),

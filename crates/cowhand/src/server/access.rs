@@ -1,11 +1,11 @@
 //! Access to the API: a good token, and a scope that is enough for what is asked.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use cowhand_core::server::Scope;
@@ -13,8 +13,9 @@ use tracing::warn;
 
 use super::door::{announced, only};
 use super::limit::Limit;
-use crate::api::{self, Code, Problem, hash};
+use crate::api::{self, ByPage, Code, Problem, hash};
 use crate::fleet::Fleet;
+use crate::store::Token;
 
 /// What axum reads of a body.
 const MOST_BYTES: usize = 2 << 20;
@@ -25,32 +26,75 @@ pub(super) struct Access {
     /// How often an address may be wrong. A good token is let in however often another was wrong: behind a proxy all
     /// have one address, and one program with an old token must not keep the others out.
     wrong: Arc<Limit>,
+    /// Browsers keep their token under this name. A browser sends a cookie to every port of a host, so two fleets on
+    /// one machine need two names.
+    cookie: Arc<str>,
 }
 
+/// Who asks.
+#[derive(Debug)]
+pub(super) enum Caller {
+    Known {
+        token: Token,
+        /// It came in a cookie.
+        by_page: bool,
+    },
+    Stranger {
+        was_given: bool,
+    },
+}
+
+/// A request that changes something and brings a cookie needs this header, too, which no form of another page can set.
+pub(super) const BY_OUR_PAGE: &str = "x-cowhand";
+
 impl Access {
-    pub(super) fn new(fleet: Arc<Fleet>) -> Self {
-        Self { fleet, wrong: Arc::new(Limit::new(20, Duration::from_secs(3))) }
+    pub(super) fn new(fleet: Arc<Fleet>, port: u16) -> Self {
+        let wrong = Arc::new(Limit::new(20, Duration::from_secs(3)));
+        Self { fleet, wrong, cookie: format!("cowhand-{port}").into() }
+    }
+
+    pub(super) fn cookie(&self) -> &str {
+        &self.cookie
+    }
+
+    /// By the token in `Authorization`, else by that in the cookie. Refuses strangers who come too often, and what
+    /// another page may have had a browser ask.
+    pub(super) async fn caller(
+        &self,
+        peer: IpAddr,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Response> {
+        let shown = only(headers, "authorization").and_then(bearer);
+        let kept = if shown.is_none() { cookie(headers, &self.cookie) } else { None };
+        let given = shown.or(kept);
+        let known = match given {
+            Some(token) => self.fleet.store().use_token(&hash(token), self.fleet.clock().now()).await,
+            None => Ok(None),
+        };
+        let Some(token) = known.map_err(|error| Problem::from(error).into_response())? else {
+            self.wrong.take(peer).map_err(IntoResponse::into_response)?;
+            warn!(%peer, "a request without a good token");
+            return Ok(Caller::Stranger { was_given: given.is_some() });
+        };
+        let only_looks = method.is_safe();
+        if kept.is_some() && !only_looks && only(headers, BY_OUR_PAGE) != Some("1") {
+            let message = format!("with a cookie, this needs the header `{BY_OUR_PAGE}: 1`");
+            return Err(Problem::new(Code::Forbidden, message).into_response());
+        }
+        Ok(Caller::Known { token, by_page: kept.is_some() })
     }
 }
 
 pub(super) async fn check(
     State(access): State<Access>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Response> {
-    let given = only(request.headers(), "authorization").and_then(bearer);
-    let token = match given {
-        Some(token) => {
-            let used = access.fleet.store().use_token(&hash(token), access.fleet.clock().now()).await;
-            used.map_err(|error| Problem::from(error).into_response())?
-        }
-        None => None,
-    };
-    let Some(token) = token else {
-        access.wrong.take(peer.ip()).map_err(IntoResponse::into_response)?;
-        warn!(peer = %peer.ip(), "a request without a good token");
-        return Err(unauthorized(given.is_some()));
+    let (token, by_page) = match access.caller(peer.ip(), request.method(), request.headers()).await? {
+        Caller::Known { token, by_page } => (token, by_page),
+        Caller::Stranger { was_given } => return Err(unauthorized(was_given)),
     };
     let asked = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let needed = needed(request.method(), asked.unwrap_or_default());
@@ -64,12 +108,24 @@ pub(super) async fn check(
         let message = format!("a request has at most {MOST_BYTES} bytes");
         return Err(Problem::new(Code::TooLarge, message).into_response());
     }
+    if by_page {
+        request.extensions_mut().insert(ByPage);
+    }
     Ok(next.run(request).await)
 }
 
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// The one cookie of this name; two of them are nobody's.
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
+    let (first, second) = (values.next()?, values.next());
+    if second.is_some() { None } else { Some(first) }
 }
 
 fn unauthorized(was_given: bool) -> Response {
@@ -108,6 +164,7 @@ mod tests {
             (Method::DELETE, "/api/v1/anything", Scope::Operate),
             (Method::POST, "/api/v1/stop", Scope::Admin),
             (Method::POST, "/api/v1/prune", Scope::Admin),
+            (Method::POST, "/api/v1/login", Scope::Admin),
             (Method::DELETE, "/api/v1/jobs/{job}", Scope::Admin),
             (Method::GET, "/api/v1/tokens", Scope::Admin),
             (Method::HEAD, "/api/v1/tokens", Scope::Admin),
@@ -127,6 +184,25 @@ mod tests {
             ("Bearer", None),
         ] {
             assert_eq!(bearer(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn which_cookie_is_ours() {
+        for (lines, expected) in [
+            (&["cowhand-1=a"][..], Some("a")),
+            (&["x=1; cowhand-1=a; cowhand-2=b"], Some("a")),
+            (&["x=1", "cowhand-1=a"], Some("a")),
+            (&["cowhand-1=a; cowhand-1=b"], None),
+            (&["cowhand-1=a", "cowhand-1=b"], None),
+            (&["xcowhand-1=a; cowhand-12=b; cowhand-1"], None),
+            (&[], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(header::COOKIE, line.parse().unwrap());
+            }
+            assert_eq!(cookie(&headers, "cowhand-1"), expected, "{lines:?}");
         }
     }
 }

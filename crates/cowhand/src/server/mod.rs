@@ -1,4 +1,4 @@
-//! The server: the API of the socket over TCP, behind a door, and webhooks beside it.
+//! The server: the API of the socket over TCP, behind a door, webhooks beside it, and the dashboard.
 //!
 //! The door lets nobody in who names another host or comes from somebody else's page; the API wants a token, and a
 //! webhook the signature of its schedule.
@@ -10,6 +10,7 @@ mod hooks;
 mod intake;
 mod limit;
 mod metrics;
+mod pages;
 mod signature;
 mod stall;
 mod tls;
@@ -22,7 +23,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
-use axum::middleware::{from_fn_with_state, map_response_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
 use axum::response::Response;
 use cowhand_core::server::Server as Settings;
 use futures_util::StreamExt as _;
@@ -122,16 +123,19 @@ impl Server {
 
 fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver<bool>) -> Router {
     let is_local = settings.listen.ip().is_loopback();
-    let access = access::Access::new(Arc::clone(&fleet));
+    let access = access::Access::new(Arc::clone(&fleet), settings.listen.port());
+    let pages = pages::router(pages::Pages::new(api.clone(), access.clone(), settings.tls.is_some()));
     let health = api.health();
     let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));
     let api = api.router().merge(metrics).layer(from_fn_with_state(access, access::check));
     let hooks = hooks::router(hooks::Hooks::new(fleet, is_local));
     hooks
+        .merge(pages)
         .merge(api)
         .merge(health)
         .layer(from_fn_with_state(Arc::new(settings), door::check))
         .layer(map_response_with_state(stop, end_with_server))
+        .layer(from_fn(pages::harden))
 }
 
 /// A stream of events has no end of its own; whoever follows one comes back with its cursor.

@@ -10,16 +10,16 @@ pub(super) struct Statement {
 
 /// Declares statements and lists them all, so that none can be forgotten when every one is prepared in a test.
 ///
-/// - `same "…"`: one text for both;
+/// - `same "…"`: one text for both, or `same (…)` for one that a macro puts together;
 /// - `locked "…"`: a read whose row is written next. SQLite has one writer at a time; PostgreSQL locks the row;
 /// - `sqlite "…" postgres "…"`: two texts.
 macro_rules! statements {
-    ($($name:ident = $($kind:ident $sql:literal)+;)+) => {
+    ($($name:ident = $($kind:ident $sql:tt)+;)+) => {
         $(const $name: $crate::store::dialect::Statement =
             $crate::store::dialect::statements!(@named $name $($kind $sql)+);)+
         pub(super) const ALL: &[$crate::store::dialect::Statement] = &[$($name),+];
     };
-    (@named $name:ident same $sql:literal) => {
+    (@named $name:ident same $sql:tt) => {
         $crate::store::dialect::Statement { name: stringify!($name), sqlite: $sql, postgres: $sql }
     };
     (@named $name:ident locked $sql:literal) => {

@@ -14,6 +14,22 @@ use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError};
 
+/// The same list by way of different indexes, so that a few jobs among a million are found without reading them all.
+macro_rules! listed {
+    ($by:literal) => {
+        concat!(
+            "select * from jobs where ",
+            $by,
+            " and (schedule = $2 or $2 is null) and (started_at >= $4 or $4 is null) \
+             and (started_at <= $5 or $5 is null) and (trigger_type = $6 or $6 is null) \
+             and (number < (select number from jobs where id = $7) or $7 is null) \
+             and (lower(id) like $9 escape '!' or lower(prompt) like $9 escape '!' \
+             or lower(summary) like $9 escape '!' or lower(error_message) like $9 escape '!' or $9 is null) \
+             and (work_item is not null or $10 = 0) order by number desc limit $8"
+        )
+    };
+}
+
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
@@ -28,12 +44,9 @@ statements! {
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
     LAST_ENDED = same "select * from jobs where number in (select max(number) from jobs \
         where status in ('completed', 'failed', 'cancelled') group by agent)";
-    LIST_JOBS = same "select * from jobs where (agent = $1 or $1 is null) and (schedule = $2 or $2 is null) \
-        and (status = $3 or $3 is null) and (started_at >= $4 or $4 is null) and (started_at <= $5 or $5 is null) \
-        and (trigger_type = $6 or $6 is null) \
-        and (number < (select number from jobs where id = $7) or $7 is null) \
-        and (lower(id) like $9 escape '!' or lower(prompt) like $9 escape '!' or lower(summary) like $9 escape '!' \
-        or lower(error_message) like $9 escape '!' or $9 is null) order by number desc limit $8";
+    LIST_JOBS = same (listed!("(agent = $1 or $1 is null) and (status = $3 or $3 is null)"));
+    LIST_JOBS_OF_AGENT = same (listed!("agent = $1 and (status = $3 or $3 is null)"));
+    LIST_JOBS_OF_STATUS = same (listed!("(agent = $1 or $1 is null) and status = $3"));
     NEWEST_JOBS =
         sqlite "select jobs.* from json_each($1) as named join jobs on jobs.number = \
             (select max(number) from jobs where agent = named.value)"
@@ -53,6 +66,8 @@ pub struct JobFilter {
     pub trigger_type: Option<TriggerType>,
     /// In its id, prompt, summary or error, in upper or lower case.
     pub search: Option<String>,
+    /// Only those that work on an item of a queue.
+    pub with_item: bool,
     /// Only those that come after this one in the list.
     pub after: Option<JobId>,
 }
@@ -90,7 +105,14 @@ impl Store {
 
     /// The newest first. A list cannot go on after a job that is not there, because it was pruned or never was.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
-        let JobFilter { agent, schedule, status, since, until, trigger_type, search, after } = filter;
+        let JobFilter { agent, schedule, status, since, until, trigger_type, search, with_item, after } =
+            filter;
+        let list = match (&agent, status) {
+            // Most jobs are completed: that says less than whose they are.
+            (_, Some(status)) if status != JobStatus::Completed => LIST_JOBS_OF_STATUS,
+            (Some(_), _) => LIST_JOBS_OF_AGENT,
+            (None, _) => LIST_JOBS,
+        };
         let args = args![
             agent.as_ref().map(AgentName::as_str),
             schedule.as_ref().map(ScheduleName::as_str),
@@ -101,6 +123,7 @@ impl Store {
             after.as_ref().map(JobId::as_str),
             limit,
             search.as_deref().map(pattern),
+            i64::from(with_item),
         ];
         self.read(move |tx| {
             Box::pin(async move {
@@ -109,7 +132,7 @@ impl Store {
                 {
                     return Err(StoreError::NoJob(after));
                 }
-                tx.all(LIST_JOBS, args).await?.iter().map(read).collect()
+                tx.all(list, args).await?.iter().map(read).collect()
             })
         })
         .await

@@ -85,6 +85,7 @@ async fn each_scope_and_what_it_allows() {
         ("POST", "tokens", 2),
         ("POST", "tokens/nobody/revoke", 2),
         ("POST", "prune", 2),
+        ("POST", "login", 2),
         ("POST", "stop", 2),
     ] {
         for (rank, token) in tokens.iter().enumerate() {

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod canaries;
+mod dashboard;
 mod described;
 mod examples;
 mod flood;
@@ -57,6 +59,7 @@ pub(crate) struct Scene {
     daemon: Option<Child>,
     url: String,
     client: Client,
+    variables: Vec<(String, String)>,
 }
 
 impl Scene {
@@ -77,7 +80,7 @@ impl Scene {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("cowhand.yaml"), fleet).unwrap();
         fs::write(folder.path().join(".env"), format!("HOOK_NEW={NEW}\n")).unwrap();
-        Self { folder, daemon: None, url: String::new(), client: Client::new() }
+        Self { folder, daemon: None, url: String::new(), client: Client::new(), variables: Vec::new() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -86,8 +89,17 @@ impl Scene {
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
-        command.args(arguments).current_dir(self.folder.path()).env("HOOK_OLD", OLD);
         command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("HOOK_OLD", OLD)
+            .envs(self.variables.iter().cloned());
+        command
+    }
+
+    /// One more variable for whatever is started from now on.
+    pub(crate) fn also(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
     }
 
     pub(crate) fn start(&mut self, arguments: &[&str]) {

@@ -47,6 +47,12 @@ async fn it_is_spoken_and_its_files_are_read_again() {
     scene.start(&[]);
     assert!(scene.url.starts_with("https://"), "{}", scene.url);
     assert_eq!(shown(&scene, &first).await.unwrap(), (401, first.clone()));
+    // A browser that came in over TLS never sends its cookie without.
+    let (_, link, _) = scene.run(&["dashboard"]);
+    let trusted = reqwest::Certificate::from_der(&first).unwrap();
+    let browser = Client::builder().tls_certs_only([trusted]).redirect(reqwest::redirect::Policy::none());
+    let entered = browser.build().unwrap().get(link.trim()).send().await.unwrap();
+    assert!(entered.headers()["set-cookie"].to_str().unwrap().ends_with("; Secure"), "{entered:?}");
     assert!(scene.log().contains("the certificate is good until 2090-12-31"), "{}", scene.log());
     // Plain HTTP is no TLS, and a client with nothing to say is let go: nobody is answered.
     let plain = reqwest::get(scene.url.replace("https", "http")).await;

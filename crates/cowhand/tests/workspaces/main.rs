@@ -1,6 +1,6 @@
 //! Jobs in workspaces of their own: the real program, the real git, agents that are small scripts.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod crash;
 mod side_by_side;

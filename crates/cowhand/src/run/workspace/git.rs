@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::child::{self, Bounds, Ran, WhyNot};
 
 /// For commands that only look.
-const QUICK: Duration = Duration::from_secs(60);
+const QUICK: Duration = Duration::from_mins(1);
 /// For those that write a whole tree.
 const LONG: Duration = Duration::from_mins(10);
 /// What is kept of an answer.

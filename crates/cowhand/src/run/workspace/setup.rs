@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use super::child::{self, Bounds, WhyNot};
 
-/// If nobody says how long it may take.
-const PATIENCE: Duration = Duration::from_mins(10);
-
 pub(crate) struct Setup<'a> {
     pub(crate) command: &'a [String],
     pub(crate) directory: &'a Path,
     /// All that it gets.
     pub(crate) environment: &'a [(String, String)],
-    /// None inside means for ever, outside that nobody said.
-    pub(crate) timeout: Option<Option<Duration>>,
+    /// None means for ever.
+    pub(crate) patience: Option<Duration>,
     pub(crate) stop: &'a AtomicBool,
 }
 
@@ -33,7 +30,7 @@ pub(crate) fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(setup.directory).env_clear();
     command.envs(setup.environment.iter().map(|(name, value)| (name, value)));
-    let patience = setup.timeout.unwrap_or(Some(PATIENCE));
+    let patience = setup.patience;
     let failed = |why: String| SetupFailure::Failed(format!("`setup` ({program}) {why}"));
     match child::run(&mut command, &Bounds { patience, most: 0, stop: setup.stop }) {
         Ok(ran) if ran.status.success() => Ok(()),

@@ -1,0 +1,28 @@
+//! `cowhand dashboard`: a link that lets a browser in.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::{Failure, place, print};
+use crate::api::LoginLink;
+
+#[derive(Debug, Args)]
+pub(super) struct Dashboard {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Dashboard {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let link: LoginLink = place::ask(config, async |client| Ok(client.post("login", &()).await?))?;
+        if self.json {
+            print::json(&link);
+        } else {
+            print::note("open this in a browser; it works once, within ten minutes");
+            print::line(link.url);
+        }
+        Ok(())
+    }
+}

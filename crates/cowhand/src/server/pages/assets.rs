@@ -1,0 +1,66 @@
+//! The stylesheet and the script: part of the program, named after what is in them, so that a browser keeps them for
+//! ever and still never has an old one.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::api::{Problem, hash};
+
+#[derive(Debug)]
+struct Asset {
+    name: String,
+    media_type: &'static str,
+    text: &'static str,
+}
+
+static STYLE: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("style", "css", "text/css; charset=utf-8", include_str!("style.css")));
+static SCRIPT: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("script", "js", "text/javascript; charset=utf-8", include_str!("script.js")));
+static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg")));
+
+impl Asset {
+    fn new(stem: &str, ending: &str, media_type: &'static str, text: &'static str) -> Self {
+        let hash = hash(text);
+        Self { name: format!("{stem}-{}.{ending}", &hash[..12]), media_type, text }
+    }
+
+    fn address(&self) -> String {
+        format!("/assets/{}", self.name)
+    }
+}
+
+pub(super) fn style() -> String {
+    STYLE.address()
+}
+
+pub(super) fn script() -> String {
+    SCRIPT.address()
+}
+
+pub(super) fn icon() -> String {
+    ICON.address()
+}
+
+pub(super) async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    let Some(asset) = [&STYLE, &SCRIPT, &ICON].into_iter().find(|asset| asset.name == name) else {
+        return Problem::not_found("there is no such file").into_response();
+    };
+    let tag = format!("\"{name}\"");
+    let has_it = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let mut response = if has_it {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        ([(header::CONTENT_TYPE, asset.media_type)], asset.text).into_response()
+    };
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
+    response.headers_mut().insert(header::CACHE_CONTROL, forever);
+    response
+}

@@ -1,0 +1,72 @@
+//! What is different between a job and the one that it came from: what they were told, and what they said.
+
+use axum::extract::{Path, State};
+use cowhand_core::id::JobId;
+use cowhand_core::job::JobRecord;
+use maud::{Markup, html};
+use similar::{ChangeTag, TextDiff};
+
+use super::layout::{Frame, Tab};
+use super::text::plain;
+use super::{Answer, Pages, marks, output};
+use crate::api::{Problem, segment};
+
+/// More lines of output than this are not compared.
+const MOST_LINES: usize = 2000;
+/// Two texts with nothing in common take long to compare.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+
+pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> Answer {
+    let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
+    let parent = job.forked_from.as_ref().or(job.retry_of.as_ref());
+    let Some(parent) = parent else {
+        return Err(Problem::not_found(format!("{} came from no other job", job.id)).into());
+    };
+    let parent: JobRecord = pages.client.get(&format!("jobs/{parent}")).await?;
+    let prompts = [&parent, &job].map(|job| plain(job.prompt.as_deref().unwrap_or_default()));
+    let outputs = [said(&pages, &parent.id).await?, said(&pages, &job.id).await?];
+    let main = html! {
+        div.page-head { div { p.over { (marks::agent(&job.agent)) } h1 { "What is different" } } }
+        p.lead { "From " (marks::job(&parent.id)) " to " (marks::job(&job.id)) "." }
+        section.part aria-labelledby="prompts" { div.part-head { h2 #prompts { "Prompt" } } (table(&prompts)) }
+        section.part aria-labelledby="outputs" {
+            div.part-head { h2 #outputs { "Output" } span.muted { "the first " (MOST_LINES) " lines of each" } }
+            (table(&outputs))
+        }
+    };
+    pages.page(Frame { title: "What is different", tab: Tab::Jobs, follow: None }, main).await
+}
+
+async fn said(pages: &Pages, job: &JobId) -> Result<String, Problem> {
+    let mut answer = pages.client.lines(&format!("jobs/{job}/output")).await?;
+    let mut text = String::new();
+    let mut count = 0;
+    while count < MOST_LINES {
+        let Some(line) = answer.next().await? else { break };
+        if let Some(said) = output::in_short(&line) {
+            text.push_str(&said);
+            text.push('\n');
+            count += 1;
+        }
+    }
+    Ok(text)
+}
+
+fn table([before, after]: &[String; 2]) -> Markup {
+    if before == after {
+        return html! { p.empty { "The same." } };
+    }
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before.as_str(), after.as_str());
+    html! {
+        div.diff role="group" tabindex="0" aria-label="Differences" {
+            @for change in diff.iter_all_changes() {
+                @let (kind, sign, word) = match change.tag() {
+                    ChangeTag::Delete => ("del", "−", "removed: "),
+                    ChangeTag::Insert => ("ins", "+", "added: "),
+                    ChangeTag::Equal => ("same", " ", ""),
+                };
+                div class={ "d d-" (kind) } { span aria-hidden="true" { (sign) } span.hidden { (word) } (change.value().trim_end_matches('\n')) }
+            }
+        }
+    }
+}

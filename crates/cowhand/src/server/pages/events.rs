@@ -1,0 +1,74 @@
+//! What happened, the latest first.
+
+use axum::extract::{Query, State};
+use cowhand_core::event::Event;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::layout::{Frame, Tab, empty};
+use super::{Answer, Pages, marks, text};
+use crate::api::Page;
+
+const PAGE: i64 = 100;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    /// Events up to this one; unset means the newest.
+    before: Option<i64>,
+}
+
+pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>) -> Answer {
+    let newest = pages.newest_event().await?;
+    let end = asked.before.map_or(newest, |before| before.min(newest));
+    let start = (end - PAGE).max(0);
+    let events: Page<Event> =
+        pages.client.get(&format!("events?after={start}&limit={}", (end - start).max(1))).await?;
+    let events: Vec<Event> = events.items.into_iter().filter(|event| event.seq <= end).rev().collect();
+    let main = html! {
+        div.page-head { h1 { "Events" } }
+        section #events data-live aria-label="Events" {
+            (table(&events))
+            nav.pager aria-label="Parts of the list" {
+                @if end < newest { a href="/events" { "Newest" } }
+                @if start > 0 { a href={ "/events?before=" (start) } rel="next" { "Older" } }
+            }
+        }
+    };
+    pages.page(Frame { title: "Events", tab: Tab::Events, follow: None }, main).await
+}
+
+fn table(events: &[Event]) -> Markup {
+    if events.is_empty() {
+        return empty("Nothing has happened yet. To run something:", Some("cowhand trigger AGENT"));
+    }
+    html! {
+        table {
+            thead { tr { th.wide.end { "No." } th { "When" } th { "What" } th { "Agent" } th.wide { "Schedule" } th.wide { "Job" } th.wide.grow { "Details" } } }
+            tbody {
+                @for event in events {
+                    tr {
+                        td.wide.end { span.number.muted { (event.seq) } }
+                        td { (marks::at(event.at)) }
+                        td { code { (event.fact.type_name()) } }
+                        td { (marks::agent(&event.agent)) }
+                        td.wide { @if let Some(name) = &event.schedule { (marks::schedule(&event.agent, name)) } }
+                        td.wide { @if let Some(job) = &event.job { (marks::job(job)) } }
+                        td.wide.grow.muted { span.any { (details(event)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the event says beyond its type.
+fn details(event: &Event) -> String {
+    let Ok(Value::Object(fields)) = serde_json::to_value(&event.fact) else { return String::new() };
+    let told = fields.iter().filter(|(key, _)| key.as_str() != "type").map(|(key, value)| match value {
+        Value::String(text) => format!("{key} {text}"),
+        other => format!("{key} {other}"),
+    });
+    text::short(&told.collect::<Vec<_>>().join(" · "), 200)
+}

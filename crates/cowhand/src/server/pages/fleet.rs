@@ -1,0 +1,183 @@
+//! The fleet at a glance: what runs, what comes, what went wrong.
+
+use axum::extract::State;
+use cowhand_core::job::JobRecord;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+
+use super::layout::{Frame, Tab, empty, part};
+use super::{Answer, Pages, marks, now, text};
+use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
+use crate::fleet::ScheduleView;
+
+pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+    let now = now();
+    let client = &pages.client;
+    let status: Status = client.get("status").await?;
+    let running: Page<JobRecord> = client.get("jobs?status=running&limit=50").await?;
+    let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=50").await?;
+    let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
+    let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
+    let schedules: Page<ScheduleView> = client.get("schedules").await?;
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let spent: UsageView = client.get(&format!("usage?since={today}&until={today}")).await?;
+    let lines = last_lines(&pages, &running.items).await?;
+    let main = html! {
+        (head(&status, running.items.len(), waiting.items.len(), &spent.total, now))
+        (part("running", "Running now", &html! {}, &running_now(&running.items, &lines, now)))
+        @if !waiting.items.is_empty() {
+            (part("waiting", "Waiting", &html! {}, &waiting_now(&waiting.items, now)))
+        }
+        div.columns {
+            (part("next", "Fires next", &html! { a href="/timeline" { "Timeline" } }, &fires_next(schedules.items, now)))
+            (part("failed", "Failed in the last 24 hours", &html! { a href="/jobs?status=failed" { "All failed jobs" } },
+                &failed_lately(&failed.items)))
+        }
+        (part("agents", "Agents", &html! {}, &agents(&status.agents, now)))
+    };
+    pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
+}
+
+async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, Problem> {
+    let mut lines = Vec::new();
+    for job in running {
+        lines.push(pages.tail(&job.id).await?.said);
+    }
+    Ok(lines)
+}
+
+fn head(status: &Status, running: usize, waiting: usize, spent: &Total, now: Timestamp) -> Markup {
+    let Status { daemon, agents } = status;
+    html! {
+        div.page-head #head data-live {
+            h1 { "Fleet" }
+            p.facts {
+                @if daemon.stopping { (marks::status("error")) " stopping" }
+                @if let Some(since) = daemon.started_at { span { "up " (marks::elapsed(since, now)) } }
+                span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
+                span { (running) " running" }
+                span { (waiting) " waiting" }
+                a href="/usage" title="today, in UTC" {
+                    (marks::money(spent.usage.cost_usd.unwrap_or_default())) " today"
+                }
+            }
+        }
+    }
+}
+
+fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Markup {
+    if running.is_empty() {
+        return empty("Nothing runs right now. To run something:", Some("cowhand trigger AGENT"));
+    }
+    html! {
+        ul.runs data-poll {
+            @for (job, line) in running.iter().zip(lines) {
+                li {
+                    div.run-head {
+                        (marks::job_status(job.status))
+                        b { (marks::agent(&job.agent)) }
+                        @if let Some(schedule) = &job.schedule { span.muted { (marks::schedule(&job.agent, schedule)) } }
+                        (marks::job(&job.id))
+                        @if let Some(since) = job.attempt_started_at { (marks::elapsed(since, now)) }
+                    }
+                    p.last-line { @if line.is_empty() { span.muted { "has said nothing yet" } } @else { (line) } }
+                }
+            }
+        }
+    }
+}
+
+fn waiting_now(waiting: &[JobRecord], now: Timestamp) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Job" } th { "Agent" } th.wide { "Schedule" } th { "Made" } th.wide { "Not before" } } }
+            tbody {
+                @for job in waiting.iter().take(10) {
+                    tr {
+                        td { (marks::job(&job.id)) }
+                        td { (marks::agent(&job.agent)) }
+                        td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } }
+                        td { (marks::from_now(job.started_at, now)) }
+                        td.wide { @if let Some(time) = job.not_before { (marks::from_now(time, now)) } }
+                    }
+                }
+            }
+        }
+        @if waiting.len() > 10 { p { a href="/jobs?status=pending" { "All waiting jobs" } } }
+    }
+}
+
+fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
+    schedules.retain(|schedule| schedule.next_run_at.is_some());
+    schedules.sort_by_key(|schedule| schedule.next_run_at);
+    if schedules.is_empty() {
+        return empty("No schedule is waiting for a time. What a fleet looks like:", Some("cowhand init"));
+    }
+    html! {
+        table {
+            thead { tr { th { "Schedule" } th { "Agent" } th.end { "When" } } }
+            tbody {
+                @for schedule in schedules.iter().take(8) {
+                    tr {
+                        td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
+                        td { (marks::agent(&schedule.agent)) }
+                        td.end {
+                            @if let Some(time) = schedule.next_run_at {
+                                @if time < now { "held back" } @else { (marks::from_now(time, now)) }
+                            }
+                            @if let Some(reason) = schedule.skip_reason.filter(|_| schedule.next_run_at.is_some_and(|time| time < now)) {
+                                span.muted { " " (reason.as_str().replace('_', " ")) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn failed_lately(failed: &[JobRecord]) -> Markup {
+    if failed.is_empty() {
+        return empty("Nothing failed.", None);
+    }
+    html! {
+        table {
+            thead { tr { th { "Job" } th { "Agent" } th.grow { "Why" } } }
+            tbody {
+                @for job in failed {
+                    tr { td { (marks::job(&job.id)) } td { (marks::agent(&job.agent)) } td.grow { (marks::about(job)) } }
+                }
+            }
+        }
+    }
+}
+
+fn agents(agents: &[AgentView], now: Timestamp) -> Markup {
+    if agents.is_empty() {
+        return empty(
+            "There are no agents yet. For a first fleet that works as it is:",
+            Some("cowhand init"),
+        );
+    }
+    html! {
+        table {
+            thead { tr { th { "Agent" } th.wide.grow { "About" } th { "Running" } th.wide { "Waiting" } th { "Last job" } th.end { "Next" } } }
+            tbody {
+                @for agent in agents {
+                    tr {
+                        td { b { a href=(marks::agent_address(&agent.name)) data-row { (agent.name.as_str()) } } }
+                        td.wide.grow.muted { (text::short(agent.description.as_deref().unwrap_or_default(), 100)) }
+                        td { span.number { (agent.running) " / " (agent.max_concurrent) } }
+                        td.wide { span.number { (agent.queued) } }
+                        td { @if let Some(last) = &agent.last_job {
+                            a.plain href={ "/jobs/" (last.id.as_str()) } { (marks::job_status(last.status)) }
+                            span.muted.wide { " " (marks::from_now(last.finished_at.unwrap_or(last.started_at), now)) }
+                        } @else { span.muted { "none yet" } } }
+                        td.end { @if let Some(next) = &agent.next { (marks::from_now(next.at, now)) } @else { span.muted { "–" } } }
+                    }
+                }
+            }
+        }
+    }
+}

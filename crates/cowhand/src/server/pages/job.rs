@@ -1,0 +1,171 @@
+//! One job: how it stands, what it was told, what it says, and what can be done with it.
+
+use axum::extract::{Path, Query, State};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{JobRecord, JobStatus};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::layout::{Frame, Tab};
+use super::output::{PAGE, View, Window};
+use super::text::{self, Text};
+use super::{Answer, Pages, marks, now};
+use crate::api::segment;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    /// `raw` shows the lines of the JSONL.
+    view: String,
+    /// How many lines to leave out.
+    after: Option<u64>,
+}
+
+pub(super) async fn page(
+    State(pages): State<Pages>,
+    Path(id): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Answer {
+    let now = now();
+    let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
+    let view = if asked.view == "raw" { View::Raw } else { View::Transcript };
+    let window = pages.window(&job.id, asked.after).await?;
+    let main = html! {
+        div #head data-live { (head(&job, now)) }
+        (told(&job))
+        (output(&job, view, &window))
+        (fork(&job))
+    };
+    let follow = format!("job={}", job.id);
+    let title = format!("{} · {}", job.agent, job.id);
+    pages.page(Frame { title: &title, tab: Tab::Jobs, follow: Some(&follow) }, main).await
+}
+
+fn head(job: &JobRecord, now: Timestamp) -> Markup {
+    let address = format!("/api/v1/jobs/{}", job.id);
+    let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
+    html! {
+        div.page-head {
+            div {
+                p.over { (marks::agent(&job.agent)) @if let Some(name) = &job.schedule { " · " (marks::schedule(&job.agent, name)) } }
+                h1 { (job.id.as_str()) }
+            }
+            div.buttons.script {
+                @if lives {
+                    button data-post={ (address) "/cancel" } data-key="x" data-confirm="End this job with all its processes?"
+                        data-said="The job is being ended." { "Cancel" }
+                } @else {
+                    button data-post={ (address) "/retry" } data-key="r" data-then="job" { "Retry" }
+                }
+                button data-opens="fork" data-key="f" { "Fork" }
+            }
+        }
+        dl.grid {
+            div { dt { "Status" } dd { (marks::job_status(job.status))
+                @if let Some(reason) = job.exit_reason.filter(|_| job.status == JobStatus::Failed) { span.muted { " " (reason.as_str().replace('_', " ")) } } } }
+            div { dt { "Trigger" } dd { (job.trigger_type.as_str()) } }
+            div { dt { "Made" } dd { (marks::at(job.started_at)) } }
+            div { dt { "Ran" } dd { (marks::duration(job, now)) } }
+            @if job.attempt > 1 { div { dt { "Attempts" } dd { (job.attempt) } } }
+            @if let Some(time) = job.not_before { div { dt { "Not before" } dd { (marks::at(time)) } } }
+            div { dt { "Cost" } dd { (marks::cost(job.usage.as_ref())) } }
+            @if let Some(usage) = &job.usage {
+                @let tokens: u64 = usage.per_model.values().map(|model| model.input_tokens + model.output_tokens).sum();
+                @if tokens > 0 { div { dt { "Tokens" } dd { span.number { (marks::count(tokens)) } } } }
+                @if let Some(turns) = usage.num_turns { div { dt { "Turns" } dd { span.number { (turns) } } } }
+            }
+            @if let Some(parent) = &job.forked_from { div { dt { "Forked from" } dd { (origin(&job.id, parent)) } } }
+            @if let Some(parent) = &job.retry_of { div { dt { "Retry of" } dd { (origin(&job.id, parent)) } } }
+            @if let Some(session) = &job.session_id { div { dt { "Session" } dd { code.any { (text::short(session, 60)) } } } }
+            @if let Some(item) = &job.work_item {
+                div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80)) } }
+            }
+        }
+        @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
+        @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }
+    }
+}
+
+fn error_kind(job: &JobRecord) -> String {
+    let kind = job.error.as_ref().map(|error| error.kind);
+    kind.and_then(|kind| serde_json::to_value(kind).ok()?.as_str().map(|word| word.replace('_', " ")))
+        .unwrap_or_default()
+}
+
+fn origin(job: &JobId, parent: &JobId) -> Markup {
+    html! { (marks::job(parent)) " " a href={ "/jobs/" (job.as_str()) "/diff" } { "what is different" } }
+}
+
+fn told(job: &JobRecord) -> Markup {
+    let prompt = job.prompt.as_deref().unwrap_or_default();
+    html! {
+        @if !prompt.is_empty() {
+            details.told open[prompt.len() < 600] { summary { h2 { "Prompt" } } (marks::block(prompt)) }
+        }
+    }
+}
+
+fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
+    let base = format!("/jobs/{}", job.id);
+    let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
+    let is_last = window.end() >= window.total;
+    let raw = u8::from(view == View::Raw);
+    let live = (lives && is_last).then(|| format!("{base}/live?raw={raw}&after={}", window.end()));
+    let word = if view == View::Raw { "raw" } else { "" };
+    let part = |after: u64| format!("{base}?view={word}&after={after}#output");
+    html! {
+        section.part #output aria-labelledby="output-title" {
+            div.part-head {
+                h2 #output-title { "Output" }
+                span.muted #output-where { (place(window)) }
+                nav.tabs aria-label="Views of the output" {
+                    a href={ (base) "#output" } aria-current=[(view == View::Transcript).then_some("true")] { "Transcript" }
+                    a href={ (base) "?view=raw#output" } aria-current=[(view == View::Raw).then_some("true")] { "Raw" }
+                }
+            }
+            @if window.total == 0 && !lives { p.empty { "It said nothing, or it ran on another machine." } }
+            @if window.after > 0 {
+                nav.pager aria-label="Earlier output" {
+                    a href=(part(0)) { "First" }
+                    a href=(part(window.after.saturating_sub(PAGE))) { "Earlier" }
+                }
+            }
+            div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { (window.rendered(view)) }
+            @if lives && is_last { p.following.script #following { span.dot {} "Following while it runs" } }
+            @if !is_last {
+                nav.pager aria-label="Later output" {
+                    a href=(part(window.end())) { "Later" }
+                    a href={ (base) "?view=" (word) "#output" } { "Last" }
+                }
+            }
+        }
+    }
+}
+
+fn place(window: &Window) -> String {
+    match window.total {
+        0 => "no lines yet".to_owned(),
+        1 => "1 line".to_owned(),
+        total if window.lines.len() as u64 == total => format!("{total} lines"),
+        total => format!("lines {} to {} of {total}", window.after + 1, window.end()),
+    }
+}
+
+/// A new job that begins with what this one knows.
+fn fork(job: &JobRecord) -> Markup {
+    html! {
+        dialog #fork aria-labelledby="fork-title" {
+            form data-post={ "/api/v1/jobs/" (job.id.as_str()) "/fork" } data-then="job" {
+                h2 #fork-title { "Fork" }
+                p.muted { "A new job that goes on from this one's session, with this prompt." }
+                label for="fork-prompt" { "Prompt" }
+                textarea #fork-prompt name="prompt" rows="8" { (text::plain(job.prompt.as_deref().unwrap_or_default())) }
+                div.buttons {
+                    button type="button" data-closes { "No" }
+                    button.primary { "Fork" }
+                }
+            }
+        }
+    }
+}

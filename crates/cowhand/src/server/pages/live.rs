@@ -1,0 +1,99 @@
+//! The output of a job as it grows, for the script on its page: lines as they are shown there, in events of their own.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use cowhand_core::job::JobRecord;
+use futures_util::stream;
+use serde::Deserialize;
+
+use super::Pages;
+use super::output::{View, rendered};
+use crate::api::{Lines, Problem, segment};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    #[serde(default)]
+    after: u64,
+    #[serde(default)]
+    raw: u8,
+}
+
+/// The most lines of one event, and how long one that is not full waits for more.
+const MOST: usize = 250;
+const GATHER: Duration = Duration::from_millis(40);
+
+struct Live {
+    lines: Lines,
+    line: u64,
+    view: View,
+    end: End,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    NotYet,
+    /// The job has ended and all its lines were sent; the page is still to be told.
+    ToTell,
+    Told,
+}
+
+/// Each event has the number of its last line as id, so a browser that was cut off goes on where it was.
+pub(super) async fn stream(
+    State(pages): State<Pages>,
+    Path(job): Path<String>,
+    Query(asked): Query<Asked>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let JobRecord { id: job, .. } = pages.client.get(&format!("jobs/{}", segment(&job))).await?;
+    let known = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let line = known.unwrap_or(asked.after);
+    let lines = pages.client.lines(&format!("jobs/{job}/output?follow=1&after={line}")).await?;
+    let view = if asked.raw == 1 { View::Raw } else { View::Transcript };
+    let begin = Live { lines, line, view, end: End::NotYet };
+    let events = stream::unfold(begin, |mut live| async {
+        let event = live.next().await?;
+        Some((Ok::<_, Infallible>(event), live))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+impl Live {
+    /// None ends the answer. A page that was not told that the job has ended comes back.
+    async fn next(&mut self) -> Option<Event> {
+        let mut page = String::new();
+        let mut gathered = 0;
+        // Waits for the first line, and only a moment for those that come with it.
+        while self.end == End::NotYet && gathered < MOST {
+            let next = self.lines.next();
+            let line = if gathered == 0 {
+                next.await
+            } else {
+                match tokio::time::timeout(GATHER, next).await {
+                    Ok(line) => line,
+                    Err(_) => break,
+                }
+            };
+            match line {
+                Ok(Some(line)) => {
+                    self.line += 1;
+                    gathered += 1;
+                    page.push_str(&rendered(self.line, &line, self.view).into_string());
+                }
+                Ok(None) => self.end = End::ToTell,
+                Err(_) => self.end = End::Told,
+            }
+        }
+        let event = Event::default().id(self.line.to_string());
+        if gathered > 0 {
+            return Some(event.data(page));
+        }
+        let tell = self.end == End::ToTell;
+        self.end = End::Told;
+        tell.then(|| event.event("end").data("the job has ended"))
+    }
+}

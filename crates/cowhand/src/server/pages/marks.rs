@@ -1,0 +1,185 @@
+//! Small things that many pages show: how something stands, when it was, how long it took, what it cost.
+
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, PreEscaped, html};
+
+use super::text::{Text, plain, short};
+use crate::api::segment;
+
+/// The shapes of every status, drawn once and used by name.
+pub(super) fn symbols() -> Markup {
+    const SHAPES: [(&str, &str); 8] = [
+        ("running", r#"<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3l2 1.5"/>"#),
+        ("completed", r#"<path d="m3.5 8.5 3 3 6-7"/>"#),
+        ("failed", r#"<path d="m4 4 8 8m0-8-8 8"/>"#),
+        ("cancelled", r#"<circle cx="8" cy="8" r="5.5"/><path d="m4.5 4.5 7 7"/>"#),
+        ("pending", r#"<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.6 2.6"/>"#),
+        ("skipped", r#"<path d="M8 2.5 13.5 8 8 13.5 2.5 8Z"/>"#),
+        ("idle", r#"<path d="M3.5 8h9"/>"#),
+        ("off", r#"<path d="M8 2.5v5"/><path d="M5 4.2a5 5 0 1 0 6 0"/>"#),
+    ];
+    html! {
+        svg.symbols aria-hidden="true" {
+            @for (name, shape) in SHAPES {
+                symbol id={ "i-" (name) } viewBox="0 0 16 16" { (PreEscaped(shape)) }
+            }
+        }
+    }
+}
+
+/// A shape and a word; colour only helps.
+pub(super) fn status(word: &str) -> Markup {
+    let shape = match word {
+        "running" | "preparing" | "claimed" => "running",
+        "completed" | "ran" | "done" => "completed",
+        "failed" | "error" | "missed" => "failed",
+        "cancelled" => "cancelled",
+        "pending" | "closing" | "available" => "pending",
+        "skipped" | "coalesced" => "skipped",
+        "disabled" => "off",
+        _ => "idle",
+    };
+    html! {
+        span class={ "status s-" (word) } {
+            svg.i aria-hidden="true" { use href={ "#i-" (shape) } {} }
+            (word)
+        }
+    }
+}
+
+pub(super) fn job_status(status_word: JobStatus) -> Markup {
+    status(status_word.as_str())
+}
+
+/// UTC as it is written; the script makes local time of it.
+pub(super) fn at(time: Timestamp) -> Markup {
+    let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    html! { time datetime=(time) title=(exact) data-at { (time.strftime("%b %-d %H:%M:%S")) } }
+}
+
+/// How far away: `in 5m`, `3m ago`. The exact time is on hover.
+pub(super) fn from_now(time: Timestamp, now: Timestamp) -> Markup {
+    let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    let distance = time.duration_since(now);
+    let text = if distance.is_positive() {
+        format!("in {}", span(distance))
+    } else if distance.abs() < SignedDuration::from_secs(1) {
+        "now".to_owned()
+    } else {
+        format!("{} ago", span(distance.abs()))
+    };
+    html! { time datetime=(time) title=(exact) data-from-now { (text) } }
+}
+
+/// How long it runs; the script counts on.
+pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
+    let exact = format!("since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"));
+    html! { time.number datetime=(since) title=(exact) data-elapsed { (span(now.duration_since(since))) } }
+}
+
+/// Two units at most.
+pub(super) fn span(length: SignedDuration) -> String {
+    let seconds = length.as_secs().max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+pub(super) fn seconds(seconds: u64) -> String {
+    span(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
+}
+
+/// How long a job ran, or has run so far.
+pub(super) fn duration(job: &JobRecord, now: Timestamp) -> Markup {
+    match (job.duration_seconds, job.run_started_at) {
+        (Some(length), Some(_)) => html! { span.number { (seconds(length)) } },
+        (None, Some(since)) if job.status == JobStatus::Running => elapsed(since, now),
+        _ => html! { span.muted { "–" } },
+    }
+}
+
+pub(super) fn money(dollars: f64) -> String {
+    if dollars == 0.0 || dollars >= 0.01 { format!("${dollars:.2}") } else { format!("${dollars:.4}") }
+}
+
+/// `1234567` as `1.2M`.
+pub(super) fn count(number: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let of = |unit: u64| number as f64 / unit as f64;
+    match number {
+        0..10_000 => number.to_string(),
+        10_000..1_000_000 => format!("{:.0}k", of(1_000)),
+        1_000_000..1_000_000_000 => format!("{:.1}M", of(1_000_000)),
+        _ => format!("{:.1}G", of(1_000_000_000)),
+    }
+}
+
+pub(super) fn cost(usage: Option<&JobUsage>) -> Markup {
+    let dollars = usage.and_then(|usage| usage.total_cost_usd);
+    html! {
+        @if let Some(dollars) = dollars { span.number { (money(dollars)) } } @else { span.muted { "–" } }
+    }
+}
+
+pub(super) fn agent(name: &AgentName) -> Markup {
+    html! { a href=(agent_address(name)) { (name.as_str()) } }
+}
+
+pub(super) fn agent_address(name: &AgentName) -> String {
+    format!("/agents/{}", segment(name.as_str()))
+}
+
+pub(super) fn schedule(agent: &AgentName, name: &ScheduleName) -> Markup {
+    html! { a.any href=(schedule_address(agent, name)) title=(plain(name.as_str())) { (short(name.as_str(), 60)) } }
+}
+
+pub(super) fn schedule_address(agent: &AgentName, name: &ScheduleName) -> String {
+    format!("/schedules/{}/{}", segment(agent.as_str()), segment(name.as_str()))
+}
+
+/// Without `job-`, which says nothing in a list of jobs.
+pub(super) fn job(id: &JobId) -> Markup {
+    let text = id.as_str();
+    html! { a.id href={ "/jobs/" (text) } title=(text) data-row { (text.strip_prefix("job-").unwrap_or(text)) } }
+}
+
+/// What a job is about, on one line.
+pub(super) fn about(job: &JobRecord) -> Markup {
+    if let Some(error) = &job.error {
+        return html! { span.any.bad title=(plain(&error.message)) { (short(&error.message, 140)) } };
+    }
+    let text = job.summary.as_deref().or(job.prompt.as_deref()).unwrap_or_default();
+    html! { span.any.muted { (short(text, 140)) } }
+}
+
+/// A command or any text that is shown as it is.
+pub(super) fn block(text: &str) -> Markup {
+    html! { pre.block tabindex="0" { (Text(text)) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_for_people() {
+        for (length, expected) in
+            [(0, "0s"), (59, "59s"), (61, "1m 01s"), (3_700, "1h 01m"), (90_000, "1d 01h")]
+        {
+            assert_eq!(seconds(length), expected);
+        }
+        for (number, expected) in
+            [(9_999, "9999"), (12_345, "12k"), (1_234_567, "1.2M"), (5_000_000_000, "5.0G")]
+        {
+            assert_eq!(count(number), expected);
+        }
+        for (dollars, expected) in [(0.0, "$0.00"), (0.0012, "$0.0012"), (1.5, "$1.50")] {
+            assert_eq!(money(dollars), expected);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The dashboard: pages for people, made of what the API answers and of nothing else.
+//!
+//! Each page is one file. The server writes all of it, so that it can be read without the script; the script replaces
+//! the parts that are marked `data-live` when something has happened, turns times into local ones, and sends what a
+//! person decides to the API.
+
+mod agent;
+mod assets;
+mod diff;
+mod events;
+mod fleet;
+mod job;
+mod jobs;
+mod layout;
+mod live;
+mod login;
+mod marks;
+mod output;
+mod schedule;
+mod settings;
+mod tail;
+mod text;
+mod timeline;
+mod usage;
+mod work;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use cowhand_core::event::Event;
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::access::{Access, Caller};
+use crate::api::{Api, Client, Code, Page, Problem, segment};
+use layout::{Frame, Tab};
+
+/// What the pages are made of.
+#[derive(Debug, Clone)]
+pub(super) struct Pages {
+    client: Arc<Client>,
+    access: Access,
+    login: login::Login,
+    tails: tail::Tails,
+}
+
+impl Pages {
+    /// `has_tls`: whether browsers come over TLS, and may be told never to send their cookie without.
+    pub(super) fn new(api: Api, access: Access, has_tls: bool) -> Self {
+        let login = login::Login::new(api.logins(), has_tls);
+        Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::Tails::default() }
+    }
+
+    /// The number of the newest event: what happens after it is news to the page.
+    async fn newest_event(&self) -> Result<i64, Problem> {
+        let page: Page<Event> = self.client.get("events?limit=1").await?;
+        Ok(page.items.last().map_or(0, |event| event.seq))
+    }
+
+    async fn page(&self, frame: Frame<'_>, main: Markup) -> Answer {
+        let seq = self.newest_event().await?;
+        Ok(Html(layout::page(&frame, Some(seq), &main).into_string()).into_response())
+    }
+}
+
+/// A page, or why there is none, which is a page as well.
+type Answer = Result<Response, Refused>;
+
+#[derive(Debug)]
+struct Refused(Problem);
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = self.0.clone().into_response().status();
+        let title = if self.0.code == Code::NotFound { "Not there" } else { "That did not work" };
+        let main = html! {
+            h1 { (title) }
+            p.lead { (text::Text(&self.0.message)) }
+            p { a href="/" { "Back to the fleet" } }
+        };
+        let page = layout::page(&Frame { title, tab: Tab::None, follow: None }, None, &main);
+        (status, Html(page.into_string())).into_response()
+    }
+}
+
+pub(super) fn router(pages: Pages) -> Router {
+    let inside = Router::new()
+        .route("/", get(fleet::page))
+        .route("/agents/{agent}", get(agent::page))
+        .route("/schedules/{agent}/{schedule}", get(schedule::page))
+        .route("/jobs", get(jobs::page))
+        .route("/jobs/{job}", get(job::page))
+        .route("/jobs/{job}/live", get(live::stream))
+        .route("/jobs/{job}/diff", get(diff::page))
+        .route("/work", get(work::page))
+        .route("/timeline", get(timeline::page))
+        .route("/usage", get(usage::page))
+        .route("/events", get(events::page))
+        .route("/settings", get(settings::page))
+        .layer(from_fn_with_state(pages.clone(), only_known));
+    let outside =
+        Router::new().route("/login/{code}", get(login::enter)).route("/assets/{name}", get(assets::serve));
+    inside.merge(outside).with_state(pages)
+}
+
+/// Pages show what the scope `read` shows, and every token has at least that.
+async fn only_known(
+    State(pages): State<Pages>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Response> {
+    match pages.access.caller(peer.ip(), request.method(), request.headers()).await? {
+        Caller::Known { token, .. } => {
+            request.extensions_mut().insert(token);
+            Ok(next.run(request).await)
+        }
+        Caller::Stranger { was_given } => Err(login::stranger(was_given)),
+    }
+}
+
+/// On every answer of the server: a page loads nothing from elsewhere, runs no script but ours, is shown in no frame,
+/// tells nobody where a person came from, and is kept by no cache unless it says so itself.
+pub(super) async fn harden(request: Request, next: Next) -> Response {
+    const HEADERS: [(HeaderName, &str); 4] = [
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+             form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    let mut response = next.run(request).await;
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A page that stands alone, for those who have not come in.
+fn outside(status: StatusCode, title: &str, main: &Markup) -> Response {
+    (status, Html(layout::bare(title, main).into_string())).into_response()
+}
+
+/// What is set, as it stands behind a `?`.
+fn query(fields: &[(&str, &str)]) -> String {
+    let set = fields.iter().filter(|(_, value)| !value.is_empty());
+    set.flat_map(|(key, value)| [key, "=", &segment(value), "&"].map(str::to_owned)).collect()
+}
+
+fn now() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,233 @@
+//! What a job says, line by line, each type of message in its own form.
+
+use cowhand_core::id::JobId;
+use cowhand_core::output::OutputMessage;
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::Pages;
+use super::text::{Text, short};
+use crate::api::Problem;
+
+/// How a reader wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    Transcript,
+    /// The lines of the JSONL as they are.
+    Raw,
+}
+
+/// How many lines one page has.
+pub(super) const PAGE: u64 = 1000;
+
+/// A part of the output, and where it lies.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// How many lines come before it.
+    pub(super) after: u64,
+    /// How many there are in all.
+    pub(super) total: u64,
+    pub(super) lines: Vec<String>,
+}
+
+impl Pages {
+    /// The lines after `after`, or the last ones.
+    pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<Window, Problem> {
+        let total = self.tail(job).await?.lines;
+        let after = after.unwrap_or_else(|| total.saturating_sub(PAGE)).min(total);
+        let mut answer = self.client.lines(&format!("jobs/{job}/output?after={after}&limit={PAGE}")).await?;
+        let mut lines = Vec::new();
+        while let Some(line) = answer.next().await? {
+            lines.push(line);
+        }
+        Ok(Window { after, total, lines })
+    }
+}
+
+impl Window {
+    pub(super) fn end(&self) -> u64 {
+        self.after + self.lines.len() as u64
+    }
+
+    pub(super) fn rendered(&self, view: View) -> Markup {
+        html! {
+            @for (number, line) in (self.after + 1..).zip(&self.lines) { (rendered(number, line, view)) }
+        }
+    }
+}
+
+pub(super) fn rendered(number: u64, line: &str, view: View) -> Markup {
+    match view {
+        View::Raw => row(number, "raw", None, &html! { (Text(line)) }),
+        View::Transcript => message(number, line),
+    }
+}
+
+fn message(number: u64, line: &str) -> Markup {
+    let message = match OutputMessage::read_line(line) {
+        Ok(Some(message)) => message,
+        Ok(None) => return html! {},
+        Err(_) => return row(number, "system", None, &html! { (Text(line)) }),
+    };
+    match message {
+        OutputMessage::Assistant { partial: Some(true), .. } => html! {},
+        OutputMessage::Assistant { content: None, .. } => html! {},
+        OutputMessage::Assistant { content: Some(content), timestamp, .. } => {
+            row(number, "assistant", timestamp, &html! { (Text(content.trim_end())) })
+        }
+        // With content it is what a plain program printed; without, only that something happened.
+        OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {
+            Some(result) => row(number, "note", timestamp, &folded(&html! { "[result]" }, &result)),
+            None => row(number, "system", timestamp, &html! { (Text(content.trim_end())) }),
+        },
+        OutputMessage::System { subtype, content: None, timestamp, .. } => {
+            row(number, "note", timestamp, &html! { "[" (Text(&subtype.unwrap_or_default())) "]" })
+        }
+        OutputMessage::ToolUse { tool_name, input, timestamp, .. } => {
+            let brief = input.as_ref().map(one_value).unwrap_or_default();
+            let head = html! { b { "→ " (short(&tool_name, 80)) } " " span.muted { (brief) } };
+            row(number, "tool", timestamp, &folded(&head, &input.as_ref().map(pretty).unwrap_or_default()))
+        }
+        OutputMessage::ToolResult { result, success, error, timestamp, .. } => {
+            let failed = success == Some(false) || error.is_some();
+            let text = error.or_else(|| result.as_ref().map(pretty)).unwrap_or_default();
+            let mark = if failed { "✗ failed" } else { "← result" };
+            let head = html! { span.result-mark { (mark) } " " span.muted { (short(&text, 160)) } };
+            let kind = if failed { "result-bad" } else { "result" };
+            row(number, kind, timestamp, &folded(&head, &text))
+        }
+        OutputMessage::Error { message, timestamp, .. } => {
+            row(number, "error", timestamp, &html! { b { "error: " } (Text(&message)) })
+        }
+    }
+}
+
+/// The line by which a command says how it ended; the job's result stands above, so here it is only for the curious.
+fn result_line(content: &str) -> Option<String> {
+    let value: Value = content.starts_with('{').then(|| serde_json::from_str(content).ok()).flatten()?;
+    (value.get("type")? == "result").then(|| indented(&value))
+}
+
+fn row(number: u64, kind: &str, time: Option<Timestamp>, content: &Markup) -> Markup {
+    let time = time.map(|time| time.to_string());
+    html! {
+        div class={ "l l-" (kind) } id={ "L" (number) } {
+            a.n href={ "#L" (number) } title=[time] aria-label={ "line " (number) } tabindex="-1" { (number) }
+            div.c { (content) }
+        }
+    }
+}
+
+/// Closed until somebody wants to see it.
+fn folded(head: &Markup, text: &str) -> Markup {
+    html! {
+        @if text.is_empty() {
+            (head)
+        } @else {
+            details { summary { (head) } pre { (Text(text)) } }
+        }
+    }
+}
+
+/// Of a tool's input what tells most: a lone value as it is.
+fn one_value(input: &Value) -> String {
+    let text = match input {
+        Value::Object(fields) => {
+            let first = ["command", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
+            let told = first.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
+            told.map_or_else(|| input.to_string(), ToOwned::to_owned)
+        }
+        other => pretty(other),
+    };
+    short(&text, 160)
+}
+
+fn pretty(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => texts(blocks).unwrap_or_else(|| indented(value)),
+        other => indented(other),
+    }
+}
+
+/// Results often are a list of blocks that hold nothing but text.
+fn texts(blocks: &[Value]) -> Option<String> {
+    let texts: Option<Vec<&str>> = blocks.iter().map(|block| block.get("text")?.as_str()).collect();
+    texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"))
+}
+
+fn indented(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// A line in a few words; none if it says nothing to a person.
+pub(super) fn in_short(line: &str) -> Option<String> {
+    let text = match OutputMessage::read_line(line) {
+        Ok(None) => return None,
+        Err(_) => line.to_owned(),
+        Ok(Some(message)) => match message {
+            OutputMessage::Assistant { content, .. } => content?,
+            OutputMessage::System { content, .. } => {
+                content.filter(|content| result_line(content).is_none())?
+            }
+            OutputMessage::ToolUse { tool_name, input, .. } => {
+                format!("→ {tool_name} {}", input.as_ref().map(one_value).unwrap_or_default())
+            }
+            OutputMessage::ToolResult { result, error, .. } => {
+                format!("← {}", error.or_else(|| result.as_ref().map(pretty))?)
+            }
+            OutputMessage::Error { message, .. } => format!("error: {message}"),
+        },
+    };
+    // Of several lines the last one is the news.
+    let last = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(short(last, 200))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_its_form_and_hostile_text_stays_text() {
+        let hostile = "<img src=x onerror=alert(1)>\u{1b}[31m\u{202e}";
+        let shown = "&lt;img src=x onerror=alert(1)&gt;‹U+202E›";
+        for (message, expected) in [
+            (serde_json::json!({"type": "assistant", "content": hostile}), "l-assistant"),
+            (serde_json::json!({"type": "system", "content": hostile}), "l-system"),
+            (
+                serde_json::json!({"type": "tool_use", "tool_name": hostile, "input": {"command": hostile}}),
+                "l-tool",
+            ),
+            (
+                serde_json::json!({"type": "tool_result", "result": [{"type": "text", "text": hostile}]}),
+                "l-result",
+            ),
+            (serde_json::json!({"type": "tool_result", "error": hostile, "success": false}), "l-result-bad"),
+            (serde_json::json!({"type": "error", "message": hostile}), "l-error"),
+        ] {
+            let page = rendered(7, &message.to_string(), View::Transcript).into_string();
+            assert!(page.contains(expected) && page.contains(shown) && page.contains("id=\"L7\""), "{page}");
+            let raw = rendered(7, &message.to_string(), View::Raw).into_string();
+            for page in [page, raw] {
+                assert!(!page.contains("<img") && !page.contains(['\u{1b}', '\u{202e}']), "{page}");
+            }
+        }
+        assert_eq!(message(1, r#"{"type":"assistant","content":"a","partial":true}"#).into_string(), "");
+        assert!(message(1, "no JSON <b>").into_string().contains("no JSON &lt;b&gt;"));
+    }
+
+    #[test]
+    fn a_line_in_short() {
+        for (line, expected) in [
+            (r#"{"type":"assistant","content":"one\ntwo\n\n"}"#, Some("two")),
+            (r#"{"type":"system","subtype":"init"}"#, None),
+            (r#"{"type":"tool_use","tool_name":"Bash","input":{"command":"ls -l"}}"#, Some("→ Bash ls -l")),
+            (r#"{"type":"tool_result","result":"ok"}"#, Some("← ok")),
+            ("plain", Some("plain")),
+        ] {
+            assert_eq!(in_short(line).as_deref(), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! One schedule: how it stands, when it fires, and what became of every firing.
+
+use axum::extract::{Path, State};
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::layout::{Frame, Tab, empty, part};
+use super::{Answer, Pages, marks, now, text};
+use crate::api::{FiringView, Page, segment};
+use crate::fleet::{ScheduleStatus, ScheduleView};
+
+pub(super) async fn page(
+    State(pages): State<Pages>,
+    Path((agent, schedule)): Path<(String, String)>,
+) -> Answer {
+    let now = now();
+    let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
+    let view: ScheduleView = pages.client.get(&base).await?;
+    let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
+    let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;
+    let main = html! {
+        (head(&view, &base, now))
+        @if !next.items.is_empty() {
+            (part("next", "Next firings", &html! {}, &coming(&next.items, now)))
+        }
+        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&ledger.items)))
+    };
+    let title = format!("{} · {}", text::short(view.schedule.as_str(), 60), view.agent);
+    let follow = format!("agent={}", view.agent);
+    pages.page(Frame { title: &title, tab: Tab::Fleet, follow: Some(&follow) }, main).await
+}
+
+fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
+    let is_off = matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error);
+    html! {
+        div #head data-live {
+            div.page-head {
+                div {
+                    p.over { (marks::agent(&view.agent)) }
+                    h1.any { (text::Text(view.schedule.as_str())) }
+                }
+                div.buttons.script {
+                    @if is_off {
+                        button data-post={ "/api/v1/" (base) "/enable" } data-said="The schedule is on." { "Enable" }
+                    } @else {
+                        button data-post={ "/api/v1/" (base) "/disable" } data-said="The schedule is off." { "Disable" }
+                    }
+                    button.primary data-post={ "/api/v1/" (base) "/fire" } data-then="job" { "Fire now" }
+                }
+            }
+            dl.grid {
+                div { dt { "Status" } dd { (marks::status(view.status.as_str())) } }
+                div { dt { "Type" } dd { (view.kind) } }
+                div { dt { "Last run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
+                div { dt { "Next" } dd { (super::agent::next(view, now)) } }
+            }
+            @if let Some(error) = &view.last_error { p.alert { b { "Last error: " } (text::Text(error)) } }
+        }
+    }
+}
+
+fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
+    html! {
+        ol.coming { @for time in times { li { (marks::at(*time)) " " span.muted { (marks::from_now(*time, now)) } } } }
+    }
+}
+
+fn table(firings: &[FiringView]) -> Markup {
+    if firings.is_empty() {
+        return empty(
+            "It has not fired yet. Why a schedule does not run:",
+            Some("cowhand why AGENT SCHEDULE"),
+        );
+    }
+    html! {
+        table {
+            thead { tr { th { "Due" } th { "Outcome" } th { "Why" } th { "Job" } th.wide.grow { "Key" } } }
+            tbody {
+                @for firing in firings {
+                    tr {
+                        td { (marks::at(firing.due)) }
+                        td { (marks::status(&firing.outcome)) }
+                        td { @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) } }
+                        td { @if let Some(job) = &firing.job { (marks::job(job)) } @else { span.muted { "–" } } }
+                        td.wide.grow { code.any { (text::short(firing.key.as_str(), 80)) } }
+                    }
+                }
+            }
+        }
+    }
+}

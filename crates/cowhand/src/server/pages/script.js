@@ -1,0 +1,271 @@
+// The small script of the dashboard. The server writes the pages; this keeps them true while they are looked at, makes
+// times local, sends what a person decides to the API, and knows the keyboard. All text from elsewhere comes escaped
+// from the server and is put into the page by its parser, which runs nothing.
+'use strict';
+(() => {
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  document.documentElement.classList.add('js');
+
+  // ---- Times: local, with the exact one on hover.
+  const pad = (number) => String(number).padStart(2, '0');
+  const clock = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+  const hours = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hour12: false });
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
+  function span(milliseconds) {
+    const s = Math.max(0, Math.floor(milliseconds / 1000));
+    if (s < 60) return `${s}s`;
+    if (s < 3600) return `${Math.floor(s / 60)}m ${pad(s % 60)}s`;
+    if (s < 86400) return `${Math.floor(s / 3600)}h ${pad(Math.floor((s % 3600) / 60))}m`;
+    return `${Math.floor(s / 86400)}d ${pad(Math.floor((s % 86400) / 3600))}h`;
+  }
+  function put(element, text) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+  function tick(root = document) {
+    const now = Date.now();
+    for (const time of $$('time[data-elapsed]', root)) put(time, span(now - Date.parse(time.dateTime)));
+    for (const time of $$('time[data-from-now]', root)) {
+      const away = Date.parse(time.dateTime) - now;
+      put(time, Math.abs(away) < 1000 ? 'now' : away > 0 ? `in ${span(away)}` : `${span(-away)} ago`);
+    }
+  }
+  function localise(root = document) {
+    for (const time of $$('time[datetime]', root)) {
+      const date = new Date(time.dateTime);
+      if (Number.isNaN(date.getTime())) continue;
+      time.title = `${exact.format(date)} (${time.dateTime})`;
+      if (time.hasAttribute('data-at')) put(time, clock.format(date));
+    }
+    for (const text of $$('text[data-clock]', root)) {
+      if (text.textContent.trim() !== 'now') put(text, hours.format(new Date(text.dataset.clock)));
+    }
+    tick(root);
+  }
+  localise();
+  setInterval(() => { if (!document.hidden) tick(); }, 1000);
+
+  // ---- Saying something to the person, also aloud.
+  let silence;
+  function say(text) {
+    $('#said').textContent = text;
+    clearTimeout(silence);
+    silence = setTimeout(() => { $('#said').textContent = ''; }, 6000);
+  }
+
+  // ---- Keeping the page true: the parts marked data-live are asked for again.
+  let asking = false;
+  let again = false;
+  async function refresh() {
+    if (asking) { again = true; return; }
+    asking = true;
+    try {
+      const response = await fetch(location.href, { headers: { 'x-cowhand': '1' } });
+      if (response.status === 401) { location.reload(); return; }
+      if (response.ok) replace(new DOMParser().parseFromString(await response.text(), 'text/html'));
+    } catch { /* The connection is gone; the events come back first. */ } finally {
+      asking = false;
+      if (again) { again = false; soon(); }
+    }
+  }
+  // Soon, but not more often than once a second, however much happens.
+  let planned = false;
+  let asked = 0;
+  function soon() {
+    if (planned) return;
+    planned = true;
+    setTimeout(() => { planned = false; asked = Date.now(); refresh(); }, Math.max(200, asked + 1000 - Date.now()));
+  }
+  function replace(fresh) {
+    localise(fresh);
+    for (const old of $$('[data-live]')) {
+      const part = fresh.getElementById(old.id);
+      if (!part) { old.remove(); continue; }
+      if (part.innerHTML === old.innerHTML) continue;
+      const focus = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+      old.replaceWith(part);
+      if (focus) $$('a, button', part).find((element) => keyOf(element) === focus)?.focus();
+    }
+    // A part that was not there before stands where the server put it.
+    for (const part of $$('[data-live]', fresh)) {
+      if (document.getElementById(part.id)) continue;
+      let next = part.nextElementSibling;
+      while (next && !(next.id && document.getElementById(next.id))) next = next.nextElementSibling;
+      if (next) document.getElementById(next.id).before(part);
+      else $('#main').append(part);
+    }
+  }
+  const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent}`;
+
+  // ---- Events. A hidden page has no connection: browsers have six for a server, and people have many tabs.
+  const { seq, follow } = document.body.dataset;
+  let after = seq;
+  let events;
+  function concerns(event) {
+    if (!follow) return true;
+    const [key, value] = follow.split(/=(.*)/s);
+    return event[key] === value;
+  }
+  function listen() {
+    if (seq === undefined || document.hidden || events) return;
+    events = new EventSource(`/api/v1/events?follow=1&after=${after}`);
+    events.onopen = () => { $('#pulse').hidden = true; };
+    events.onmessage = heard;
+    events.onerror = () => {
+      $('#pulse').textContent = 'not connected';
+      $('#pulse').hidden = false;
+      if (events?.readyState === EventSource.CLOSED) { events = undefined; setTimeout(listen, 5000); }
+    };
+  }
+  function heard(message) {
+    after = message.lastEventId || after;
+    let event;
+    try { event = JSON.parse(message.data); } catch { return; }
+    if (concerns(event)) soon();
+  }
+  setInterval(() => { if (!document.hidden && $('[data-poll]')) soon(); }, 3000);
+
+  // ---- Live output: lines come rendered; as many stay in the page as can be scrolled with ease.
+  const MOST_LINES = 3000;
+  const lines = $('#lines');
+  let stream;
+  let last = lines?.lastElementChild;
+  const heap = [];
+  // Whoever is at the end stays there. Lines get their true height only when they are seen, so where the end is cannot be
+  // asked while they come: a person who goes up says so.
+  const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
+  let pinned = atEnd();
+  const goUp = () => { pinned = false; };
+  addEventListener('wheel', (turn) => { if (turn.deltaY < 0) goUp(); }, { passive: true });
+  addEventListener('touchmove', goUp, { passive: true });
+  addEventListener('keydown', ({ key }) => { if (['ArrowUp', 'PageUp', 'Home'].includes(key)) goUp(); });
+  // On the scroll bar, which is nobody's but the page's.
+  addEventListener('mousedown', ({ target }) => { if (target === document.documentElement) goUp(); });
+  addEventListener('scroll', () => { if (atEnd()) pinned = true; }, { passive: true });
+  function toEnd() {
+    if (pinned) window.scrollTo(0, document.documentElement.scrollHeight);
+  }
+  function hear() {
+    if (!lines?.dataset.stream || document.hidden || stream) return;
+    const address = new URL(lines.dataset.stream, location.href);
+    if (lines.dataset.line) address.searchParams.set('after', lines.dataset.line);
+    stream = new EventSource(address);
+    stream.onmessage = (message) => {
+      const to = Number(message.lastEventId);
+      lines.dataset.line = to;
+      heap.push({ text: message.data, to });
+      // What would be gone from the page before anybody saw it is not even read.
+      while (heap.length > 1 && to - heap[0].to >= MOST_LINES) heap.shift();
+      if (heap.length === 1) requestAnimationFrame(append);
+    };
+    stream.addEventListener('end', () => {
+      stream.close();
+      stream = undefined;
+      delete lines.dataset.stream;
+      $('#following')?.remove();
+      soon();
+    });
+  }
+  function append() {
+    const text = heap.splice(0).map((part) => part.text).join('');
+    const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].slice(-MOST_LINES);
+    const extra = lines.childElementCount + fresh.length - MOST_LINES;
+    if (extra >= lines.childElementCount) lines.replaceChildren(...fresh);
+    else {
+      for (let i = 0; i < extra; i += 1) lines.firstElementChild.remove();
+      lines.append(...fresh);
+    }
+    last = lines.lastElementChild;
+    where();
+    toEnd();
+    requestAnimationFrame(toEnd);
+  }
+  function where() {
+    const [from, to] = [lines.firstElementChild, last].map((line) => Number(line?.id.slice(1) ?? 0));
+    put($('#output-where'), from > 1 ? `lines ${from} to ${to} of ${to}` : to === 1 ? '1 line' : `${to} lines`);
+  }
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) {
+      events?.close(); events = undefined;
+      stream?.close(); stream = undefined;
+    } else { listen(); hear(); soon(); }
+  });
+  addEventListener('pageshow', () => { listen(); hear(); });
+  addEventListener('pagehide', () => { events?.close(); events = undefined; stream?.close(); stream = undefined; });
+
+  // ---- Doing something: one way to send, with the header that no other page can set.
+  async function send(element, body) {
+    const button = element.matches('button') ? element : $('button.primary', element);
+    button.disabled = true;
+    try {
+      const response = await fetch(element.dataset.post, {
+        method: element.dataset.method ?? 'POST',
+        headers: { 'content-type': 'application/json', 'x-cowhand': '1' },
+        body: JSON.stringify(body),
+      });
+      const answer = await response.json();
+      if (!response.ok) { say(answer.detail ?? answer.message ?? 'That did not work.'); return; }
+      if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
+      say(element.dataset.said ?? 'Done.');
+      soon();
+    } catch (error) {
+      say(`That did not work: ${error.message}`);
+    } finally { button.disabled = false; }
+  }
+  function sure(text) {
+    const dialog = $('#confirm');
+    $('#confirm-text').textContent = text;
+    dialog.returnValue = 'no';
+    dialog.showModal();
+    $('button.primary', dialog).focus();
+    return new Promise((resolve) => dialog.addEventListener('close', () => resolve(dialog.returnValue === 'yes'), { once: true }));
+  }
+  document.addEventListener('click', async (click) => {
+    const button = click.target.closest('button');
+    if (!button) return;
+    if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
+    if ('closes' in button.dataset) button.closest('dialog').close();
+    if (button.dataset.post && (!button.dataset.confirm || await sure(button.dataset.confirm))) send(button, {});
+  });
+  document.addEventListener('submit', (submit) => {
+    const form = submit.target;
+    if (!form.dataset.post) return;
+    submit.preventDefault();
+    const given = [...new FormData(form)].filter(([, value]) => String(value).trim() !== '');
+    form.closest('dialog')?.close();
+    send(form, Object.fromEntries(given));
+  });
+  for (const choice of $$('.filters select')) choice.addEventListener('change', () => choice.form.requestSubmit());
+
+  // ---- The keyboard.
+  let prefix = false;
+  function step(by) {
+    const rows = $$('[data-row]').filter((row) => row.offsetParent);
+    if (rows.length === 0) return;
+    const here = rows.indexOf(document.activeElement);
+    const next = here < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, here + by));
+    rows[next].focus();
+    rows[next].scrollIntoView({ block: 'nearest' });
+  }
+  document.addEventListener('keydown', (press) => {
+    if (press.ctrlKey || press.metaKey || press.altKey || press.target.closest('input, textarea, select, dialog[open]')) return;
+    const { key } = press;
+    if (prefix) {
+      prefix = false;
+      $(`a[data-go="${CSS.escape(key)}"]`)?.click();
+    } else if (key === 'g') {
+      prefix = true;
+      setTimeout(() => { prefix = false; }, 1500);
+    } else if (key === '/') {
+      if ($('#search')) $('#search').focus();
+      else location.href = '/jobs#search';
+    } else if (key === 'j' || key === 'k') step(key === 'j' ? 1 : -1);
+    else if (key === '?') $('#keys').showModal();
+    else if (/^[a-z]$/.test(key) && $(`button[data-key="${key}"]`)) $(`button[data-key="${key}"]`).click();
+    else return;
+    press.preventDefault();
+  });
+  if (location.hash === '#search') $('#search')?.focus();
+  listen();
+  hear();
+})();

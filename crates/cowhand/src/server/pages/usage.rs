@@ -1,0 +1,173 @@
+//! What the fleet has spent, by day, agent and model.
+
+use axum::extract::{Query, State};
+use cowhand_core::job::ModelUsage;
+use jiff::civil::Date;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::layout::{Frame, Tab, empty, part};
+use super::text::short;
+use super::{Answer, Pages, marks, query};
+use crate::api::{DayUsage, UsageView};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    since: String,
+    until: String,
+}
+
+pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>) -> Answer {
+    let query = query(&[("since", &asked.since), ("until", &asked.until)]);
+    let usage: UsageView = pages.client.get(&format!("usage?{query}")).await?;
+    let measure = Measure::of(&usage.total.usage);
+    let agents: Vec<(Markup, &ModelUsage)> =
+        usage.agents.iter().map(|row| (marks::agent(&row.agent), &row.total.usage)).collect();
+    let models: Vec<(Markup, &ModelUsage)> =
+        usage.models.iter().map(|row| (model(row.model.as_deref()), &row.usage)).collect();
+    let main = html! {
+        div.page-head #head data-live {
+            h1 { "Usage" }
+            p.facts {
+                span { b { (marks::money(usage.total.usage.cost_usd.unwrap_or_default())) } }
+                span { (marks::count(usage.total.usage.input_tokens)) " tokens in" }
+                span { (marks::count(usage.total.usage.output_tokens)) " tokens out" }
+                span { (attempts(usage.total.attempts)) }
+            }
+        }
+        (range(usage.since, usage.until))
+        @if usage.total.attempts == 0 {
+            (empty("Nothing was spent in these days. Agents tell what they use when they end. To run one:", Some("cowhand trigger AGENT")))
+        } @else {
+            (part("days", "By day", &html! { span.muted { (measure.word()) ", UTC" } }, &days(&usage.days, measure)))
+            (part("by-agent", "By agent", &html! {}, &bars("Agent", &agents, measure)))
+            (part("by-model", "By model", &html! {}, &bars("Model", &models, measure)))
+        }
+    };
+    pages.page(Frame { title: "Usage", tab: Tab::Usage, follow: None }, main).await
+}
+
+/// Money, unless nobody told what anything costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Dollars,
+    Tokens,
+}
+
+impl Measure {
+    fn of(usage: &ModelUsage) -> Self {
+        if usage.cost_usd.is_some_and(|dollars| dollars > 0.0) { Self::Dollars } else { Self::Tokens }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Dollars => "dollars",
+            Self::Tokens => "tokens",
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "for the length of a bar")]
+    fn value(self, usage: &ModelUsage) -> f64 {
+        match self {
+            Self::Dollars => usage.cost_usd.unwrap_or_default(),
+            Self::Tokens => (usage.input_tokens + usage.output_tokens) as f64,
+        }
+    }
+
+    fn shown(self, usage: &ModelUsage) -> String {
+        match self {
+            Self::Dollars => marks::money(usage.cost_usd.unwrap_or_default()),
+            Self::Tokens => marks::count(usage.input_tokens + usage.output_tokens),
+        }
+    }
+}
+
+fn attempts(count: u64) -> String {
+    if count == 1 { "1 attempt".to_owned() } else { format!("{count} attempts") }
+}
+
+fn range(since: Date, until: Date) -> Markup {
+    html! {
+        form.filters action="/usage" method="get" aria-label="Days" {
+            label { span { "From" } input type="date" name="since" value=(since); }
+            label { span { "To" } input type="date" name="until" value=(until); }
+            div.buttons { button { "Show" } a.button href="/usage" { "Last 30 days" } }
+        }
+    }
+}
+
+const HEIGHT: f64 = 140.0;
+
+#[expect(clippy::cast_precision_loss, reason = "for places in a drawing")]
+fn days(days: &[DayUsage], measure: Measure) -> Markup {
+    let most = days.iter().map(|day| measure.value(&day.total.usage)).fold(0.0, f64::max);
+    let step = 100.0 / days.len().max(1) as f64;
+    let top = days
+        .iter()
+        .max_by(|one, other| measure.value(&one.total.usage).total_cmp(&measure.value(&other.total.usage)));
+    let label = format!(
+        "{} by day; the most on {}",
+        measure.word(),
+        top.map(|day| format!("{}: {}", day.day, measure.shown(&day.total.usage))).unwrap_or_default()
+    );
+    html! {
+        svg.chart role="img" aria-label=(label) width="100%" height=(HEIGHT + 24.0) {
+            line.base x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
+            @for (number, day) in days.iter().enumerate() {
+                @let height = if most > 0.0 { measure.value(&day.total.usage) / most * (HEIGHT - 12.0) } else { 0.0 };
+                g {
+                    title { (day.day) ": " (measure.shown(&day.total.usage)) ", " (attempts(day.total.attempts)) }
+                    rect.ground x={ (number as f64 * step) "%" } width={ (step) "%" } y="0" height=(HEIGHT) {}
+                    rect.value x={ (number as f64 * step + step * 0.12) "%" } width={ (step * 0.76) "%" } y=(HEIGHT - height) height=(height) rx="2" {}
+                }
+            }
+            @if let (Some(first), Some(last)) = (days.first(), days.last()) {
+                text x="0" y=(HEIGHT + 18.0) { (first.day) }
+                text x="100%" y=(HEIGHT + 18.0) text-anchor="end" { (last.day) }
+            }
+        }
+        details {
+            summary { "As a table" }
+            table {
+                thead { tr { th { "Day" } th.end { "Dollars" } th.end { "Tokens in" } th.end { "Tokens out" } th.end { "Attempts" } } }
+                tbody {
+                    @for day in days.iter().rev().filter(|day| day.total.attempts > 0) {
+                        tr {
+                            td { (day.day) }
+                            td.end { span.number { (marks::money(day.total.usage.cost_usd.unwrap_or_default())) } }
+                            td.end { span.number { (marks::count(day.total.usage.input_tokens)) } }
+                            td.end { span.number { (marks::count(day.total.usage.output_tokens)) } }
+                            td.end { span.number { (day.total.attempts) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn model(name: Option<&str>) -> Markup {
+    html! { @match name { Some(name) => code.any { (short(name, 60)) }, None => span.muted { "not told" } } }
+}
+
+fn bars(what: &str, rows: &[(Markup, &ModelUsage)], measure: Measure) -> Markup {
+    let most = rows.iter().map(|(_, usage)| measure.value(usage)).fold(0.0, f64::max);
+    html! {
+        table {
+            thead { tr { th { (what) } th.grow.wide { span.hidden { "Share" } } th.end { "Dollars" } th.end { "Tokens in" } th.end { "Tokens out" } } }
+            tbody {
+                @for (name, usage) in rows {
+                    tr {
+                        td { (name) }
+                        td.grow.wide { svg.share aria-hidden="true" width="100%" height="10" {
+                            rect.value width={ (if most > 0.0 { measure.value(usage) / most * 100.0 } else { 0.0 }) "%" } height="10" rx="2" {} } }
+                        td.end { span.number { (usage.cost_usd.map_or_else(|| "–".to_owned(), marks::money)) } }
+                        td.end { span.number { (marks::count(usage.input_tokens)) } }
+                        td.end { span.number { (marks::count(usage.output_tokens)) } }
+                    }
+                }
+            }
+        }
+    }
+}

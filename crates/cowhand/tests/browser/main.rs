@@ -1,0 +1,154 @@
+//! The dashboard as people meet it: the real program, and a real browser that is led through each story by a script in
+//! `tests/node/browser`. A story that goes wrong says where.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+const AGENT: &str = include_str!("agent.sh");
+const FLEET: &str = include_str!("cowhand.yaml");
+
+/// A fleet with its dashboard. It ends with the test.
+struct Scene {
+    folder: TempDir,
+    daemon: Child,
+    url: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::of(FLEET)
+    }
+
+    fn of(fleet: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("cowhand.yaml"), fleet).unwrap();
+        fs::write(place("agent.sh"), AGENT).unwrap();
+        fs::create_dir(place("tasks")).unwrap();
+        fs::write(place("tasks/login.md"), "---\ntitle: Repair the login\npriority: high\n---\nIt fails.\n")
+            .unwrap();
+        let log = fs::File::create(place("log")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        command.arg("start").current_dir(folder.path());
+        let mut daemon = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Some(url) = line.trim().strip_prefix("ready ") else {
+            panic!("{line:?} {}", fs::read_to_string(place("log")).unwrap())
+        };
+        Self { url: url.to_owned(), folder, daemon }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leads a browser through a story.
+    fn story(&self, name: &str) {
+        let scripts = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/node/browser"));
+        let script = scripts.join(format!("{name}.mjs"));
+        let mut node = Command::new("node");
+        node.arg(script).env("COWHAND", env!("CARGO_BIN_EXE_cowhand")).env("FLEET", self.path());
+        let output = node.env("URL", &self.url).output().unwrap();
+        let [out, said] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        println!("{out}");
+        assert!(output.status.success(), "{name}: {out}\n{said}\nthe daemon says:\n{}", self.log());
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // Its agents see this, or that their folder is gone, and end.
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_first_visit_by_the_one_time_link() {
+    let scene = Scene::new();
+    scene.story("login");
+    assert!(!scene.log().contains("/login/"), "no link in the log: {}", scene.log());
+}
+
+#[test]
+fn three_agents_at_work() {
+    Scene::new().story("fleet");
+}
+
+#[test]
+fn output_appears_while_the_agent_runs() {
+    Scene::new().story("live");
+}
+
+#[test]
+fn cancel_retry_and_fork() {
+    Scene::new().story("steer");
+}
+
+#[test]
+fn schedules_are_turned_off_and_on_and_fired() {
+    Scene::new().story("schedule");
+}
+
+#[test]
+fn jobs_are_filtered_searched_and_paged() {
+    Scene::new().story("jobs");
+}
+
+#[test]
+fn work_waits_is_claimed_and_done() {
+    // Nobody answers there.
+    let silent = "
+  - name: waits-for-github
+    runtime: command
+    command: [cat]
+    work_source: {type: github, repo: acme/api, api_url: 'http://127.0.0.1:9', auth: {token_env: HOME}}
+";
+    Scene::of(&format!("{FLEET}{silent}")).story("work");
+}
+
+#[test]
+fn a_webhook_arrives() {
+    Scene::new().story("webhook");
+}
+
+#[test]
+fn with_the_keyboard_alone() {
+    Scene::new().story("keyboard");
+}
+
+#[test]
+fn dark_and_light_wide_and_narrow_with_and_without_script() {
+    Scene::new().story("look");
+}
+
+#[test]
+fn hostile_text_is_text() {
+    Scene::new().story("hostile");
+}
+
+#[test]
+fn everybody_can_use_it() {
+    Scene::new().story("axe");
+}
+
+#[test]
+fn a_hundred_thousand_lines_stay_smooth() {
+    Scene::new().story("long");
+}
+
+#[test]
+fn a_daemon_that_goes_and_comes_back() {
+    Scene::new().story("life");
+}

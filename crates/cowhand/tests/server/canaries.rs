@@ -1,0 +1,163 @@
+//! Secrets are planted wherever people put them, and then everything that this program says is searched for them.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{NEW, OLD, Scene, answer};
+
+/// In the config, in `.env` and in the environment; each has a name of its own, so that a find says where it came from.
+const FLEET: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, cat]
+    env: {SERVICE_TOKEN: canary-in-agent-env, FROM_FILE: "${DOT_ENV_TOKEN}"}
+    default_prompt: Work.
+    mcp_servers:
+      search: {command: search, env: {SEARCH_KEY: canary-in-mcp-env}}
+      remote: {url: "http://127.0.0.1:9/mcp", headers: {Authorization: canary-in-mcp-header}}
+    hooks:
+      after_run:
+        - {type: webhook, url: "http://127.0.0.1:9/hook", headers: {Authorization: canary-in-hook-header}}
+    schedules:
+      by-hand: {type: manual, prompt: Work.}
+      hook: {type: webhook, secret_env: "HOOK_NEW, HOOK_OLD", prompt: Look.}
+      literal: {type: webhook, secret: canary-in-schedule, prompt: Look.}
+  - name: taker
+    runtime: command
+    command: [sh, -c, cat]
+    work_source: {type: github, repo: acme/api, api_url: "http://127.0.0.1:9", auth: {token_env: WORK_TOKEN}}
+    schedules:
+      issues: {type: interval, interval: 1h, prompt: Work.}
+"#;
+
+/// Every word that must not be seen: all planted ones begin like this.
+const CANARY: &str = "canary-";
+
+struct Search {
+    /// Where something was found.
+    found: Vec<String>,
+    searched: usize,
+    /// Made while the test runs.
+    more: Vec<String>,
+}
+
+impl Search {
+    fn look(&mut self, place: &str, text: &str) {
+        self.searched += 1;
+        let secrets = self.more.iter().map(String::as_str).chain([CANARY]);
+        for secret in secrets.filter(|secret| text.contains(*secret)) {
+            let at = text.find(secret).unwrap();
+            let around: String = text[at..].chars().take(60).collect();
+            self.found.push(format!("{place}: {around}"));
+        }
+    }
+
+    /// Every file but the database and what the test itself wrote.
+    fn look_through(&mut self, folder: &Path) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                self.look_through(&path);
+            } else if path.is_file() && !name.starts_with("store.db") {
+                let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+                self.look(&path.display().to_string(), &text);
+            }
+        }
+    }
+}
+
+fn addresses(document: &Value, job: &str) -> Vec<String> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    let read = paths.filter(|(_, methods)| methods["get"].is_object()).map(|(path, _)| path);
+    let named = |path: &String| {
+        path.replace("{agent}", "worker")
+            .replace("{schedule}", "literal")
+            .replace("{job}", job)
+            .replace("{item}", "github-1")
+            .replace("{name}", "tester")
+    };
+    read.map(named).collect()
+}
+
+#[tokio::test]
+async fn no_secret_is_ever_shown() {
+    let mut scene = Scene::prepared(FLEET);
+    let dotenv =
+        format!("HOOK_NEW={NEW}\nDOT_ENV_TOKEN=canary-in-dot-env\nGITHUB_TOKEN=canary-in-dot-env-github\n");
+    fs::write(scene.path(".env"), dotenv).unwrap();
+    scene.also("ANTHROPIC_API_KEY", "canary-in-environment");
+    scene.also("WORK_TOKEN", "canary-of-work-source");
+    scene.start(&["--log-format", "json"]);
+    let token = scene.token("tester", "admin");
+    let (_, link, _) = scene.run(&["dashboard"]);
+    let code = link.trim().rsplit('/').next().unwrap().to_owned();
+    let mut search = Search { found: Vec::new(), searched: 0, more: vec![token.clone(), code] };
+
+    // Things go well, and wrong, in every way that says something.
+    let (_, job, _) = scene.run(&["trigger", "worker", "-p", "Hello.", "--wait", "--json"]);
+    let _ = scene.run(&["trigger", "worker", "by-hand", "--wait"]);
+    let job = serde_json::from_str::<Value>(&job).unwrap()["id"].as_str().map(str::to_owned);
+    let job = job.unwrap_or_else(|| scene.jobs()[0]["id"].as_str().unwrap().to_owned());
+    assert_eq!(answer(scene.deliver("literal", "{}")).await.0, 401);
+    assert_eq!(answer(scene.deliver("hook", "{}").header("x-gitlab-token", "wrong")).await.0, 401);
+    assert_eq!(answer(scene.deliver("hook", "{}").header("x-gitlab-token", OLD)).await.0, 202);
+    assert_eq!(
+        answer(scene.deliver("literal", "{}").header("x-gitlab-token", "canary-in-schedule")).await.0,
+        202
+    );
+    let config = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();
+    fs::write(
+        scene.path("cowhand.yaml"),
+        config.replace("secret: canary-in-schedule", "secret: [canary-in-schedule]"),
+    )
+    .unwrap();
+    let (code, said, wrong) = scene.run(&["reload"]);
+    assert_eq!(code, 3, "{said} {wrong}");
+    search.look("reload of a bad config", &format!("{said}{wrong}"));
+    fs::write(scene.path("cowhand.yaml"), config).unwrap();
+
+    let (status, document) = answer(scene.ask("GET", "/api/v1/openapi.json").bearer_auth(&token)).await;
+    assert_eq!(status, 200);
+    let pages = ["/", "/jobs", "/work", "/timeline", "/usage", "/events", "/settings", "/agents/worker"];
+    let pages = pages.map(str::to_owned).into_iter();
+    let pages = pages.chain(["/schedules/worker/literal".into(), format!("/jobs/{job}"), "/metrics".into()]);
+    let mut good = 0;
+    for address in addresses(&document, &job).into_iter().chain(pages) {
+        let response = scene.ask("GET", &address).bearer_auth(&token).send().await.unwrap();
+        good += u32::from(response.status().is_success());
+        for (name, value) in response.headers() {
+            search.look(&format!("{address} {name}"), &String::from_utf8_lossy(value.as_bytes()));
+        }
+        search.look(&address, &response.text().await.unwrap());
+    }
+    assert!(good > 25, "only {good} addresses answered");
+    for verb in [
+        &["status"][..],
+        &["agents"],
+        &["schedule", "list", "--json"],
+        &["schedule", "show", "worker/literal"],
+        &["why", "worker/literal"],
+        &["events", "--json", "--limit", "1000"],
+        &["jobs", "--json"],
+        &["job", &job],
+        &["logs", &job],
+        &["work", "list"],
+        &["config", "show"],
+        &["config", "check", "--json"],
+        &["token", "list", "--json"],
+        &["doctor"],
+    ] {
+        let (_, out, err) = scene.run(verb);
+        search.look(&verb.join(" "), &format!("{out}{err}"));
+    }
+    scene.kill();
+    search.look_through(&scene.path(".cowhand"));
+    search.look("the log", &scene.log());
+    assert!(search.searched > 100, "only {} places were searched", search.searched);
+    assert_eq!(search.found, Vec::<String>::new());
+}

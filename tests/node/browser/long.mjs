@@ -1,0 +1,63 @@
+// A hundred thousand lines of output: each page has a thousand of them, whoever follows keeps a bounded window.
+import assert from 'node:assert/strict';
+import { base, put, story, trigger } from './story.mjs';
+
+const LINES = 100_000;
+await story(async ({ page }) => {
+  const job = trigger('anna', '--prompt', 'talk a lot');
+  await page.goto(`${base}/jobs/${job}`);
+  await page.locator('#lines').getByText('anna was told').waitFor();
+  await page.evaluate(() => {
+    window.longest = 0;
+    window.blocked = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) { window.longest = Math.max(window.longest, entry.duration); window.blocked += entry.duration - 50; }
+    }).observe({ type: 'longtask' });
+  });
+  // Live: all of it flows through the page, which stays answerable.
+  const begin = Date.now();
+  put('anna.1', Array.from({ length: LINES }, (_, i) => `line ${i} of a long story that an agent tells about its work\n`).join(''));
+  await page.locator('#lines').getByText(`line ${LINES - 1} of`).waitFor({ timeout: 100_000 });
+  const streamed = Date.now() - begin;
+  // Whoever is at the end stays at the end; whoever goes up is left there.
+  await page.waitForFunction(() => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 100);
+  await page.mouse.wheel(0, -5000);
+  await page.waitForFunction(() => window.innerHeight + window.scrollY < document.documentElement.scrollHeight - 2000);
+  put('anna.2', 'one more word\n');
+  await page.locator('#lines').getByText('one more word').waitFor({ state: 'attached' });
+  assert.ok(await page.evaluate(() => window.innerHeight + window.scrollY < document.documentElement.scrollHeight - 2000));
+  const live = await page.evaluate(() => ({ lines: document.querySelectorAll('#lines .l').length, longest: Math.round(window.longest), blocked: Math.round(window.blocked) }));
+  assert.ok(live.lines <= 3000, `${live.lines} lines are kept`);
+  assert.match(await page.textContent('#output-where'), /of 100002/);
+  put('anna.end');
+  await page.locator('#head').getByText('completed').waitFor();
+
+  // Afterwards: the last page, and any other.
+  const opened = Date.now();
+  await page.goto(`${base}/jobs/${job}`);
+  const load = Date.now() - opened;
+  assert.equal(await page.locator('#lines .l').count(), 1000);
+  await page.locator('#lines').getByText('anna is done').waitFor();
+  await page.getByRole('link', { name: 'Earlier' }).click();
+  await page.waitForURL(/after=98003/);
+  assert.match(await page.textContent('#output-where'), /lines 98004 to 99003 of 100003/);
+  await page.getByRole('link', { name: 'First' }).click();
+  await page.waitForURL(/after=0/);
+  await page.getByText('line 0 of').waitFor();
+  // Scrolling through a thousand lines: how long the slowest frame took.
+  const frame = await page.evaluate(async () => {
+    let slowest = 0;
+    let before = performance.now();
+    for (let step = 0; step < 60; step += 1) {
+      window.scrollBy(0, 400);
+      await new Promise(requestAnimationFrame);
+      const now = performance.now();
+      slowest = Math.max(slowest, now - before);
+      before = now;
+    }
+    return Math.round(slowest);
+  });
+  console.log(JSON.stringify({ streamed, ...live, load, frame }));
+  // Far above what was seen (see docs/dashboard.md), so that a busy machine is no failure and a page with all lines is.
+  assert.ok(load < 5_000 && frame < 1_000 && live.longest < 2_000, JSON.stringify({ load, frame, live }));
+});

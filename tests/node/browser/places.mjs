@@ -1,0 +1,17 @@
+// Every page of a fleet that has something to show on each.
+import { ended, put, trigger } from './story.mjs';
+
+export function fill() {
+  const running = trigger('anna', '--prompt', 'Look through the open pull requests.');
+  trigger('bert', '--prompt', 'Find out why the build is slow.');
+  put('bert.1', 'The linker takes 41 of 52 seconds.\n');
+  const paid = ended('paid');
+  ended('breaks');
+  ended('quick', 'by-hand');
+  const fork = ended('quick', '--prompt', 'one more');
+  return {
+    fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${paid}`, 'job-running': `/jobs/${running}`,
+    'job-raw': `/jobs/${fork}?view=raw`, agent: '/agents/quick', schedule: '/schedules/quick/nightly', work: '/work', usage: '/usage',
+    events: '/events', settings: '/settings', missing: '/agents/nobody',
+  };
+}

@@ -1,0 +1,17 @@
+// Somebody else's delivery becomes a job in front of one's eyes.
+import assert from 'node:assert/strict';
+import { base, story } from './story.mjs';
+
+await story(async ({ page }) => {
+  await page.goto(`${base}/jobs?trigger_type=webhook`);
+  await page.getByText('No job is like that.').waitFor();
+  const begin = Date.now();
+  const answer = await fetch(`${base}/hooks/quick/hook`, { method: 'POST', body: '{"word":"hello from outside"}' });
+  assert.equal(answer.status, 202);
+  const { job } = await answer.json();
+  await page.locator(`#jobs a[href="/jobs/${job}"]`).waitFor();
+  console.log(`the job was on the page ${Date.now() - begin} ms after the delivery was sent`);
+  await page.locator('#jobs').getByText('completed').waitFor();
+  await page.locator(`#jobs a[href="/jobs/${job}"]`).click();
+  await page.locator('#lines').getByText('hello from outside').waitFor();
+});
