@@ -59,7 +59,7 @@ fn what_isolation_does_not_take() {
         ("{kind: worktree, branch: always-the-same}", "has no {{job}} in it"),
         ("{kind: worktree, branch: \"a..b/{{job}}\"}", "is no name for a branch"),
         ("{kind: worktree, base: --upload-pack=x}", "--upload-pack=x"),
-        ("{kind: worktree, setup: npm ci}", "setup"),
+        ("{kind: worktree, setup: npm ci}", "expected a list, found `npm ci`"),
         ("{kind: worktree, cleanup: sometimes}", "`sometimes` is not one of"),
         ("{kind: worktree, max_kept: much}", "much"),
         ("{kind: worktree, kept: 3}", "kept"),

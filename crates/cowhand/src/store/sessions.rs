@@ -16,7 +16,7 @@ statements! {
     NEWEST_SESSION = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime \
         from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
         where jobs.agent = $1 and jobs.session_key = $2 and jobs.session_id is not null and jobs.id <> $3 \
-        and jobs.finished_at >= $4 order by jobs.number desc limit 1";
+        and jobs.finished_at >= $4 and jobs.forked_from is null order by jobs.number desc limit 1";
     SESSION_OF_JOB = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime \
         from jobs join attempts on attempts.job_id = jobs.id where jobs.id = $1 and jobs.session_id is not null \
         and attempts.number <= jobs.attempt order by attempts.number desc limit 1";
@@ -35,7 +35,8 @@ pub struct StoredSession {
 }
 
 impl Store {
-    /// Of the jobs with this key that ended since then, the newest one's. Those of `job` itself do not count.
+    /// Of the jobs with this key that ended since then, the newest one's. That of `job` itself does not count, nor do those
+    /// of forks: they leave the session that they came from alone.
     pub async fn newest_session(
         &self,
         agent: AgentName,

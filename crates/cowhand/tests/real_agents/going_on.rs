@@ -147,6 +147,9 @@ fn a_session_goes_back_to_its_workspace_or_begins_anew() {
     assert_eq!(came_to(&fork), ["completed", "success", ""], "{fork:#}");
     assert_eq!(directory(&fork), directory(&first));
     assert!(remembered(&scene, "And if?"));
+    assert_ne!(session(&fork), session(&first));
+    let again = scene.run("And still?");
+    assert_eq!((session(&again), directory(&again)), (session(&first), directory(&first)));
 
     fs::remove_dir_all(directory(&first)).unwrap();
     let third = scene.run("And then?");
