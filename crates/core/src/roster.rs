@@ -25,6 +25,8 @@ pub struct Roster {
     /// Of the root file.
     pub prices: Prices,
     pub server: Server,
+    /// Of the root file; none if it says nothing about them.
+    pub traces: Option<shape::Traces>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::word::written_as;
+
 pub use closing::{Closing, artifacts};
 
 /// `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
@@ -304,6 +306,10 @@ pub enum WorkOutcome {
     Success,
     Failure,
     Partial,
+}
+
+written_as! {
+    WorkOutcome { Success = "success", Failure = "failure", Partial = "partial" }
 }
 
 /// How an item goes back to the others.

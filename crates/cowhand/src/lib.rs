@@ -13,6 +13,7 @@ pub mod run;
 pub mod server;
 pub mod state;
 pub mod store;
+mod trace;
 pub mod trigger;
 mod view;
 pub mod work;

@@ -12,6 +12,7 @@ use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
+use super::shape::Traces;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
@@ -56,6 +57,14 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.prices = prices.unwrap_or_default();
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
     loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
+    loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());
+    if let (Some(traces), Some(written)) = (&loader.traces, node.get("traces"))
+        && let Some((key, message)) = traces.complaint()
+    {
+        let at = written.get(key).map_or(written.at, |wrong| wrong.at);
+        loader.problems.secret_at(at);
+        loader.problems.add(Problem::error(at, message).key(format!("traces.{key}")));
+    }
     fleet(loader, node, file, above);
     Loader::masked(checked)
 }

@@ -12,6 +12,7 @@ use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
+use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
 use crate::policy::Zone;
 use crate::price::Prices;
@@ -66,6 +67,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         retention: Retention::default(),
         prices: Prices::default(),
         server: Server::default(),
+        traces: None,
         merged: 0,
         fleets: 0,
         complete: true,
@@ -78,6 +80,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         retention: loader.retention,
         prices: std::mem::take(&mut loader.prices),
         server: std::mem::take(&mut loader.server),
+        traces: loader.traces.take(),
     };
     let mut places = HashMap::new();
     let mut shown_agents = Vec::new();
@@ -107,6 +110,7 @@ pub(super) struct Loader<'a> {
     pub retention: Retention,
     pub prices: Prices,
     pub server: Server,
+    pub traces: Option<Traces>,
     /// Nodes of all merged agents so far.
     pub merged: usize,
     /// How many fleets so far.

@@ -132,6 +132,12 @@ fn wrong_values() -> Vec<(&'static str, String)> {
             "server: {listen: localhost, allowed_hosts: ['https://x'], tls: yes}".to_owned(),
         ),
         ("half of tls", "server: {tls: {certificate: a.pem, keys: a.key}}".to_owned()),
+        ("traces for a name", "traces: {endpoint: collector, header: {a: b}}".to_owned()),
+        (
+            "traces with a key in the address",
+            "traces: {endpoint: 'http://collector:4318/?key=canary'}".to_owned(),
+        ),
+        ("a header that cannot be", "traces: {headers: {'x key': canary}}".to_owned()),
         ("a server that is an address", "server: 127.0.0.1:3232".to_owned()),
         ("a retention that is a number", "retention: 30".to_owned()),
         ("retention of nothing", agent("retention: {max_jobs_per_agent: 0, max_age: 0d, max_bytes: 0}")),

@@ -86,9 +86,16 @@ fn tail(place: &Place, from: u64) -> String {
         log.read_to_string(&mut text)
     });
     match read {
-        Ok(_) => text,
+        Ok(_) => text.lines().map(readable).collect::<Vec<_>>().join("\n"),
         Err(error) => format!("the daemon ended, and its log cannot be read: {error}"),
     }
+}
+
+/// With `--log-format json`, what a line says without the rest of it.
+fn readable(line: &str) -> String {
+    let json = serde_json::from_str::<serde_json::Value>(line).ok();
+    let message = json.as_ref().and_then(|json| json.get("message")?.as_str());
+    message.unwrap_or(line).to_owned()
 }
 
 /// Until nobody holds the state folder; says whether that came in time.

@@ -58,6 +58,14 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
+    /// For those who read the log and nothing else.
+    pub(super) fn into_log(self) -> Self {
+        if let Some(message) = &self.message {
+            tracing::error!("{message}");
+        }
+        Self::reported(self.exit)
+    }
+
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         if let Some(message) = &self.message {

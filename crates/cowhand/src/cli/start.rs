@@ -47,8 +47,8 @@ enum LogFormat {
 
 impl Start {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
         if self.detach {
+            let place = Place::find(config)?;
             let format =
                 self.log_format.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
             let mut arguments = self.listen.arguments();
@@ -56,12 +56,18 @@ impl Start {
             arguments.extend(["--stop-timeout".into(), stop_timeout, "--log-format".into(), format]);
             return background::start(&place, &arguments);
         }
+        self.log();
+        let as_json = matches!(self.log_format, LogFormat::Json);
+        self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
+    }
+
+    fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
+        let place = Place::find(config)?;
         if self.behind {
             // Out of the terminal's session, so that closing it does not reach us.
             rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
-        self.log();
         let files = ConfigWatch::new(&place.config);
         let server = self.listen.server(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
@@ -80,7 +86,11 @@ impl Start {
         let log = log.with_writer(std::io::stderr);
         match self.log_format {
             LogFormat::Text => log.init(),
-            LogFormat::Json => log.json().init(),
+            LogFormat::Json => {
+                log.json().flatten_event(true).init();
+                // Whoever reads lines of JSON cannot read anything else.
+                std::panic::set_hook(Box::new(|panic| error!("{panic}")));
+            }
         }
     }
 }

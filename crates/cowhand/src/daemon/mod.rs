@@ -36,6 +36,7 @@ use crate::fleet::{Course, FleetError};
 use crate::run::cgroup;
 use crate::state::StateFolder;
 use crate::store::{Claim, Starter, Store, StoreError};
+use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
@@ -57,6 +58,7 @@ pub(crate) struct Daemon {
     pruning: prune::Pruning,
     /// When workspaces were last looked through.
     swept_at: Option<Timestamp>,
+    traces: Traces,
 }
 
 impl Daemon {
@@ -84,16 +86,10 @@ impl Daemon {
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
-        let mut daemon = Self {
-            engine,
-            tasks,
-            errands,
-            heartbeat_at,
-            views,
-            pruning,
-            triggers: Triggers::default(),
-            swept_at: None,
-        };
+        let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
+        let swept_at = None;
+        let mut daemon =
+            Self { engine, tasks, errands, heartbeat_at, views, triggers, pruning, swept_at, traces };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -287,6 +283,7 @@ impl Daemon {
         }
         self.pay_debts().await;
         self.write_views().await;
+        self.traces.stop().await;
         info!("stopped");
     }
 }

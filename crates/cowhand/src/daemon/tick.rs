@@ -130,7 +130,7 @@ async fn act(
             if store.hold(schedule, due, hold.reason(), now).await?
                 && let Some((agent, schedule)) = roster.schedule(schedule)
             {
-                info!("{}", hold.line(&agent.name, schedule));
+                info!(agent = %agent.name, schedule = %schedule.name, "{}", hold.line(&agent.name, schedule));
             }
             Ok(false)
         }

@@ -273,6 +273,9 @@ impl Fleet {
         if roster.server != self.roster().server {
             warn!("`server` has changed; it stays as it is until a restart");
         }
+        if roster.traces != self.roster().traces {
+            warn!("`traces` has changed; it stays as it is until a restart");
+        }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
         self.take(contents).await?;

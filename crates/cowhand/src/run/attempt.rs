@@ -243,6 +243,11 @@ impl Attempt {
         fs::exists(self.folder.join(KEEPER))
     }
 
+    /// When its keeper started the agent; none if it never did, or on another machine.
+    pub fn agent_began(&self) -> Option<Timestamp> {
+        Timestamp::try_from(fs::metadata(self.folder.join(AGENT)).ok()?.modified().ok()?).ok()
+    }
+
     /// When it last wrote anything.
     pub fn last_output(&self) -> Option<Timestamp> {
         let written = |path: PathBuf| Timestamp::try_from(fs::metadata(path).ok()?.modified().ok()?).ok();

@@ -97,10 +97,7 @@ impl Store {
     }
 
     pub async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move { tx.one(GET_JOB, args![id.as_str()]).await?.as_ref().map(read).transpose() })
-        })
-        .await
+        self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
     }
 
     /// The newest first. A list cannot go on after a job that is not there, because it was pruned or never was.
@@ -262,6 +259,10 @@ pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
 pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
     let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
     tx.record(Recorded { at: now, agent, schedule, job: Some(job.id().clone()), fact });
+}
+
+pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, StoreError> {
+    tx.one(GET_JOB, args![id.as_str()]).await?.as_ref().map(read).transpose()
 }
 
 /// The job, kept from other writers until the end of the transaction.

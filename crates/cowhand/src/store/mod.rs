@@ -12,6 +12,7 @@
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
+mod attempts;
 mod changes;
 mod claims;
 mod cursors;
@@ -46,6 +47,7 @@ use db::Tx;
 use latency::Latency;
 use writer::Writer;
 
+pub use attempts::{JobHistory, PastAttempt};
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
@@ -125,6 +127,7 @@ impl Store {
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
+            attempts::ALL,
             claims::ALL,
             cursors::ALL,
             events::ALL,

@@ -132,7 +132,7 @@ fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T) -> anyhow::Resul
 }
 
 /// A reader sees the old file or the new one.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     file.write_all(bytes)?;
     file.persist(path)?;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, WorkSource, WorkingDirectory,
+    Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, Traces, WorkSource,
+    WorkingDirectory,
 };
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
@@ -42,6 +43,7 @@ pub struct FleetFile {
     /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
     pub prices: Option<Prices>,
     pub server: Option<Server>,
+    pub traces: Option<Traces>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
     #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]

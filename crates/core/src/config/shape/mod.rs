@@ -19,6 +19,7 @@ mod hooks;
 mod mcp;
 mod runtime;
 mod schedule;
+mod traces;
 mod work_source;
 
 pub use agent::{
@@ -32,4 +33,5 @@ pub use hooks::{Hook, HookAction, HookEvent, Hooks};
 pub use mcp::{McpServer, McpTransport};
 pub use runtime::Runtime;
 pub use schedule::Schedule;
+pub use traces::Traces;
 pub use work_source::{AppAuth, Auth, ItemRules, Labels, OnFailure, WorkSource};

@@ -49,9 +49,15 @@ impl Runtime {
 const CODEX: [(&str, &str); 7] = [
     ("max_turns", "Codex has no limit of turns; `timeout` ends it"),
     ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
-    ("tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
+    (
+        "tools",
+        "Codex does not choose among tools, so an agent with it is not started; `permission_mode` chooses its sandbox",
+    ),
     ("allowed_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
-    ("denied_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
+    (
+        "denied_tools",
+        "Codex does not choose among tools, so an agent with it is not started; `permission_mode` chooses its sandbox",
+    ),
     ("setting_sources", "Codex always reads its own config"),
     ("plugins", "they are folders for Claude Code"),
 ];
@@ -76,10 +82,10 @@ const COMMAND: [(&str, &str); 12] = [
     ("max_turns", OF_A_COMMAND),
     ("session.max_turns", OF_A_COMMAND),
     ("session.policy", "a command has no session that could go on"),
-    ("permission_mode", OF_A_COMMAND),
-    ("tools", OF_A_COMMAND),
+    ("permission_mode", "a command does what it likes, so an agent that may not is not started"),
+    ("tools", "a command does what it likes, so an agent with it is not started"),
     ("allowed_tools", OF_A_COMMAND),
-    ("denied_tools", OF_A_COMMAND),
+    ("denied_tools", "a command does what it likes, so an agent with it is not started"),
     ("system_prompt", OF_A_COMMAND),
     ("setting_sources", OF_A_COMMAND),
     ("mcp_servers", OF_A_COMMAND),

@@ -111,6 +111,35 @@ pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, Strin
     Ok(words.map(str::to_owned).collect())
 }
 
+/// What the config forbids the agent and this runtime could not keep from it; then it is not started.
+pub fn unheld(agent: &Agent) -> Option<String> {
+    let settings = &agent.settings;
+    let runtime = settings.runtime.unwrap_or_default();
+    if !matches!(runtime, Runtime::Codex | Runtime::Command) {
+        return None;
+    }
+    let forbids = |mode| {
+        use PermissionMode::{AcceptEdits, BypassPermissions, Default, Delegate, DontAsk, Plan};
+        match mode {
+            AcceptEdits | BypassPermissions => false,
+            Default | Plan | Delegate | DontAsk => true,
+        }
+    };
+    let key = if settings.denied_tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
+        "denied_tools"
+    } else if settings.tools.is_some() {
+        "tools"
+    } else if runtime == Runtime::Command && settings.permission_mode.is_some_and(forbids) {
+        "permission_mode"
+    } else {
+        return None;
+    };
+    let name = runtime.name();
+    Some(format!(
+        "`{key}` forbids something that nobody can keep from `runtime: {name}`, so it is not started; take the key away, or choose a runtime that knows it"
+    ))
+}
+
 /// An id comes from what a program wrote and becomes an argument: it must not be an option, or a path.
 fn is_plain(id: &str) -> bool {
     id.starts_with(|letter: char| letter.is_ascii_alphanumeric())
@@ -181,6 +210,30 @@ mod tests {
             assert_eq!(words, expected.map(str::to_owned).map_err(str::to_owned), "{runtime:?}");
         }
         assert!(interactive(Runtime::Claude, "--help").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_from_an_agent_keeps_it_from_starting() {
+        for (settings, key) in [
+            (r#"{"runtime":"codex"}"#, None),
+            (r#"{"runtime":"codex","permission_mode":"plan","allowed_tools":["Bash"]}"#, None),
+            (r#"{"runtime":"codex","denied_tools":["Bash"]}"#, Some("denied_tools")),
+            (r#"{"runtime":"codex","denied_tools":[]}"#, None),
+            (r#"{"runtime":"codex","tools":[]}"#, Some("tools")),
+            (r#"{"runtime":"command","permission_mode":"acceptEdits"}"#, None),
+            (r#"{"runtime":"command","permission_mode":"plan"}"#, Some("permission_mode")),
+            (
+                r#"{"runtime":"claude","tools":["Read"],"denied_tools":["Bash"],"permission_mode":"plan"}"#,
+                None,
+            ),
+            (r#"{"runtime":"gemini","denied_tools":["Bash"]}"#, None),
+        ] {
+            let mut agent = Agent::new("coder".parse().unwrap());
+            agent.settings = serde_json::from_str(settings).unwrap();
+            let said = unheld(&agent);
+            assert_eq!(said.is_some(), key.is_some(), "{settings} {said:?}");
+            assert!(said.is_none_or(|said| said.contains(key.unwrap_or_default())), "{settings}");
+        }
     }
 
     #[test]

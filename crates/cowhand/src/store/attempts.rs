@@ -1,0 +1,61 @@
+//! Attempts that were made: the way of a job, for those who look back at it.
+
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, Outcome};
+use jiff::Timestamp;
+
+use super::db::{Row, args};
+use super::dialect::statements;
+use super::{Store, StoreError, jobs};
+
+statements! {
+    ATTEMPTS_OF_JOB = same "select number, node, started_at, ended_at, outcome from attempts where job_id = $1 order by number";
+    DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
+}
+
+/// A job with what led to it and what was done for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobHistory {
+    pub job: Job,
+    /// When the firing was due that made it. None for a job by hand, and for the further jobs of one firing.
+    pub due: Option<Timestamp>,
+    /// The first one first, without those that never began.
+    pub attempts: Vec<PastAttempt>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastAttempt {
+    pub number: u32,
+    pub node: String,
+    pub started_at: Timestamp,
+    /// None while it runs.
+    pub ended_at: Option<Timestamp>,
+    pub outcome: Option<Outcome>,
+}
+
+impl Store {
+    /// None if there is no such job, or no longer.
+    pub async fn history(&self, id: JobId) -> Result<Option<JobHistory>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let Some(job) = jobs::get(tx, &id).await? else { return Ok(None) };
+                let rows = tx.all(ATTEMPTS_OF_JOB, args![id.as_str()]).await?;
+                let attempts = rows.iter().map(read).collect::<Result<_, _>>()?;
+                let due = tx.one(DUE_OF_JOB, args![id.as_str()]).await?;
+                let due = due.map(|row| row.time_opt("due_at")).transpose()?.flatten();
+                Ok(Some(JobHistory { job, due, attempts }))
+            })
+        })
+        .await
+    }
+}
+
+fn read(row: &Row) -> Result<PastAttempt, StoreError> {
+    Ok(PastAttempt {
+        number: row.count("number")?,
+        node: row.get("node")?,
+        started_at: row.time("started_at")?,
+        ended_at: row.time_opt("ended_at")?,
+        outcome: row.json_opt("outcome")?,
+    })
+}

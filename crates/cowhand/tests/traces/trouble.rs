@@ -1,0 +1,129 @@
+//! A collector in trouble is never the fleet's.
+
+use std::time::Duration;
+
+use crate::collector::{Collector, Mood, names};
+use crate::{AGENTS, Scene};
+
+/// Whatever the collector does, this is what the fleet makes of it.
+const SOON: Duration = Duration::from_secs(8);
+
+#[test]
+fn one_that_is_away_costs_its_traces_and_nothing_else() {
+    let address = Collector::nowhere();
+    let mut scene = Scene::traced_to(&format!("http://{address}"));
+    let lost = scene.job(&["broken"]);
+    scene.until_logged("traces are dropped: ");
+    // Once it is back, it gets what comes.
+    let collector = Collector::at(address);
+    let job = scene.job(&["coder"]);
+    scene.trace(&collector, &job);
+    assert!(collector.trace(&lost).is_none());
+    assert!(scene.stop() < SOON);
+    assert!(!scene.log().contains("canary"), "{}", scene.log());
+    collector.check();
+}
+
+#[test]
+fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
+    let collector = Collector::new();
+    let scene = Scene::traced(&collector);
+    for code in [429, 503] {
+        collector.turn(Mood::Refusing(code));
+        let before = collector.heard().len();
+        let job = scene.job(&["broken"]);
+        scene.until("a second try", || (collector.heard().len() >= before + 2).then_some(()));
+        collector.turn(Mood::Well);
+        scene.trace(&collector, &job);
+    }
+    for code in [307, 400, 500] {
+        collector.turn(Mood::Refusing(code));
+        let before = collector.heard().len();
+        scene.job(&["broken"]);
+        scene.until_logged(&format!("traces are dropped: the collector answered {code}"));
+        assert_eq!(collector.heard().len(), before + 1, "{code}");
+    }
+    assert!(collector.heard().iter().all(|heard| heard.path == "/v1/traces"), "our key goes nowhere else");
+    collector.turn(Mood::Picky);
+    scene.job(&["broken"]);
+    scene.until_logged("the collector has not taken all of a trace: too blue");
+}
+
+#[test]
+fn one_that_is_slow_or_silent_holds_nobody_up() {
+    let collector = Collector::new();
+    let mut scene = Scene::traced(&collector);
+    collector.turn(Mood::Slow);
+    let slow = scene.job(&["broken"]);
+    scene.until("a request", || (collector.heard().len() == 1).then_some(()));
+    collector.turn(Mood::Silent);
+    let begin = std::time::Instant::now();
+    let jobs: Vec<_> = (0..3).map(|_| scene.job(&["broken"])).collect();
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    scene.until("the next request", || (collector.heard().len() == 2).then_some(()));
+    assert!(collector.trace(&slow).is_some());
+    assert!(scene.stop() < SOON);
+    scene.until_logged("some traces are not sent yet; they will be at the next start");
+    collector.turn(Mood::Well);
+    scene.start(&[]);
+    for job in &jobs {
+        assert_eq!(names(&scene.trace(&collector, job)), ["attempt 1", "job broken", "spawn", "wait"]);
+    }
+    // The same after a kill, and what was sent is not sent again.
+    let sent = collector.heard().len();
+    collector.turn(Mood::Silent);
+    let last = scene.job(&["broken"]);
+    scene.until("the next request", || (collector.heard().len() == sent + 1).then_some(()));
+    scene.kill();
+    collector.turn(Mood::Well);
+    scene.start(&[]);
+    scene.until("it to be sent again", || (collector.heard().len() == sent + 2).then_some(()));
+    assert!(
+        collector.heard()[sent + 1].body.contains(&last)
+            && !collector.heard()[sent + 1].body.contains(&jobs[0])
+    );
+    collector.check();
+}
+
+#[test]
+fn the_usual_variables_and_their_end() {
+    let collector = Collector::new();
+    let mut scene = Scene::prepared(AGENTS)
+        .with("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("{}/otlp", collector.url()))
+        .with("OTEL_EXPORTER_OTLP_HEADERS", "x-key=canary%20header");
+    scene.start(&[]);
+    let job = scene.job(&["broken"]);
+    scene.trace(&collector, &job);
+    let heard = collector.heard();
+    assert_eq!(
+        (heard[0].path.as_str(), &heard[0].headers["x-key"]),
+        ("/otlp/v1/traces", &"canary header".parse().unwrap())
+    );
+    scene.stop();
+    assert!(!scene.log().contains("canary"), "{}", scene.log());
+
+    // The config has the last word, and what happened meanwhile is nobody's business later.
+    let before = collector.heard().len();
+    let with =
+        |traces: &str| std::fs::write(scene.path("cowhand.yaml"), format!("{traces}{AGENTS}")).unwrap();
+    with("traces: {}\n");
+    let mut scene = scene;
+    scene.start(&[]);
+    let quiet = scene.job(&["broken"]);
+    scene.stop();
+    assert_eq!(collector.heard().len(), before);
+    std::fs::write(scene.path("cowhand.yaml"), AGENTS).unwrap();
+    scene.start(&[]);
+    let loud = scene.job(&["broken"]);
+    scene.trace(&collector, &loud);
+    assert!(collector.trace(&quiet).is_none());
+}
+
+#[test]
+fn settings_that_are_no_good_are_a_warning() {
+    let mut scene = Scene::prepared(AGENTS).with("OTEL_EXPORTER_OTLP_ENDPOINT", "canary:4317");
+    scene.start(&[]);
+    scene.until_logged("no traces are sent: OTEL_EXPORTER_OTLP_ENDPOINT is no web address");
+    assert!(!scene.log().contains("canary"));
+    scene.job(&["broken"]);
+}
