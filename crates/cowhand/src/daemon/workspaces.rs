@@ -91,6 +91,11 @@ async fn make(
     store.note_workspace(workspace.clone(), now).await.map_err(unwritten)?;
     fault::place("workspace-noted");
     let whole = workspace.clone();
+    // git reads the records of all worktrees when it makes or removes one, and stumbles over one that is half written.
+    let alone = match workspace.kind {
+        IsolationKind::Worktree => Some(engine.workspaces.lock().await),
+        IsolationKind::Clone | IsolationKind::Shared => None,
+    };
     let made = apart(move || {
         workspace::make(&workspace, &below).inspect_err(|_| {
             // What is left of it, the next sweep removes.
@@ -98,6 +103,7 @@ async fn make(
         })
     });
     let directory = made.await?;
+    drop(alone);
     store.keep_workspace(&whole, WorkspaceState::Used, now).await.map_err(unwritten)?;
     Ok(Desk { directory, fresh: true })
 }
