@@ -14,7 +14,7 @@
 pub mod coming;
 mod due;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 
@@ -23,6 +23,7 @@ use crate::interval::Interval;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
+use crate::work::WorkItemId;
 
 /// What is so: the store's answer at one moment.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +33,27 @@ pub struct Snapshot {
     pub jobs: Vec<LiveJob>,
     /// Firings whose jobs are not made yet.
     pub preparing: Vec<Preparing>,
+}
+
+impl Snapshot {
+    /// The keys of the sessions that running jobs of the agent have.
+    fn busy_sessions(&self, agent: &Agent) -> HashSet<String> {
+        let running = self
+            .jobs
+            .iter()
+            .filter(|job| job.agent == agent.name && matches!(job.state, LiveState::Running { .. }));
+        running.filter_map(|job| job.session_key.clone()).collect()
+    }
+
+    /// Whether a job of the schedule waits for the end of another one, which has its session.
+    pub fn waits_for_session(&self, agent: &Agent, schedule: ScheduleId) -> bool {
+        let busy = self.busy_sessions(agent);
+        self.jobs.iter().any(|job| {
+            job.schedule == Some(schedule)
+                && matches!(job.state, LiveState::Pending { .. })
+                && agent.session_key(job.item.as_ref()).is_some_and(|key| busy.contains(&key))
+        })
+    }
 }
 
 /// A firing whose jobs are not made yet.
@@ -50,6 +72,10 @@ pub struct LiveJob {
     pub schedule: Option<ScheduleId>,
     /// Fired by its schedule's trigger, as opposed to by hand.
     pub by_trigger: bool,
+    /// The work item that it is for.
+    pub item: Option<WorkItemId>,
+    /// Of one that runs: no other with the same key does.
+    pub session_key: Option<String>,
     pub state: LiveState,
 }
 
@@ -89,7 +115,7 @@ pub enum Action {
     /// It is due but has to wait; said once, since the record remembers it.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
     /// Claim this job, if the agent still has a place by then.
-    Start { job: JobId, agent: AgentName, max_concurrent: u32 },
+    Start { job: JobId, agent: AgentName, max_concurrent: u32, session_key: Option<String> },
 }
 
 /// What a due firing waits for.
@@ -202,16 +228,23 @@ impl Draft {
 
     fn starts(&mut self, agent: &Agent, snapshot: &Snapshot) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
+        let mut sessions = snapshot.busy_sessions(agent);
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
             let LiveState::Pending { not_before } = job.state else { continue };
             match not_before {
                 Some(at) if at > self.now => self.wake(at),
                 _ if free > 0 => {
+                    let session_key = agent.session_key(job.item.as_ref());
+                    // It waits for the end of the one that has its session, and others go before it.
+                    if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
+                        continue;
+                    }
                     free -= 1;
                     self.actions.push(Action::Start {
                         job: job.id.clone(),
                         agent: agent.name.clone(),
                         max_concurrent: agent.max_concurrent,
+                        session_key,
                     });
                 }
                 _ => {}

@@ -148,6 +148,8 @@ pub struct Timeout(Option<Interval>);
 impl Timeout {
     /// Of one attempt.
     pub const ATTEMPT: Self = Self(Some(Interval::seconds(3_600)));
+    /// Of the command that sets a workspace up.
+    pub const SETUP: Self = Self(Some(Interval::seconds(600)));
     /// Of an attempt's silence.
     pub const IDLE: Self = Self(Some(Interval::seconds(900)));
 

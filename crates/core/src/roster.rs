@@ -9,7 +9,10 @@ use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::Server;
+use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
+use crate::work::WorkItemId;
+use crate::workspace::{Isolation, IsolationRules};
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {
@@ -66,6 +69,19 @@ pub struct Schedule {
 }
 
 impl Agent {
+    pub fn session_policy(&self) -> SessionPolicy {
+        self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
+    }
+
+    /// Its jobs that have the same key go on with one session, one after the other.
+    pub fn session_key(&self, item: Option<&WorkItemId>) -> Option<String> {
+        self.session_policy().key(item)
+    }
+
+    pub fn isolation(&self) -> IsolationRules {
+        self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
+    }
+
     /// With everything that has a default left at it.
     pub fn new(name: AgentName) -> Self {
         let (directory, settings) = (PathBuf::from("."), shape::Agent::default());

@@ -44,6 +44,11 @@ impl StateFolder {
         self.jobs().join(format!("{job}.yaml"))
     }
 
+    /// What the job changed in its workspace.
+    pub fn diff(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(format!("{job}.diff"))
+    }
+
     /// For what else a job leaves behind.
     pub fn folder(&self, job: &JobId) -> PathBuf {
         self.jobs().join(job.as_str())
@@ -51,6 +56,11 @@ impl StateFolder {
 
     pub fn attempts(&self) -> PathBuf {
         self.0.join("attempts")
+    }
+
+    /// Directories that jobs have to themselves.
+    pub fn workspaces(&self) -> PathBuf {
+        self.0.join("workspaces")
     }
 
     /// What a daemon in the background says.

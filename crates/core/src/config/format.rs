@@ -12,6 +12,7 @@ use crate::id::check_name;
 use crate::interval::Interval;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
 use crate::size::Size;
+use crate::workspace::BranchName;
 
 /// What is wrong with the text, if anything is.
 pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
@@ -20,6 +21,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
         "interval" => message(text.parse::<Interval>()),
         "timeout" => message(text.parse::<Timeout>()),
         "size" => message(text.parse::<Size>()),
+        "branch" => message(text.parse::<BranchName>()),
         "cron" => message(text.parse::<Cron>()),
         "timezone" => message(text.parse::<Zone>()),
         "clock-time" => message(text.parse::<ClockTime>()),
@@ -39,11 +41,12 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 14] = [
+    const TEXTS: [&str; 15] = [
         "name",
         "interval",
         "timeout",
         "size",
+        "branch",
         "cron",
         "timezone",
         "clock-time",

@@ -1,6 +1,7 @@
 //! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
 
 mod preparing;
+mod sessions;
 
 use super::*;
 use crate::schedule::{DisabledBy, Waiting};
@@ -81,6 +82,8 @@ impl Scene {
             agent: "a".parse().unwrap(),
             schedule: of_schedule,
             by_trigger: whose == "clock",
+            item: None,
+            session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),
             state,
         });
         self

@@ -80,7 +80,7 @@ agents:
     assert_eq!(seen(&agents[1]), "renamed.says over 4 [] 1", "arrays replace, null takes away");
     assert_eq!((agents[0].retry.max_attempts, agents[0].retry.backoff.to_string()), (3, "1m".to_owned()));
     let session = agents[1].settings.session.as_ref().unwrap();
-    assert_eq!((session.max_turns, session.timeout.as_deref()), (Some(7), Some("5h")));
+    assert_eq!((session.max_turns, session.expires.as_deref()), (Some(7), Some("5h")));
     assert_eq!(agents[0].settings.timeout.unwrap().to_string(), "2h");
     assert_eq!(agents[1].settings.timeout.unwrap().duration(), None);
 }

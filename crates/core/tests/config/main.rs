@@ -9,6 +9,7 @@ mod laws;
 mod mistakes;
 mod prompts;
 mod seeds;
+mod workspaces;
 
 use std::io;
 use std::path::Path;

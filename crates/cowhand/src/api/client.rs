@@ -45,6 +45,11 @@ impl Client {
         whole(self.send(Method::POST, path, Body::from(body)).await?).await
     }
 
+    /// An answer in plain text.
+    pub async fn text(&self, path: &str) -> Result<Bytes, Problem> {
+        all(good(self.send(Method::GET, path, Body::empty()).await?).await?).await
+    }
+
     /// An answer that comes line by line.
     pub async fn lines(&self, path: &str) -> Result<Lines, Problem> {
         let body = good(self.send(Method::GET, path, Body::empty()).await?).await?;

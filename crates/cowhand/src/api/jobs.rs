@@ -109,7 +109,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(&named(&id)?, changes).await?)))
 }
 
-async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
+pub(super) async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
     match api.store.job(id.clone()).await? {
         Some(job) => Ok(job),
         None => Err(api.no_job(id).await?),

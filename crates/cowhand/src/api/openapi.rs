@@ -156,6 +156,7 @@ fn content(answer: &Answer, told: &mut SchemaGenerator) -> Value {
     let lines = json!({ "schema": { "type": "string" } });
     match answer.streams {
         Streams::No => json!({ "application/json": { "schema": schema } }),
+        Streams::Text => json!({ "text/plain": { "schema": schema } }),
         Streams::IfAsked => json!({
             "application/json": { "schema": schema },
             "application/x-ndjson": lines,

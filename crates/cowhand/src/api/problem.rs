@@ -157,6 +157,7 @@ impl From<FleetError> for Problem {
             | FleetError::NoJob(_)
             | FleetError::NoItem(_) => Code::NotFound,
             FleetError::InUse { .. }
+            | FleetError::CannotFork(_)
             | FleetError::ItemHeld { .. }
             | FleetError::ItemRefused { .. }
             | FleetError::NotFinished { .. }

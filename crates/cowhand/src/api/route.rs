@@ -41,6 +41,8 @@ pub(super) enum Streams {
     /// A page unless asked to go on.
     IfAsked,
     Always,
+    /// It is plain text, and comes whole.
+    Text,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, LoginLink, NodeView, Page,
-    ReleaseAsked, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
+    ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
-    agents, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, timeline, tokens,
-    usage, work,
+    agents, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, sessions,
+    timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -135,6 +135,15 @@ fn of_jobs() -> Vec<Route> {
             .about("What it came to, in its own words.")
             .tells::<JobResult>()
             .refuses(&[NotFound]),
+        Route::get("/api/v1/jobs/{job}/diff", sessions::diff)
+            .about("What it changed in its workspace, as git tells it.")
+            .tells::<String>()
+            .streams(Streams::Text)
+            .refuses(&[NotFound]),
+        Route::get("/api/v1/jobs/{job}/session", sessions::session)
+            .about("Its session, and how a person goes on with it in a terminal.")
+            .tells::<SessionView>()
+            .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/cancel", jobs::cancel)
             .about("Ends it: at once if it waits, and soon if it runs.")
             .tells::<JobRecord>()

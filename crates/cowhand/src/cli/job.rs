@@ -19,10 +19,20 @@ pub(super) struct Job {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print what it changed in its workspace
+    #[arg(long, conflicts_with = "json")]
+    diff: bool,
 }
 
 impl Job {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        if self.diff {
+            let diff = place::ask(config, async |client| {
+                Ok(client.text(&format!("jobs/{}/diff", self.id)).await?)
+            })?;
+            print::raw(&diff);
+            return Ok(());
+        }
         let job = place::ask(config, async |client| {
             Ok(client.get::<JobView>(&format!("jobs/{}", self.id)).await?)
         })?;

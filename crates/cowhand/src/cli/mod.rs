@@ -24,6 +24,7 @@ mod print;
 mod prune;
 mod reload;
 mod restart;
+mod resume;
 mod retry;
 mod schedule;
 mod spinner;
@@ -89,6 +90,8 @@ enum Verb {
     Retry(retry::Retry),
     /// Make a new job that goes on from an earlier one
     Fork(retry::Fork),
+    /// Go on with a job's session yourself, in this terminal
+    Resume(resume::Resume),
     /// Look at schedules and when they fire, turn them on and off
     #[command(subcommand)]
     Schedule(schedule::Schedule),
@@ -139,6 +142,7 @@ pub fn run() -> ExitCode {
         Verb::Clear(clear) => clear.run(config),
         Verb::Retry(retry) => retry.run(config),
         Verb::Fork(fork) => fork.run(config),
+        Verb::Resume(resume) => resume.run(config),
         Verb::Schedule(schedule) => schedule.run(config),
         Verb::Why(why) => why.run(config),
         Verb::Work(work) => work.run(config),

@@ -2,7 +2,7 @@
 //! seen enough (`cowhand jobs | head`) ends the program without a word.
 
 use std::fmt::Display;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anstyle::Style;
 use serde::Serialize;
@@ -15,9 +15,26 @@ pub(super) const HEAD: Style = Style::new().bold();
 pub(super) fn line(text: impl Display) {
     let mut out = anstream::stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
-        let exit =
-            if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { super::Exit::CannotRunHere as i32 };
-        std::process::exit(exit);
+        end(&error);
+    }
+}
+
+/// A reader that has seen enough is no mistake.
+fn end(error: &io::Error) {
+    let exit = if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { super::Exit::CannotRunHere as i32 };
+    std::process::exit(exit);
+}
+
+/// Somebody else's text as it is; a terminal gets no signs that would do something to it.
+pub(super) fn raw(text: &[u8]) {
+    let mut out = io::stdout().lock();
+    let harmless = |text: &[u8]| {
+        let harmful = |sign: char| sign.is_control() && !matches!(sign, '\n' | '\t');
+        String::from_utf8_lossy(text).replace(harmful, "\u{fffd}").into_bytes()
+    };
+    let text = if out.is_terminal() { harmless(text) } else { text.to_vec() };
+    if let Err(error) = out.write_all(&text).and_then(|()| out.flush()) {
+        end(&error);
     }
 }
 

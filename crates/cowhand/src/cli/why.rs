@@ -141,5 +141,6 @@ const fn because(reason: SkipReason) -> &'static str {
         SkipReason::OutsideHours => "it is outside its active hours",
         SkipReason::OverBudget => "the budget is used up",
         SkipReason::Paused => "the agent is paused",
+        SkipReason::SessionBusy => "an earlier job has its session and has not ended",
     }
 }

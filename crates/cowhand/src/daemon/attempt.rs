@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Origin, Outcome, Settlement, Termination,
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Outcome, Settlement, Termination,
 };
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::roster::{Agent, Schedule};
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::engine::Engine;
+use super::workspaces;
 use crate::fault;
 use crate::hook::metadata;
 use crate::run::attempt::{Attempt, Standing, Stop};
 use crate::run::ending::{Ending, ExitStatus};
-use crate::run::launch::{self, Launch};
+use crate::run::launch;
 use crate::run::runtime::Finish;
-use crate::run::runtime::Session;
 use crate::run::tail::{Files, Tail};
 use crate::store::{Settled, StoreError};
 use crate::view::output::OutputLog;
@@ -59,9 +59,18 @@ pub(super) struct Charge {
     pub(super) stopped: Option<Reason>,
 }
 
+/// What following an attempt came to.
+enum Followed {
+    Over(Settlement),
+    /// There is nothing to settle: the daemon leaves, or the job is somebody else's.
+    NotOurs,
+    /// The session that it was to go on with is not there, so nothing has happened.
+    NoSession,
+}
+
 /// The rules of the config for this job, as they are when it starts or is taken up again.
-struct Rules {
-    agent: Agent,
+pub(super) struct Rules {
+    pub(super) agent: Agent,
     retry: Retry,
     timeout: Timeout,
     idle_timeout: Timeout,
@@ -98,66 +107,20 @@ impl Charge {
             // Taken up again, but its agent is gone from the config: let it run out under the defaults.
             let rules = Rules::of(&Agent::new(self.job.agent().clone()), &self.job);
             self.run(&rules, false).await;
+            workspaces::tidy(&engine, &id).await;
             engine.end(&id);
             return;
         };
         let rules = Rules::of(agent, &self.job);
-        if !fresh || self.launch(&rules, &loaded.variables).await {
+        if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
         }
+        workspaces::tidy(&engine, &id).await;
         engine.end(&id);
     }
 
-    fn attempt(&self) -> Attempt {
+    pub(super) fn attempt(&self) -> Attempt {
         Attempt::new(self.engine.home.state.path(), self.job.id(), self.job.attempts())
-    }
-
-    /// Says whether there is now something to follow.
-    async fn launch(&self, rules: &Rules, dotenv: &std::collections::HashMap<String, String>) -> bool {
-        let session = self.session().await;
-        let own = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let attempt = self.attempt();
-        let launch = match Launch::of(&rules.agent, &self.job, &session, own, dotenv, &attempt.private()) {
-            Ok(launch) => launch,
-            Err(refusal) => {
-                self.not_started(refusal, rules).await;
-                return false;
-            }
-        };
-        let prompt = self.job.prompt().unwrap_or_default();
-        let launched = attempt
-            .write_private(&launch.files)
-            .and_then(|()| attempt.launch(&self.engine.program, &launch.start, prompt, &launch.environment));
-        match launched {
-            Ok(mut keeper) => {
-                fault::place("launched");
-                // Reaped when it ends, however long that takes. Not a task of the runtime, which would not end
-                // before it.
-                std::thread::spawn(move || keeper.wait());
-                info!(job = %self.job.id(), agent = %self.job.agent(), attempt = self.job.attempts(), "started");
-                true
-            }
-            Err(error) => {
-                let message = format!("cannot start a keeper in {}: {error}", attempt.folder().display());
-                self.not_started(message, rules).await;
-                false
-            }
-        }
-    }
-
-    async fn not_started(&self, message: String, rules: &Rules) {
-        let error = JobError { kind: ErrorKind::StartFailed, message };
-        let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
-        self.settle(outcome, rules).await;
-    }
-
-    /// A fork begins with all that its parent's session holds, if that had one.
-    async fn session(&self) -> Session {
-        let Some(Origin::ForkOf(parent)) = self.job.origin() else { return Session::Fresh };
-        let parent = self.engine.store.job(parent.clone()).await.ok().flatten();
-        let of = parent.and_then(|parent| parent.session_id().map(str::to_owned));
-        of.map_or(Session::Fresh, |of| Session::Fork { of, as_id: None })
     }
 
     async fn run(&mut self, rules: &Rules, fresh: bool) {
@@ -167,8 +130,17 @@ impl Charge {
         let mut pause = Duration::from_millis(200);
         loop {
             match self.follow(rules).await {
-                Ok(Some(settlement)) => return self.settle(settlement, rules).await,
-                Ok(None) => return,
+                Ok(Followed::Over(settlement)) => {
+                    workspaces::keep_diff(&self.engine, self.job.id()).await;
+                    return self.settle(settlement, rules).await;
+                }
+                Ok(Followed::NotOurs) => return,
+                Ok(Followed::NoSession) => {
+                    if !self.launch_anew(rules).await {
+                        return;
+                    }
+                    continue;
+                }
                 Err(error) if !self.attempt().folder().exists() => {
                     self.attempt().end_strays();
                     let lost = format!("lost: its folder is gone: {error:#}");
@@ -185,8 +157,7 @@ impl Charge {
         }
     }
 
-    /// None if there is nothing to settle: the daemon leaves, or the job is somebody else's.
-    async fn follow(&mut self, rules: &Rules) -> anyhow::Result<Option<Settlement>> {
+    async fn follow(&mut self, rules: &Rules) -> anyhow::Result<Followed> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
         let files = Files {
@@ -212,12 +183,15 @@ impl Charge {
                 Standing::Gone if attempt.began()? => Some(vanished(self.now())),
                 Standing::Gone => {
                     self.give_back().await;
-                    return Ok(None);
+                    return Ok(Followed::NotOurs);
                 }
                 Standing::Kept | Standing::Unkept => None,
             };
             if let Some(ending) = ending {
                 fault::place("ended");
+                if self.stopped.is_none() && self.lost_its_session(rules) {
+                    return Ok(Followed::NoSession);
+                }
                 let finish = output.tail.finish(&ending, self.now(), &mut |_| {})?;
                 output.log(&self.job);
                 fault::place("read");
@@ -227,11 +201,13 @@ impl Charge {
                 let usage = finish.usage.clone().map(|usage| self.priced(usage));
                 let metadata = self.metadata(rules, &attempt);
                 let outcome = outcome(finish, &ending, self.stopped);
-                return Ok(outcome.map(|outcome| Settlement { outcome, usage, metadata }));
+                return Ok(outcome.map_or(Followed::NotOurs, |outcome| {
+                    Followed::Over(Settlement { outcome, usage, metadata })
+                }));
             }
             let wish = *self.wishes.borrow_and_update();
             if wish == Wish::Leave {
-                return Ok(None);
+                return Ok(Followed::NotOurs);
             }
             let reason = self.reason(wish, rules, &attempt);
             if let Some(reason) = reason {
@@ -338,7 +314,7 @@ impl Charge {
     }
 
     /// Until it is written: a database that is away for a while must not make us forget how a job ended.
-    async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
+    pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let settlement = settlement.into();
         let mut pause = Duration::from_millis(200);
         loop {
@@ -364,13 +340,13 @@ impl Charge {
         }
     }
 
-    async fn give_back(&self) {
+    pub(super) async fn give_back(&self) {
         if let Err(error) = self.engine.store.give_back(self.job.id().clone(), self.epoch, self.now()).await {
             warn!(job = %self.job.id(), "it never began and could not be given back: {error}");
         }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.engine.clock.now()
     }
 }

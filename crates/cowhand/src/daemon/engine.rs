@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) hooks: Notify,
     /// How far the views have come in the event log.
     pub(crate) seen_by_views: AtomicI64,
+    /// Held while a workspace is handed on or removed.
+    pub(crate) workspaces: tokio::sync::Mutex<()>,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
     /// Firings that an errand of ours is about.
@@ -117,6 +119,7 @@ impl Engine {
             hooks: Notify::new(),
             preparing: Mutex::default(),
             seen_by_views: AtomicI64::default(),
+            workspaces: tokio::sync::Mutex::default(),
             roster: RwLock::new(Arc::new(loaded)),
             running: Mutex::default(),
             looked_for_lapsed: Mutex::default(),

@@ -1,6 +1,7 @@
 //! The daemon: wait, plan, act.
 
 mod attempt;
+mod begin;
 mod engine;
 mod hooks;
 mod lapsed;
@@ -10,6 +11,7 @@ mod prune;
 mod recover;
 pub mod tick;
 mod triggers;
+mod workspaces;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -34,7 +36,7 @@ use crate::fault;
 use crate::fleet::{Course, FleetError};
 use crate::run::cgroup;
 use crate::state::StateFolder;
-use crate::store::{Claim, Store, StoreError};
+use crate::store::{Claim, Starter, Store, StoreError};
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
@@ -55,6 +57,8 @@ pub(crate) struct Daemon {
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
+    /// When workspaces were last looked through.
+    swept_at: Option<Timestamp>,
     traces: Traces,
 }
 
@@ -86,7 +90,9 @@ impl Daemon {
         errands.spawn(owed::settle_debts(Arc::clone(&engine)));
         errands.spawn(hooks::run_hooks(Arc::clone(&engine)));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
-        let mut daemon = Self { engine, tasks, errands, heartbeat_at, views, triggers, pruning, traces };
+        let swept_at = None;
+        let mut daemon =
+            Self { engine, tasks, errands, heartbeat_at, views, triggers, pruning, swept_at, traces };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -118,6 +124,7 @@ impl Daemon {
                 _ => break,
             };
             self.prune_if_due();
+            self.sweep_if_due();
             self.write_views().await;
             if going == Course::Running {
                 self.triggers.follow(&self.engine).await;
@@ -180,15 +187,16 @@ impl Daemon {
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
-        let Startable { job, max_concurrent, .. } = start;
+        let Startable { job, max_concurrent, session_key, .. } = start;
         expect();
-        let claim =
-            self.engine.store.claim(job, max_concurrent, self.engine.home.node.clone(), LEASE, now).await?;
+        let starter =
+            Starter { node: self.engine.home.node.clone(), lease: LEASE, max_concurrent, session_key };
+        let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
-            Claim::Taken | Claim::AtCapacity => {}
+            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy => {}
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use super::engine::Engine;
+use super::workspaces;
 use crate::prune::{self, Scope};
 
 const EVERY: SignedDuration = SignedDuration::from_hours(1);
@@ -40,6 +41,17 @@ impl Daemon {
         if self.pruning.is_due(now) && !self.engine.loaded().roster.keeps_everything() {
             let task = self.tasks.spawn(prune_now(Arc::clone(&self.engine), now));
             self.pruning = Pruning { last: Some(now), task: Some(task) };
+        }
+    }
+}
+
+impl Daemon {
+    /// Workspaces that nobody needs, at the start and then as often as jobs are pruned, after that.
+    pub(super) fn sweep_if_due(&mut self) {
+        let now = self.engine.clock.now();
+        if self.swept_at.is_none_or(|last| now < last || now.duration_since(last) >= EVERY) {
+            self.swept_at = Some(now);
+            self.errands.spawn(workspaces::sweep(Arc::clone(&self.engine)));
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Startable {
     pub job: JobId,
     pub agent: AgentName,
     pub max_concurrent: u32,
+    /// Of those that have the same, one runs at a time.
+    pub session_key: Option<String>,
 }
 
 /// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
@@ -102,8 +104,8 @@ async fn act(
     at_once: Option<&mut AtOnce<'_>>,
 ) -> Result<bool, StoreError> {
     match action {
-        Action::Start { job, agent, max_concurrent } => {
-            tick.start.push(Startable { job, agent, max_concurrent });
+        Action::Start { job, agent, max_concurrent, session_key } => {
+            tick.start.push(Startable { job, agent, max_concurrent, session_key });
             Ok(false)
         }
         Action::Prepare { schedule, key } => {
@@ -150,7 +152,9 @@ async fn act(
                         expect();
                     }
                     let (node, lease) = ((*node).to_owned(), *lease);
-                    let starter = Starter { node, lease, max_concurrent: agent.max_concurrent };
+                    // What is fired at once has no work item yet.
+                    let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None));
+                    let starter = Starter { node, lease, max_concurrent, session_key };
                     store.fire_and_claim(firing, starter, now).await?
                 }
                 None => store.fire_once(firing, now).await?,

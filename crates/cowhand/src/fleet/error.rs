@@ -41,6 +41,9 @@ pub enum FleetError {
     NotFinished { job: JobId, status: JobStatus },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
+    /// What its runtime cannot do.
+    #[error("{0}")]
+    CannotFork(String),
     #[error("{0}")]
     Prune(String),
     #[error("an idempotency key needs a schedule: its firings are what is counted")]

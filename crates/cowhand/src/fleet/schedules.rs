@@ -96,6 +96,8 @@ impl ScheduleView {
             ScheduleState::Active => (ScheduleStatus::Idle, None),
         };
         let waiting = record.and_then(|record| record.waiting.as_ref()).map(|waiting| waiting.reason);
+        let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
+        let waiting = waiting.or_else(waits);
         let skip_reason = match status {
             ScheduleStatus::Disabled => Some(SkipReason::Disabled),
             ScheduleStatus::Error => waiting,

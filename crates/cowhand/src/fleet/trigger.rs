@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Fleet, FleetError};
+use crate::run::runtime::{Session, plan};
 use crate::store::Fired;
 use crate::trigger::dispatch::Dispatch;
 
@@ -132,6 +133,12 @@ impl Fleet {
     /// A new job that begins with all that this one's session holds.
     pub async fn fork(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
+        let runtime = self.roster().agent(before.agent()).and_then(|agent| agent.settings.runtime);
+        let of = before.session_id().unwrap_or("none").to_owned();
+        if let Some(refusal) = plan::refusal(runtime.unwrap_or_default(), &Session::Fork { of, as_id: None })
+        {
+            return Err(FleetError::CannotFork(refusal));
+        }
         let origin = Origin::ForkOf(job.clone());
         self.make(&before, TriggerType::Fork, origin, changes).await
     }

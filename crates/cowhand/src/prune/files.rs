@@ -62,7 +62,7 @@ pub(crate) fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Res
         gone(attempt.folder(), fs::remove_dir_all(attempt.folder()))?;
     }
     fault::place("removing");
-    for file in [state.output(job), state.view(job)] {
+    for file in [state.output(job), state.view(job), state.diff(job)] {
         gone(&file, fs::remove_file(&file))?;
     }
     let folder = state.folder(job);
@@ -96,6 +96,7 @@ mod tests {
         for job in [&one, &other] {
             fs::write(state.output(job), [0; 10]).unwrap();
             fs::write(state.view(job), [0; 200]).unwrap();
+            fs::write(state.diff(job), [0; 500]).unwrap();
             fs::create_dir(state.folder(job)).unwrap();
             fs::write(state.folder(job).join("output.log"), [0; 4_000]).unwrap();
             let attempt = Attempt::new(state.path(), job, 2);
@@ -107,11 +108,11 @@ mod tests {
         let link = elsewhere.as_os_str().len() as u64;
         assert_eq!(
             measure(&state).unwrap(),
-            HashMap::from([(one.clone(), 7_210 + link), (other.clone(), 7_210 + link)])
+            HashMap::from([(one.clone(), 7_710 + link), (other.clone(), 7_710 + link)])
         );
         remove(&state, &one, 2).unwrap();
         remove(&state, &one, 2).unwrap();
-        assert_eq!(measure(&state).unwrap(), HashMap::from([(other, 7_210 + link)]));
+        assert_eq!(measure(&state).unwrap(), HashMap::from([(other, 7_710 + link)]));
         assert!(elsewhere.exists() && state.jobs().join("notes.txt").exists());
     }
 }

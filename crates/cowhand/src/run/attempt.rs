@@ -54,6 +54,24 @@ pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
 const CGROUP: &str = "cgroup";
 const HOOK: &str = "hook";
+const RESUMED: &str = "resumed";
+
+/// What is known before an agent begins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prelude {
+    /// Said at the beginning of its output.
+    pub notes: Vec<String>,
+    /// The session that it is to go on with.
+    pub resumed: Option<String>,
+}
+
+/// What was not there is as good as removed.
+fn forgiving(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
 
 /// The signal that asks an agent to stop; some write their result only on an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,16 +182,25 @@ impl Attempt {
 
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
-        match fs::remove_dir_all(self.private()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        forgiving(fs::remove_dir_all(self.private()))
     }
 
-    /// Makes the folder and what the keeper needs, then the keeper. It belongs to its own session, so that a
-    /// signal for the daemon's terminal is none for it.
+    /// Makes the folder and what the keeper needs, then the keeper.
     pub fn launch(
         &self,
+        program: &Path,
+        start: &Start,
+        prompt: &str,
+        environment: &[(String, String)],
+    ) -> io::Result<Child> {
+        self.launch_after(&Prelude::default(), program, start, prompt, environment)
+    }
+
+    /// As above, with something said before the agent says anything. The keeper belongs to its own session, so that a
+    /// signal for the daemon's terminal is none for it.
+    pub fn launch_after(
+        &self,
+        prelude: &Prelude,
         program: &Path,
         start: &Start,
         prompt: &str,
@@ -183,7 +210,14 @@ impl Attempt {
         let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper is at work"))?;
         self.create("prompt")?.write_all(prompt.as_bytes())?;
         self.create("stdout")?;
-        self.create("stderr")?;
+        let mut stderr = self.create("stderr")?;
+        for note in &prelude.notes {
+            writeln!(stderr, "cowhand: {note}")?;
+        }
+        match &prelude.resumed {
+            Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
+            None => forgiving(fs::remove_file(self.folder.join(RESUMED)))?,
+        }
         self.write("start.json", start)?;
         let mark = self.mark();
         Command::new(program)
@@ -198,6 +232,16 @@ impl Attempt {
             .stdout(Stdio::null())
             .stderr(self.create("keeper.log")?)
             .spawn()
+    }
+
+    /// The session that it goes on with, if it does.
+    pub fn resumed(&self) -> Option<String> {
+        fs::read_to_string(self.folder.join(RESUMED)).ok().filter(|session| !session.is_empty())
+    }
+
+    /// As if it had never been: only for one in which nothing happened.
+    pub fn discard(&self) -> io::Result<()> {
+        forgiving(fs::remove_dir_all(&self.folder))
     }
 
     /// Asking twice gives the same answer unless something happened in between.

@@ -25,3 +25,4 @@ mod process;
 pub mod runtime;
 pub mod tail;
 pub mod watch;
+pub(crate) mod workspace;

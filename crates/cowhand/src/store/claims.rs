@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, hooks, items, jobs, owed, schedules, usage};
+use super::{Store, StoreError, hooks, items, jobs, owed, schedules, sessions, usage};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -40,6 +40,8 @@ pub enum Claim {
     Taken,
     /// The agent has no place free any more.
     AtCapacity,
+    /// Another job has the session that it would go on with.
+    SessionBusy,
     /// Its claim on the work item ran out while nobody was here to renew it; somebody else may have taken it.
     ItemLapsed,
 }
@@ -50,6 +52,8 @@ pub struct Starter {
     pub node: String,
     pub lease: SignedDuration,
     pub max_concurrent: u32,
+    /// Of those that have the same, one runs at a time.
+    pub session_key: Option<String>,
 }
 
 /// A lease that is still ours.
@@ -77,12 +81,28 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
+        self.claim_in_turn(id, Starter { node, lease, max_concurrent, session_key: None }, now).await
+    }
+
+    /// As above, and no other job that shares its session runs.
+    pub async fn claim_in_turn(
+        &self,
+        id: JobId,
+        starter: Starter,
+        now: Timestamp,
+    ) -> Result<Claim, StoreError> {
         let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
         let agent = job.agent().clone();
+        let Starter { node, lease, max_concurrent, session_key } = starter;
         self.write(move |tx| {
             Box::pin(async move {
                 if !has_place(tx, &agent, max_concurrent).await? {
                     return Ok(Claim::AtCapacity);
+                }
+                if let Some(key) = &session_key
+                    && sessions::is_taken(tx, &agent, key, Some(&id)).await?
+                {
+                    return Ok(Claim::SessionBusy);
                 }
                 let mut job = jobs::lock(tx, &id).await?;
                 if job.start(now).is_err() {
@@ -92,6 +112,7 @@ impl Store {
                     return Ok(Claim::ItemLapsed);
                 }
                 jobs::save(tx, &job).await?;
+                sessions::take_turn(tx, &id, session_key).await?;
                 let epoch = begin_attempt(tx, &job, node, lease, now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
@@ -266,13 +287,17 @@ async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> R
 pub(super) async fn has_place_for_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,
-    max_concurrent: u32,
+    starter: &Starter,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     lock_agent(tx, agent).await?;
     let row = tx.one(IN_FRONT, args![agent.as_str(), now]).await?;
     let live: i64 = row.map_or(Ok(0), |row| row.get("live"))?;
-    Ok(live < i64::from(max_concurrent))
+    let busy = match &starter.session_key {
+        Some(key) => sessions::is_taken(tx, agent, key, None).await?,
+        None => false,
+    };
+    Ok(live < i64::from(starter.max_concurrent) && !busy)
 }
 
 /// Writes down that the job, whose row says already that it runs, is the node's.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::db::{Recorded, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError, events};
+use super::{Store, StoreError, events, sessions};
 
 statements! {
     GET_CURSOR = same "select seq from cursors where schedule_id = $1";
@@ -57,6 +57,7 @@ impl Store {
     pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
+                sessions::forget_all(tx, &agent).await?;
                 tx.record(Recorded { at: now, agent, schedule: None, job: None, fact: Fact::AgentCleared });
                 Ok(())
             })

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Starter, Store, StoreError, claims, cursors, jobs, schedules};
+use super::{Starter, Store, StoreError, claims, cursors, jobs, schedules, sessions};
 
 statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion) \
@@ -263,7 +263,7 @@ async fn fire_once(
     let Firing { schedule, key, due, decision } = firing;
     let starter = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let free = claims::has_place_for_new(tx, &new.agent, starter.max_concurrent, now).await?;
+            let free = claims::has_place_for_new(tx, &new.agent, &starter, now).await?;
             free.then_some(starter)
         }
         _ => None,
@@ -303,9 +303,10 @@ async fn fire_once(
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
     tx.record(Recorded { at: now, agent, schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
-    let Some(Starter { node, lease, .. }) = starter else {
+    let Some(Starter { node, lease, session_key, .. }) = starter else {
         return Ok(Fired::Recorded(Some(job)));
     };
+    sessions::take_turn(tx, job.id(), session_key).await?;
     let epoch = claims::begin_attempt(tx, &job, node, lease, now).await?;
     Ok(Fired::Claimed { job, epoch })
 }

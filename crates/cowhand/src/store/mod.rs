@@ -30,10 +30,12 @@ mod open;
 mod owed;
 mod retention;
 mod schedules;
+mod sessions;
 mod sightings;
 mod snapshot;
 mod tokens;
 mod usage;
+mod workspaces;
 mod writer;
 
 use std::pin::Pin;
@@ -55,8 +57,10 @@ pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::BusyNode;
 pub use retention::{Ended, Pruned};
+pub use sessions::StoredSession;
 pub use tokens::{NewToken, Token};
 pub use usage::Spent;
+pub use workspaces::{KnownWorkspace, Workspace, WorkspaceState};
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]
@@ -137,10 +141,12 @@ impl Store {
             owed::ALL,
             retention::ALL,
             schedules::ALL,
+            sessions::ALL,
             sightings::ALL,
             snapshot::ALL,
             tokens::ALL,
             usage::ALL,
+            workspaces::ALL,
         ]
         .concat();
         let count = all.len();

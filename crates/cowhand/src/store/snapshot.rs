@@ -2,7 +2,9 @@
 
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
 use cowhand_core::trigger::FiringKey;
+use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
+use serde::Deserialize;
 
 use super::db::{Row, args};
 use super::dialect::statements;
@@ -10,9 +12,15 @@ use super::{Store, StoreError, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
-        jobs.cancel_asked_at, jobs.epoch, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
+        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.session_key, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
         where jobs.status in ('pending', 'running') order by jobs.number";
     PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' order by due_at, key";
+}
+
+/// All that is asked of a work item here.
+#[derive(Deserialize)]
+struct Named {
+    id: WorkItemId,
 }
 
 impl Store {
@@ -56,6 +64,8 @@ fn read(row: &Row) -> Result<LiveJob, StoreError> {
         agent: row.parse("agent")?,
         schedule: row.parse_opt("schedule_id")?,
         by_trigger: row.get::<i64>("by_trigger")? == 1,
+        item: row.json_opt::<Named>("work_item")?.map(|item| item.id),
+        session_key: row.get("session_key")?,
         state,
     })
 }

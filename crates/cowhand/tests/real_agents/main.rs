@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod failures;
+mod going_on;
 mod models;
 mod sessions;
 mod work;

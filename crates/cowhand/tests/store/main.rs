@@ -15,6 +15,7 @@ mod retention;
 mod tokens;
 mod triggers;
 mod usage;
+mod workspaces;
 
 use cowhand::store::Store;
 use cowhand_core::id::{JobId, ScheduleId};

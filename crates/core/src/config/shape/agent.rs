@@ -1,12 +1,15 @@
 //! An agent: its own file, an entry of the fleet file, or what `overrides` lays over it.
 
 use indexmap::IndexMap;
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
+use crate::session::{self, SessionPolicy};
+use crate::workspace::Isolation;
 
 /// A configured way to run a coding agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +22,8 @@ pub struct Agent {
     /// Where the agent works; unset means the directory of the file that defines it.
     #[schemars(extend("x-old-names" = ["workspace"]))]
     pub working_directory: Option<WorkingDirectory>,
+    /// What each job has to itself: nothing (`shared`, if unset), a git worktree, or a clone.
+    pub isolation: Option<Isolation>,
     #[schemars(extend("x-herdctl" = "`work_source.repo` names the repository to take work from"))]
     pub repo: Option<String>,
     pub identity: Option<Identity>,
@@ -110,13 +115,21 @@ pub struct Instances {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Session {
+    /// Which jobs share one conversation; unset means `fresh`, none.
+    pub policy: Option<SessionPolicy>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
-    /// How long a stored session may be resumed; unset means 24h.
-    #[schemars(regex(pattern = r"^\d+(\.\d+)?(s|m|h|d|w)$"), extend("examples" = ["24h", "2w"]))]
-    pub timeout: Option<String>,
+    /// How long a session may rest before the next job goes on with it; unset means 24h.
+    #[schemars(regex(pattern = r"^\d+(\.\d+)?(s|m|h|d|w)$"), extend("examples" = ["24h", "2w"], "x-aliases" = ["timeout"]))]
+    pub expires: Option<String>,
     #[schemars(extend("x-herdctl" = "`model` of the agent decides"))]
     pub model: Option<String>,
+}
+
+impl Session {
+    pub fn expires(&self) -> SignedDuration {
+        self.expires.as_deref().and_then(session::expiry).unwrap_or(session::EXPIRES)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

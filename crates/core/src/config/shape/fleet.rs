@@ -13,6 +13,7 @@ use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::Server;
+use crate::workspace::Isolation;
 
 /// A fleet: its agents, what they have in common, and other fleets below it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -74,6 +75,7 @@ pub struct Defaults {
     pub work_source: Option<WorkSource>,
     pub instances: Option<Instances>,
     pub session: Option<Session>,
+    pub isolation: Option<Isolation>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,

@@ -28,6 +28,12 @@ impl Runtime {
         }
     }
 
+    /// By the name that the above gives it.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Command];
+        all.into_iter().find(|runtime| runtime.name() == name)
+    }
+
     /// Keys of an agent that do not reach its program, and why.
     pub const fn unused(self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -71,10 +77,11 @@ const OPENCODE: [(&str, &str); 2] = [
 
 const OF_A_COMMAND: &str = "a command gets what its own arguments say";
 
-const COMMAND: [(&str, &str); 11] = [
+const COMMAND: [(&str, &str); 12] = [
     ("model", OF_A_COMMAND),
     ("max_turns", OF_A_COMMAND),
     ("session.max_turns", OF_A_COMMAND),
+    ("session.policy", "a command has no session that could go on"),
     ("permission_mode", "a command does what it likes, so an agent that may not is not started"),
     ("tools", "a command does what it likes, so an agent with it is not started"),
     ("allowed_tools", OF_A_COMMAND),

@@ -31,7 +31,7 @@ pub struct Schedule {
     #[serde(default, rename = "outputToFile")]
     pub output_to_file: Option<bool>,
     #[serde(default)]
-    #[schemars(extend("x-pending" = "sessions are not resumed yet"))]
+    #[schemars(extend("x-herdctl" = "`session.policy` of the agent decides"))]
     pub resume_session: Option<bool>,
     /// Unset means the agent's.
     #[serde(default)]

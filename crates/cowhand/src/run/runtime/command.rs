@@ -24,6 +24,8 @@ pub(super) const DESCRIPTION: Description = Description {
     capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false },
     plan,
     reader: Reader::command,
+    interactive: &[],
+    missing: &[],
 };
 
 fn plan(order: &Order<'_>) -> Plan {

@@ -58,6 +58,10 @@ pub struct Description {
     pub plan: fn(&Order<'_>) -> Plan,
     /// For output of which nothing is known but the runtime.
     pub reader: fn() -> Reader,
+    /// How a person goes on with a session in a terminal: the arguments before its id.
+    pub interactive: &'static [&'static str],
+    /// What its program says when a session is not there, in one way or another.
+    pub missing: &'static [&'static str],
 }
 
 /// The one line that a new runtime adds here.
@@ -87,6 +91,24 @@ pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// Whether this is the end of a program that did not find the session, on stderr.
+pub fn says_missing(runtime: Runtime, session: &str, stderr: &str) -> bool {
+    description(runtime).missing.iter().any(|says| stderr.contains(&says.replace("{id}", session)))
+}
+
+/// How a person goes on with a session in a terminal, or why it cannot be done.
+pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, String> {
+    if let Some(refusal) = refusal(runtime, &Session::Resume(session.to_owned())) {
+        return Err(refusal);
+    }
+    let description = description(runtime);
+    let Some(program) = description.program.filter(|_| !description.interactive.is_empty()) else {
+        return Err(format!("the program of `runtime: {}` cannot be opened with a session", runtime.name()));
+    };
+    let words = [program].into_iter().chain(description.interactive.iter().copied()).chain([session]);
+    Ok(words.map(str::to_owned).collect())
 }
 
 /// What the config forbids the agent and this runtime could not keep from it; then it is not started.
@@ -156,6 +178,39 @@ pub(super) fn transport(server: &McpServer) -> McpTransport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_that_is_not_there() {
+        let id = "11111111-2222-3333-4444-555555555555";
+        for (runtime, stderr, expected) in [
+            (Runtime::Claude, include_str!("../../../tests/samples/claude/resume-missing.stderr"), true),
+            (Runtime::Codex, include_str!("../../../tests/samples/codex/resume-missing.stderr"), true),
+            (Runtime::Opencode, include_str!("../../../tests/samples/opencode/resume-missing.stderr"), true),
+            (Runtime::Gemini, "Error resuming session: No previous sessions found for this project.", true),
+            (Runtime::Claude, "No conversation found with session ID: another", false),
+            (Runtime::Codex, "Error: connection refused", false),
+            (Runtime::Command, "Session not found", false),
+        ] {
+            assert_eq!(says_missing(runtime, id, stderr), expected, "{runtime:?} {stderr}");
+        }
+        let gemini = include_str!("../../../tests/samples/gemini/resume-missing.stderr");
+        assert!(says_missing(Runtime::Gemini, "7b6e5a00-0000-4000-8000-00000000dead", gemini));
+    }
+
+    #[test]
+    fn how_a_person_goes_on() {
+        for (runtime, expected) in [
+            (Runtime::Sdk, Ok("claude --resume s-1")),
+            (Runtime::Codex, Ok("codex resume s-1")),
+            (Runtime::Gemini, Ok("gemini --resume s-1")),
+            (Runtime::Opencode, Ok("opencode --session s-1")),
+            (Runtime::Command, Err("`runtime: command` cannot go on with an earlier session")),
+        ] {
+            let words = interactive(runtime, "s-1").map(|words| words.join(" "));
+            assert_eq!(words, expected.map(str::to_owned).map_err(str::to_owned), "{runtime:?}");
+        }
+        assert!(interactive(Runtime::Claude, "--help").is_err());
+    }
 
     #[test]
     fn what_cannot_be_kept_from_an_agent_keeps_it_from_starting() {

@@ -79,6 +79,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true },
     plan,
     reader: Reader::claude,
+    interactive: &["--resume"],
+    missing: &["No conversation found with session ID: {id}"],
 };
 
 const MCP_FILE: &str = "mcp.json";

@@ -16,6 +16,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     capabilities: Capabilities { resume: true, fork: true, cost: false, session_id: false },
     plan,
     reader: Reader::codex,
+    interactive: &["resume"],
+    missing: &["no rollout found for thread id {id}"],
 };
 
 fn plan(order: &Order<'_>) -> Plan {

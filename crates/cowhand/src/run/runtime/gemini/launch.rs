@@ -13,6 +13,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     capabilities: Capabilities { resume: true, fork: false, cost: false, session_id: true },
     plan,
     reader: Reader::gemini,
+    interactive: &["--resume"],
+    missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
 };
 
 const POLICY_FILE: &str = "gemini-policy.toml";

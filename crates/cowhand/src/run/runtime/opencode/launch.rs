@@ -14,6 +14,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false },
     plan,
     reader: Reader::opencode,
+    interactive: &["--session"],
+    missing: &["Session not found"],
 };
 
 /// Its config as JSON; OpenCode lays it over its files.

@@ -1,0 +1,39 @@
+//! Jobs that share a session run one after the other.
+
+use super::*;
+use crate::config::shape;
+use crate::session::SessionPolicy;
+
+fn with_policy(policy: SessionPolicy, items: &[Option<&str>]) -> Scene {
+    let mut scene = Scene::new(r#"{"type":"manual"}"#).max(9);
+    let session = shape::Session { policy: Some(policy), ..shape::Session::default() };
+    scene.roster.agents[0].settings.session = Some(session);
+    for (number, item) in items.iter().enumerate() {
+        scene = scene.job("hand", if number == 0 { RUNNING } else { PENDING });
+        let agent = scene.roster.agents[0].clone();
+        let job = scene.snapshot.jobs.last_mut().unwrap();
+        job.item = item.map(|item| item.parse().unwrap());
+        job.session_key = (number == 0).then(|| agent.session_key(job.item.as_ref())).flatten();
+    }
+    scene
+}
+
+#[test]
+fn who_waits_for_a_session() {
+    use SessionPolicy::{Continue, Fresh, PerChat, PerItem};
+    let none = [None; 3];
+    let items = [Some("file-1"), Some("file-1"), Some("file-2"), Some("file-2"), None];
+    for (policy, items, expected, waits) in [
+        (Fresh, &none[..], "start 2 | start 3", false),
+        (PerChat, &none[..], "start 2 | start 3", false),
+        (Continue, &none[..], "", true),
+        (PerItem, &none[..], "start 2 | start 3", false),
+        // The second for one item waits, also if the first was only now given its place.
+        (PerItem, &items[..], "start 3 | start 5", true),
+    ] {
+        let scene = with_policy(policy, items);
+        assert_eq!(scene.plan("10:00"), expected, "{policy} {items:?}");
+        let agent = &scene.roster.agents[0];
+        assert_eq!(scene.snapshot.waits_for_session(agent, agent.schedules[0].id), waits, "{policy}");
+    }
+}

@@ -1,0 +1,81 @@
+//! Conversations that go on from job to job.
+
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::word::written_as;
+use crate::work::WorkItemId;
+
+/// Which jobs of an agent share one conversation with the model: none, all, those for the same work item, or those of
+/// the same chat. Chat is not connected yet, so until then `per_chat` means `fresh`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionPolicy {
+    #[default]
+    Fresh,
+    Continue,
+    PerItem,
+    PerChat,
+}
+
+written_as! {
+    SessionPolicy { Fresh = "fresh", Continue = "continue", PerItem = "per_item", PerChat = "per_chat" }
+}
+
+/// How long a session may rest before the next job goes on with it, if nobody says.
+pub const EXPIRES: SignedDuration = SignedDuration::from_hours(24);
+
+impl SessionPolicy {
+    /// The jobs of an agent that have the same key share a session; one that has none begins anew.
+    pub fn key(self, item: Option<&WorkItemId>) -> Option<String> {
+        match self {
+            Self::Fresh | Self::PerChat => None,
+            Self::Continue => Some("agent".to_owned()),
+            Self::PerItem => item.map(|item| format!("item {item}")),
+        }
+    }
+}
+
+/// `24h`, `1.5d`: herdctl takes fractions here. None if it is no such thing.
+pub fn expiry(text: &str) -> Option<SignedDuration> {
+    let unit = text.chars().last()?;
+    let seconds = match unit {
+        's' => 1.0,
+        'm' => 60.0,
+        'h' => 3_600.0,
+        'd' => 86_400.0,
+        'w' => 604_800.0,
+        _ => return None,
+    };
+    let count: f64 = text.strip_suffix(unit)?.parse().ok()?;
+    SignedDuration::try_from_secs_f64(count * seconds).ok().filter(|expiry| !expiry.is_negative())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiries_as_herdctl_writes_them() {
+        for (text, expected) in [
+            ("24h", Some(86_400)),
+            ("1.5d", Some(129_600)),
+            ("2w", Some(1_209_600)),
+            ("90s", Some(90)),
+            ("", None),
+            ("h", None),
+            ("24", None),
+            ("99999999999999999999w", None),
+        ] {
+            assert_eq!(expiry(text), expected.map(SignedDuration::from_secs), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_say_who_shares_a_session() {
+        assert_eq!(SessionPolicy::Fresh.key(None), None);
+        assert_eq!(SessionPolicy::Continue.key(None).as_deref(), Some("agent"));
+        assert_eq!(SessionPolicy::PerItem.key(None), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! Where a job works: in its agent's directory beside all others, or in a workspace of its own.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, JobId};
+use crate::policy::Timeout;
+use crate::size::Size;
+use crate::word::written_as;
+
+/// A word, or a word and its rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Isolation {
+    Kind(IsolationKind),
+    Rules(IsolationRules),
+}
+
+/// What each job of an agent has to itself: nothing, a git worktree with a branch, or a clone of the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IsolationKind {
+    #[default]
+    Shared,
+    Worktree,
+    Clone,
+}
+
+/// When a workspace goes, once its job has ended; `keep_on_failure` keeps those of jobs that failed or were cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cleanup {
+    Always,
+    #[default]
+    KeepOnFailure,
+    Never,
+}
+
+written_as! {
+    IsolationKind { Shared = "shared", Worktree = "worktree", Clone = "clone" }
+    Cleanup { Always = "always", KeepOnFailure = "keep_on_failure", Never = "never" }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IsolationRules {
+    pub kind: IsolationKind,
+    /// The name of each job's branch, with `{{agent}}` and `{{job}}`; unset means `cowhand/{{agent}}/{{job}}`.
+    #[serde(default)]
+    pub branch: Option<BranchName>,
+    /// The branch or commit that a job begins with; unset means what the agent's directory has checked out.
+    #[serde(default)]
+    #[schemars(regex(pattern = "^[^-].*$"))]
+    pub base: Option<String>,
+    /// A program and its arguments, run in the workspace before each attempt; if it fails, the job does.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub setup: Option<Vec<String>>,
+    /// The longest that `setup` may take; unset means 10m.
+    #[serde(default)]
+    pub setup_timeout: Option<Timeout>,
+    #[serde(default)]
+    pub cleanup: Cleanup,
+    /// How much the workspaces that are kept for an agent may take up, on each machine; the oldest go first. Unset
+    /// means 10GB.
+    #[serde(default)]
+    pub max_kept: Option<Size>,
+}
+
+impl Isolation {
+    pub fn rules(&self) -> IsolationRules {
+        match self {
+            Self::Kind(kind) => IsolationRules { kind: *kind, ..IsolationRules::default() },
+            Self::Rules(rules) => rules.clone(),
+        }
+    }
+}
+
+impl IsolationRules {
+    /// What is kept if nobody says how much.
+    const MAX_KEPT: u64 = 10_000_000_000;
+
+    pub fn branch(&self, agent: &AgentName, job: &JobId) -> String {
+        self.branch.clone().unwrap_or_default().of(agent, job)
+    }
+
+    pub fn max_kept(&self) -> u64 {
+        self.max_kept.map_or(Self::MAX_KEPT, Size::bytes)
+    }
+}
+
+/// A template for the names of branches, with the job in it: no two jobs have one branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("format" = "branch", "examples" = ["cowhand/{{agent}}/{{job}}"]))]
+pub struct BranchName(String);
+
+const AGENT: &str = "{{agent}}";
+const JOB: &str = "{{job}}";
+
+impl Default for BranchName {
+    fn default() -> Self {
+        Self(format!("cowhand/{AGENT}/{JOB}"))
+    }
+}
+
+impl BranchName {
+    fn of(&self, agent: &AgentName, job: &JobId) -> String {
+        self.0.replace(AGENT, agent.as_str()).replace(JOB, job.as_str())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BranchError {
+    #[error("{0:?} has no {{{{job}}}} in it, so all jobs would have the same branch")]
+    NoJob(String),
+    #[error("{0:?} is no name for a branch; for example cowhand/{{{{agent}}}}/{{{{job}}}}")]
+    NoName(String),
+}
+
+impl std::str::FromStr for BranchName {
+    type Err = BranchError;
+
+    fn from_str(text: &str) -> Result<Self, BranchError> {
+        if !text.contains(JOB) {
+            return Err(BranchError::NoJob(text.to_owned()));
+        }
+        let plain = text.replace(AGENT, "a").replace(JOB, "j");
+        if is_branch(&plain) { Ok(Self(text.to_owned())) } else { Err(BranchError::NoName(text.to_owned())) }
+    }
+}
+
+/// What git takes as the name of a branch, and a little less: only signs that need no quotes.
+fn is_branch(name: &str) -> bool {
+    let is_plain =
+        |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.' | '/' | '+' | '#' | '=');
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with(['.', '-'])
+            && !part.ends_with('.')
+            && !part.contains("..")
+            && !part.to_ascii_lowercase().ends_with(".lock")
+    };
+    name.chars().all(is_plain) && name.split('/').all(is_part)
+}
+
+impl TryFrom<String> for BranchName {
+    type Error = BranchError;
+
+    fn try_from(text: String) -> Result<Self, BranchError> {
+        text.parse()
+    }
+}
+
+impl From<BranchName> for String {
+    fn from(name: BranchName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for BranchName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_have_their_job_in_their_names() {
+        let (agent, job) = ("web.coder".parse().unwrap(), "job-2026-01-05-aaaaaa".parse().unwrap());
+        for (template, expected) in [
+            ("cowhand/{{agent}}/{{job}}", Ok("cowhand/web.coder/job-2026-01-05-aaaaaa")),
+            ("x-{{job}}", Ok("x-job-2026-01-05-aaaaaa")),
+            ("x", Err("\"x\" has no {{job}} in it, so all jobs would have the same branch")),
+            ("-{{job}}", Err("\"-{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}")),
+            (
+                "a/../{{job}}",
+                Err("\"a/../{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}"),
+            ),
+            (
+                "{{when}}/{{job}}",
+                Err("\"{{when}}/{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}"),
+            ),
+            (
+                "a b{{job}}",
+                Err("\"a b{{job}}\" is no name for a branch; for example cowhand/{{agent}}/{{job}}"),
+            ),
+        ] {
+            let name = template.parse::<BranchName>().map(|name| name.of(&agent, &job));
+            assert_eq!(name.as_deref().map_err(ToString::to_string), expected.map_err(str::to_owned));
+        }
+        assert_eq!(IsolationRules::default().branch(&agent, &job), "cowhand/web.coder/job-2026-01-05-aaaaaa");
+    }
+
+    #[test]
+    fn a_word_is_rules_with_nothing_said() {
+        let read = |text: &str| serde_json::from_str::<Isolation>(text).unwrap().rules();
+        assert_eq!(read("\"worktree\"").kind, IsolationKind::Worktree);
+        let rules = read(r#"{"kind": "clone", "cleanup": "never"}"#);
+        assert_eq!(
+            (rules.kind, rules.cleanup, rules.max_kept()),
+            (IsolationKind::Clone, Cleanup::Never, 10_000_000_000)
+        );
+    }
+}

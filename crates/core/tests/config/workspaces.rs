@@ -1,0 +1,75 @@
+//! Where jobs work, and which of them share a session.
+
+use cowhand_core::roster::Agent;
+use cowhand_core::session::SessionPolicy;
+use cowhand_core::workspace::{Cleanup, IsolationKind};
+use jiff::SignedDuration;
+
+use super::{fine, lines, load_text};
+
+#[test]
+fn isolation_is_a_word_or_a_map_that_is_merged() {
+    let loaded = load_text(
+        "
+defaults:
+  isolation: {kind: worktree, cleanup: never, max_kept: 1GB}
+  session: {policy: continue, timeout: 90m}
+agents:
+  - name: plain
+  - {name: own, isolation: {base: main, cleanup: always}, session: {policy: per_item, expires: 1.5h}}
+  - {name: word, isolation: clone, session: {policy: fresh}}
+  - {name: none, isolation: ~, session: ~}
+",
+    );
+    fine(&loaded);
+    let rules: Vec<_> = loaded.roster.agents.iter().map(Agent::isolation).collect();
+    let seen: Vec<_> = rules.iter().map(|rules| (rules.kind, rules.cleanup, rules.max_kept())).collect();
+    assert_eq!(
+        seen,
+        [
+            (IsolationKind::Worktree, Cleanup::Never, 1_000_000_000),
+            (IsolationKind::Worktree, Cleanup::Always, 1_000_000_000),
+            (IsolationKind::Clone, Cleanup::KeepOnFailure, 10_000_000_000),
+            (IsolationKind::Shared, Cleanup::KeepOnFailure, 10_000_000_000),
+        ]
+    );
+    assert_eq!(rules[1].base.as_deref(), Some("main"));
+    let session = |agent: &Agent| {
+        let session = agent.settings.session.clone().unwrap_or_default();
+        (agent.session_policy(), session.expires())
+    };
+    let sessions: Vec<_> = loaded.roster.agents.iter().map(session).collect();
+    let minutes = SignedDuration::from_mins;
+    assert_eq!(
+        sessions,
+        [
+            (SessionPolicy::Continue, minutes(90)),
+            (SessionPolicy::PerItem, minutes(90)),
+            (SessionPolicy::Fresh, minutes(90)),
+            (SessionPolicy::Fresh, minutes(24 * 60)),
+        ]
+    );
+}
+
+#[test]
+fn what_isolation_does_not_take() {
+    for (isolation, says) in [
+        ("tree", "`tree`"),
+        ("{base: main}", "kind"),
+        ("{kind: worktree, branch: always-the-same}", "has no {{job}} in it"),
+        ("{kind: worktree, branch: \"a..b/{{job}}\"}", "is no name for a branch"),
+        ("{kind: worktree, base: --upload-pack=x}", "--upload-pack=x"),
+        ("{kind: worktree, setup: npm ci}", "expected a list, found `npm ci`"),
+        ("{kind: worktree, cleanup: sometimes}", "`sometimes` is not one of"),
+        ("{kind: worktree, max_kept: much}", "much"),
+        ("{kind: worktree, kept: 3}", "kept"),
+    ] {
+        let loaded = load_text(&format!("agents: [{{name: a, isolation: {isolation}}}]"));
+        let lines = lines(&loaded);
+        assert_eq!(loaded.errors(), 1, "{isolation}: {lines:?}");
+        assert!(lines[0].contains(says), "{isolation}: {lines:?}");
+    }
+    let command = "agents: [{name: a, runtime: command, command: [x], session: {policy: continue}}]";
+    let said = lines(&load_text(command));
+    assert!(said[0].contains("`session.policy` does nothing for `runtime: command`"), "{said:?}");
+}

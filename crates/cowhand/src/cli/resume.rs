@@ -1,0 +1,47 @@
+//! `cowhand resume`: the session of a job, in the program that had it, for a person.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+use cowhand_core::id::JobId;
+
+use super::place::{Place, cannot};
+use super::{Exit, Failure, print};
+use crate::api::SessionView;
+
+#[derive(Debug, Args)]
+pub(super) struct Resume {
+    id: JobId,
+    /// Print the session as JSON, and open nothing
+    #[arg(long)]
+    json: bool,
+}
+
+impl Resume {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let place = Place::find(config)?;
+        let view: SessionView =
+            place.ask(async |client| Ok(client.get(&format!("jobs/{}/session", self.id)).await?))?;
+        if self.json {
+            print::json(&view);
+            return Ok(());
+        }
+        let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+        let refused = |message: String| Failure::new(Exit::Refused, message);
+        if view.node != here {
+            return Err(refused(format!("the session of {} is on another machine, {}", view.job, view.node)));
+        }
+        if !view.directory.is_dir() {
+            let gone = view.directory.display();
+            return Err(refused(format!("the session of {} belongs to {gone}, which is gone", view.job)));
+        }
+        let Some((program, arguments)) = view.command.split_first() else {
+            return Err(refused(format!("nobody knows how to open the session of {}", view.job)));
+        };
+        // From here on the terminal is the program's; there is no way back but an error.
+        let error = Command::new(program).args(arguments).current_dir(&view.directory).exec();
+        Err(cannot(&format!("cannot run {program}"), &error))
+    }
+}

@@ -1,0 +1,289 @@
+//! How an attempt begins: with which session, in which directory, and then its keeper.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cowhand_core::job::{ErrorKind, FailReason, JobError, Origin, Outcome, Termination};
+use cowhand_core::policy::Timeout;
+use cowhand_core::roster::Agent;
+use cowhand_core::workspace::IsolationKind;
+use jiff::{SignedDuration, Timestamp};
+use tracing::{info, warn};
+
+use super::attempt::{Charge, Rules, Wish};
+use super::workspaces::{self, Desk};
+use crate::fault;
+use crate::run::attempt::Prelude;
+use crate::run::launch::Launch;
+use crate::run::runtime::{Session, plan};
+use crate::run::workspace::{Setup, SetupFailure, set_up};
+use crate::store::{StoreError, StoredSession};
+
+/// What an attempt begins with.
+#[derive(Debug, Default)]
+struct Beginning {
+    session: Session,
+    /// Of the session, if it has a workspace of its own.
+    directory: Option<PathBuf>,
+    /// For people, in the output.
+    notes: Vec<String>,
+}
+
+impl Charge {
+    /// Says whether there is now something to follow.
+    pub(super) async fn launch(&mut self, rules: &Rules) -> bool {
+        match self.beginning(rules).await {
+            Ok(beginning) => self.launch_with(rules, beginning).await,
+            Err(error) => {
+                self.not_started(format!("cannot look for its session: {error}"), rules).await;
+                false
+            }
+        }
+    }
+
+    /// The session was not there, and nothing happened: once more, with a fresh one.
+    pub(super) async fn launch_anew(&mut self, rules: &Rules) -> bool {
+        let attempt = self.attempt();
+        let session = attempt.resumed().unwrap_or_default();
+        let note = format!("the session {session} is not there any more; this is a fresh one");
+        info!(job = %self.job.id(), "{note}");
+        self.forget_session(&session).await;
+        if let Err(error) = attempt.discard() {
+            self.not_started(format!("{note}, but its folder cannot be cleared: {error}"), rules).await;
+            return false;
+        }
+        self.launch_with(rules, Beginning { notes: vec![note], ..Beginning::default() }).await
+    }
+
+    async fn launch_with(&mut self, rules: &Rules, beginning: Beginning) -> bool {
+        let mut agent = rules.agent.clone();
+        let desk = match beginning.directory {
+            Some(directory) => Ok(Desk { directory, fresh: false }),
+            None => workspaces::desk(&self.engine, &self.job, &agent).await,
+        };
+        let desk = match desk {
+            Ok(desk) => desk,
+            Err(why) => {
+                self.not_started(why, rules).await;
+                return false;
+            }
+        };
+        fault::place("workspace-made");
+        agent.directory.clone_from(&desk.directory);
+        let launch = match self.plan(&agent, &beginning.session) {
+            Ok(launch) => launch,
+            Err(refusal) => {
+                self.not_started(refusal, rules).await;
+                return false;
+            }
+        };
+        if desk.fresh && !self.set_up(&agent, &launch, rules).await {
+            return false;
+        }
+        let prelude = Prelude {
+            notes: beginning.notes,
+            resumed: match beginning.session {
+                Session::Resume(id) | Session::Fork { of: id, .. } => Some(id),
+                Session::Fresh | Session::FreshAs(_) => None,
+            },
+        };
+        self.start_keeper(&agent, &launch, &prelude, rules).await
+    }
+
+    fn plan(&self, agent: &Agent, session: &Session) -> Result<Launch, String> {
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let loaded = self.engine.loaded();
+        Launch::of(agent, &self.job, session, own, &loaded.variables, &self.attempt().private())
+    }
+
+    async fn start_keeper(&self, agent: &Agent, launch: &Launch, prelude: &Prelude, rules: &Rules) -> bool {
+        let attempt = self.attempt();
+        let runtime = agent.settings.runtime.unwrap_or_default().name();
+        let (job, number) = (self.job.id().clone(), self.job.attempts());
+        if let Err(error) = self.engine.store.set_place(job, number, &agent.directory, runtime).await {
+            warn!(job = %self.job.id(), "where it runs is not written, so nobody can go on with it: {error}");
+        }
+        let prompt = self.job.prompt().unwrap_or_default();
+        let launched = attempt.write_private(&launch.files).and_then(|()| {
+            let program = &self.engine.program;
+            attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment)
+        });
+        match launched {
+            Ok(mut keeper) => {
+                fault::place("launched");
+                // Reaped when it ends, however long that takes. Not a task of the runtime, which would not end
+                // before it.
+                std::thread::spawn(move || keeper.wait());
+                info!(job = %self.job.id(), agent = %self.job.agent(), attempt = number, "started");
+                true
+            }
+            Err(error) => {
+                let message = format!("cannot start a keeper in {}: {error}", attempt.folder().display());
+                self.not_started(message, rules).await;
+                false
+            }
+        }
+    }
+
+    pub(super) async fn not_started(&self, message: String, rules: &Rules) {
+        let error = JobError { kind: ErrorKind::StartFailed, message };
+        let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        self.settle(outcome, rules).await;
+    }
+
+    /// Runs the set-up command of a workspace, if there is one, for as long as the job is wanted.
+    async fn set_up(&mut self, agent: &Agent, launch: &Launch, rules: &Rules) -> bool {
+        let isolation = agent.isolation();
+        let Some(command) = isolation.setup.clone() else { return true };
+        let (attempt, stop) = (self.attempt(), Arc::new(AtomicBool::new(false)));
+        let mut environment = launch.environment.clone();
+        environment.push(attempt.mark());
+        let (directory, stopping) = (agent.directory.clone(), Arc::clone(&stop));
+        let patience = isolation.setup_timeout.unwrap_or(Timeout::SETUP).duration();
+        let patience = patience.map(SignedDuration::unsigned_abs);
+        let mut running = tokio::task::spawn_blocking(move || {
+            let (command, directory, environment) = (&command, &directory, &environment);
+            let done = set_up(&Setup { command, directory, environment, patience, stop: &stopping });
+            // What made a session of its own is no longer in its group, but still carries the mark.
+            attempt.end_strays();
+            done
+        });
+        let done = loop {
+            tokio::select! {
+                done = &mut running => break done,
+                _ = self.wishes.changed() => {}
+            }
+            if *self.wishes.borrow_and_update() != Wish::GoOn {
+                stop.store(true, Ordering::Relaxed);
+                break running.await;
+            }
+        };
+        match done {
+            Ok(Ok(())) => return true,
+            Ok(Err(SetupFailure::Failed(why))) => self.not_started(why, rules).await,
+            Ok(Err(SetupFailure::Stopped)) => self.stopped_before_its_start(rules).await,
+            Err(error) => self.not_started(format!("`setup` cannot be run: {error}"), rules).await,
+        }
+        false
+    }
+
+    async fn stopped_before_its_start(&self, rules: &Rules) {
+        let wish = *self.wishes.borrow();
+        match wish {
+            Wish::GoOn | Wish::Leave => self.give_back().await,
+            Wish::Cancel | Wish::CancelNow => {
+                self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
+            }
+            Wish::Abandon => {}
+        }
+    }
+
+    /// A fork begins with all that its parent's session holds, and others go on as their agent's policy says. A session
+    /// goes back to the directory that it belongs to, or does not go on.
+    async fn beginning(&self, rules: &Rules) -> Result<Beginning, StoreError> {
+        let (store, agent) = (&self.engine.store, &rules.agent);
+        let forked = match self.job.origin() {
+            Some(Origin::ForkOf(parent)) => Some(parent.clone()),
+            _ => None,
+        };
+        let stored = match (&forked, agent.session_key(self.job.work_item().map(|item| &item.id))) {
+            (Some(parent), _) => store.session_of(parent.clone()).await?,
+            (None, Some(key)) => {
+                let session = agent.settings.session.clone().unwrap_or_default();
+                let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
+                let (agent, job) = (agent.name.clone(), self.job.id().clone());
+                store.newest_session(agent, key, job, since).await?
+            }
+            (None, None) => None,
+        };
+        let Some(stored) = stored else { return Ok(Beginning::default()) };
+        let of = stored.session_id.clone();
+        let session = if forked.is_some() {
+            Session::Fork { of, as_id: None }
+        } else {
+            let session = Session::Resume(of);
+            let runtime = agent.settings.runtime.unwrap_or_default();
+            if let Some(refusal) = plan::refusal(runtime, &session) {
+                return Ok(fresh(&stored, &refusal));
+            }
+            session
+        };
+        Ok(match self.place_of(&stored, agent).await? {
+            Ok(directory) => Beginning { session, directory, notes: Vec::new() },
+            Err(why) => fresh(&stored, &why),
+        })
+    }
+
+    /// Where the session can go on: none means in the agent's own directory. Else a sentence on why it cannot.
+    async fn place_of(
+        &self,
+        stored: &StoredSession,
+        agent: &Agent,
+    ) -> Result<Result<Option<PathBuf>, String>, StoreError> {
+        let runtime = agent.settings.runtime.unwrap_or_default().name();
+        if let Some(other) = stored.runtime.as_deref().filter(|other| *other != runtime) {
+            return Ok(Err(format!("it is one of `runtime: {other}`")));
+        }
+        // A version that did not write it down had one directory for all.
+        let Some(directory) = &stored.directory else { return Ok(Ok(None)) };
+        if stored.node != self.engine.home.node {
+            return Ok(Err("it is on another machine".to_owned()));
+        }
+        let own = agent.isolation().kind != IsolationKind::Shared;
+        if !own && *directory == agent.directory {
+            return Ok(Ok(None));
+        }
+        if own {
+            return workspaces::take(&self.engine, directory, self.job.id()).await;
+        }
+        let (from, here) = (directory.display(), agent.directory.display());
+        Ok(Err(format!("it belongs to {from}, and the agent works in {here}")))
+    }
+
+    /// Whether the program only said that the session it was to go on with is not there.
+    pub(super) fn lost_its_session(&self, rules: &Rules) -> bool {
+        let attempt = self.attempt();
+        let runtime = rules.agent.settings.runtime.unwrap_or_default();
+        let Some(session) = attempt.resumed() else { return false };
+        let said = std::fs::read(attempt.stderr()).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said[..said.len().min(MISSING_SAYS)]);
+        plan::says_missing(runtime, &session, &said)
+    }
+
+    async fn forget_session(&self, session: &str) {
+        let Some(key) = self
+            .engine
+            .loaded()
+            .roster
+            .agent(self.job.agent())
+            .and_then(|agent| agent.session_key(self.job.work_item().map(|item| &item.id)))
+        else {
+            return;
+        };
+        let (agent, job) = (self.job.agent().clone(), self.job.id().clone());
+        let known = self.engine.store.newest_session(agent, key, job, Timestamp::MIN).await;
+        let forgotten = match known {
+            Ok(Some(known)) if known.session_id == session => {
+                self.engine.store.forget_session(known.job).await
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = forgotten {
+            warn!(job = %self.job.id(), "that its session is gone is not written: {error}");
+        }
+    }
+}
+
+/// How much of stderr is looked at for the one sentence.
+const MISSING_SAYS: usize = 16 << 10;
+
+fn fresh(stored: &StoredSession, why: &str) -> Beginning {
+    let note = format!(
+        "the session {} of {} does not go on: {why}; this is a fresh one",
+        stored.session_id, stored.job
+    );
+    Beginning { notes: vec![note], ..Beginning::default() }
+}

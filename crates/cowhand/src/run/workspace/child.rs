@@ -1,0 +1,127 @@
+//! A program that helps for a moment: bounded in time and in what is kept of its words, ended with its group.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Between two looks at whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// For the last words of whoever still holds its pipes once it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What is kept of the end of its complaints.
+const COMPLAINTS: usize = 4 << 10;
+
+pub(super) struct Ran {
+    pub(super) status: ExitStatus,
+    pub(super) stdout: Vec<u8>,
+    /// There was more.
+    pub(super) cut: bool,
+    /// The end of what it wrote to stderr.
+    pub(super) complaint: String,
+}
+
+pub(super) enum WhyNot {
+    CannotStart(std::io::Error),
+    TookTooLong(Duration),
+    /// Somebody wanted its end.
+    Stopped,
+}
+
+/// How long it may take, how much of its stdout is kept, and whether its end is wanted.
+pub(super) struct Bounds<'a> {
+    pub(super) patience: Option<Duration>,
+    pub(super) most: usize,
+    pub(super) stop: &'a AtomicBool,
+}
+
+pub(super) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(WhyNot::CannotStart)?;
+    let stdout = child.stdout.take().map(|pipe| beginning(pipe, bounds.most));
+    let stderr = child.stderr.take().map(end);
+    let ended = wait(&mut child, bounds);
+    // Whatever it left behind goes with it.
+    end_group(&child);
+    let status = match ended {
+        Ok(status) => status,
+        Err(why) => {
+            // It was just killed, so this does not take long.
+            child.wait().map_err(WhyNot::CannotStart)?;
+            return Err(why);
+        }
+    };
+    let (stdout, cut) = stdout.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    let complaint = stderr.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    Ok(Ran { status, stdout, cut, complaint: String::from_utf8_lossy(&complaint).trim().to_owned() })
+}
+
+fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, WhyNot> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(WhyNot::CannotStart)? {
+            return Ok(status);
+        }
+        if bounds.stop.load(Ordering::Relaxed) {
+            return Err(WhyNot::Stopped);
+        }
+        if let Some(patience) = bounds.patience.filter(|patience| begin.elapsed() >= *patience) {
+            return Err(WhyNot::TookTooLong(patience));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn end_group(child: &Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // An error means that nobody is left in it.
+    let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+}
+
+/// The first bytes; the rest is read and let go, so that nobody is stuck.
+fn beginning(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<(Vec<u8>, bool)> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        let mut cut = false;
+        read(&mut pipe, |bytes| {
+            let room = most - kept.len();
+            cut |= bytes.len() > room;
+            kept.extend(&bytes[..bytes.len().min(room)]);
+        });
+        // Nobody waits any more.
+        let _ = tell.send((kept, cut));
+    });
+    told
+}
+
+/// The last bytes.
+fn end(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut kept: Vec<u8> = Vec::new();
+        read(&mut pipe, |bytes| {
+            kept.extend(bytes);
+            let excess = kept.len().saturating_sub(COMPLAINTS);
+            kept.drain(..excess);
+        });
+        let _ = tell.send(kept);
+    });
+    told
+}
+
+fn read(pipe: &mut impl Read, mut take: impl FnMut(&[u8])) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => take(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

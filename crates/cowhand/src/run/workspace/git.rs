@@ -1,0 +1,108 @@
+//! The `git` program, for our own commands: no hooks, no questions, no surroundings but its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::child::{self, Bounds, Ran, WhyNot};
+
+/// For commands that only look.
+const QUICK: Duration = Duration::from_mins(1);
+/// For those that write a whole tree.
+const LONG: Duration = Duration::from_mins(10);
+/// What is kept of an answer.
+const ANSWER: usize = 1 << 20;
+
+/// What of our environment git gets: where it finds its own things and the user's config.
+const PASSED_ON: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
+
+/// What the repository's own config says otherwise would run programs of its choice, reach out, or tidy up by itself.
+const OVERRIDES: [&str; 7] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "protocol.file.allow=always",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+];
+
+#[derive(Debug, Clone)]
+pub(super) struct Git {
+    directory: PathBuf,
+    patience: Duration,
+    index: Option<PathBuf>,
+}
+
+impl Git {
+    pub(super) fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), patience: QUICK, index: None }
+    }
+
+    /// It may take longer.
+    pub(super) fn patient(self) -> Self {
+        Self { patience: LONG, ..self }
+    }
+
+    /// With an index of our own, so that nothing is changed.
+    pub(super) fn with_index(self, index: PathBuf) -> Self {
+        Self { index: Some(index), ..self }
+    }
+
+    /// What it answers, without the end of the line; or what is wrong, in its own words.
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let ran = self.ran(arguments, ANSWER)?;
+        if ran.status.success() {
+            return Ok(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned());
+        }
+        Err(complaint(arguments, &ran))
+    }
+
+    /// The beginning of what it answers, and whether there was more.
+    pub(super) fn beginning(&self, arguments: &[&str], most: usize) -> Result<(Vec<u8>, bool), String> {
+        let ran = self.ran(arguments, most)?;
+        if ran.status.success() { Ok((ran.stdout, ran.cut)) } else { Err(complaint(arguments, &ran)) }
+    }
+
+    /// Whether it says yes.
+    pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, String> {
+        let ran = self.ran(arguments, ANSWER)?;
+        match ran.status.code() {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(complaint(arguments, &ran)),
+        }
+    }
+
+    fn ran(&self, arguments: &[&str], most: usize) -> Result<Ran, String> {
+        let mut command = Command::new("git");
+        command.env_clear().envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs([("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0")]);
+        if let Some(index) = &self.index {
+            command.env("GIT_INDEX_FILE", index);
+        }
+        for setting in OVERRIDES {
+            command.args(["-c", setting]);
+        }
+        command.args(arguments).current_dir(&self.directory);
+        let bounds = Bounds { patience: Some(self.patience), most, stop: &AtomicBool::new(false) };
+        child::run(&mut command, &bounds).map_err(|why| match why {
+            WhyNot::CannotStart(error) => format!("cannot run git in {}: {error}", self.directory.display()),
+            WhyNot::TookTooLong(limit) => {
+                format!("git {} took longer than {}s", arguments.first().unwrap_or(&""), limit.as_secs())
+            }
+            WhyNot::Stopped => "git was stopped".to_owned(),
+        })
+    }
+}
+
+fn complaint(arguments: &[&str], ran: &Ran) -> String {
+    let verb = arguments.first().unwrap_or(&"");
+    let said = ran.complaint.trim();
+    if said.is_empty() {
+        format!("git {verb} ended with {}", ran.status)
+    } else {
+        format!("git {verb}: {said}")
+    }
+}

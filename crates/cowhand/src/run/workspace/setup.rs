@@ -1,0 +1,43 @@
+//! The set-up command, before the agent begins.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::child::{self, Bounds, WhyNot};
+
+pub(crate) struct Setup<'a> {
+    pub(crate) command: &'a [String],
+    pub(crate) directory: &'a Path,
+    /// All that it gets.
+    pub(crate) environment: &'a [(String, String)],
+    /// None means for ever.
+    pub(crate) patience: Option<Duration>,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SetupFailure {
+    /// A sentence, with what it said last.
+    Failed(String),
+    /// Its end was wanted.
+    Stopped,
+}
+
+pub(crate) fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
+    let Some((program, arguments)) = setup.command.split_first() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(setup.directory).env_clear();
+    command.envs(setup.environment.iter().map(|(name, value)| (name, value)));
+    let patience = setup.patience;
+    let failed = |why: String| SetupFailure::Failed(format!("`setup` ({program}) {why}"));
+    match child::run(&mut command, &Bounds { patience, most: 0, stop: setup.stop }) {
+        Ok(ran) if ran.status.success() => Ok(()),
+        Ok(ran) if ran.complaint.is_empty() => Err(failed(format!("ended with {}", ran.status))),
+        Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.complaint))),
+        Err(WhyNot::CannotStart(error)) => Err(failed(format!("cannot be started: {error}"))),
+        Err(WhyNot::TookTooLong(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
+        Err(WhyNot::Stopped) => Err(SetupFailure::Stopped),
+    }
+}

@@ -1,0 +1,123 @@
+//! Sessions: which conversation a job goes on with, and where that belongs.
+
+use std::path::{Path, PathBuf};
+
+use cowhand_core::id::{AgentName, JobId};
+use jiff::Timestamp;
+
+use super::db::{Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError};
+
+statements! {
+    TURN_TAKEN = same "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
+    SET_KEY = same "update jobs set session_key = $2 where id = $1";
+    FORGET_SESSIONS = same "update jobs set session_key = null where agent = $1 and status <> 'running' and session_key is not null";
+    NEWEST_SESSION = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime \
+        from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
+        where jobs.agent = $1 and jobs.session_key = $2 and jobs.session_id is not null and jobs.id <> $3 \
+        and jobs.finished_at >= $4 and jobs.forked_from is null order by jobs.number desc limit 1";
+    SESSION_OF_JOB = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime \
+        from jobs join attempts on attempts.job_id = jobs.id where jobs.id = $1 and jobs.session_id is not null \
+        and attempts.number <= jobs.attempt order by attempts.number desc limit 1";
+    SET_PLACE = same "update attempts set directory = $3, runtime = $4 where job_id = $1 and number = $2";
+}
+
+/// A conversation that a job had, and where it can go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSession {
+    pub job: JobId,
+    pub session_id: String,
+    pub node: String,
+    /// None for jobs of versions that did not write it down.
+    pub directory: Option<PathBuf>,
+    pub runtime: Option<String>,
+}
+
+impl Store {
+    /// Of the jobs with this key that ended since then, the newest one's. That of `job` itself does not count, nor do those
+    /// of forks: they leave the session that they came from alone.
+    pub async fn newest_session(
+        &self,
+        agent: AgentName,
+        key: String,
+        job: JobId,
+        since: Timestamp,
+    ) -> Result<Option<StoredSession>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let args = args![agent.as_str(), key, job.as_str(), since];
+                tx.one(NEWEST_SESSION, args).await?.as_ref().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// None if there is no such job, or it has none.
+    pub async fn session_of(&self, job: JobId) -> Result<Option<StoredSession>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                tx.one(SESSION_OF_JOB, args![job.as_str()]).await?.as_ref().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// Nobody goes on with what this job said: its session cannot be found any more.
+    pub async fn forget_session(&self, job: JobId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(SET_KEY, args![job.as_str(), None::<String>]).await.map(drop) })
+        })
+        .await
+    }
+
+    /// Where an attempt is about to run, and by what.
+    pub async fn set_place(
+        &self,
+        job: JobId,
+        attempt: u32,
+        directory: &Path,
+        runtime: &'static str,
+    ) -> Result<(), StoreError> {
+        let directory = directory.to_string_lossy().into_owned();
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.execute(SET_PLACE, args![job.as_str(), attempt, directory, runtime]).await.map(drop)
+            })
+        })
+        .await
+    }
+}
+
+/// The agent begins anew.
+pub(super) async fn forget_all(tx: &mut Tx<'_>, agent: &AgentName) -> Result<(), StoreError> {
+    tx.execute(FORGET_SESSIONS, args![agent.as_str()]).await.map(drop)
+}
+
+/// Whether another job with this key runs, on whatever node. Asked under the agent's lock.
+pub(super) async fn is_taken(
+    tx: &mut Tx<'_>,
+    agent: &AgentName,
+    key: &str,
+    job: Option<&JobId>,
+) -> Result<bool, StoreError> {
+    let args = args![agent.as_str(), key, job.map_or("", JobId::as_str)];
+    Ok(tx.one(TURN_TAKEN, args).await?.is_some())
+}
+
+pub(super) async fn take_turn(tx: &mut Tx<'_>, job: &JobId, key: Option<String>) -> Result<(), StoreError> {
+    if key.is_some() {
+        tx.execute(SET_KEY, args![job.as_str(), key]).await?;
+    }
+    Ok(())
+}
+
+fn read(row: &Row) -> Result<StoredSession, StoreError> {
+    Ok(StoredSession {
+        job: row.parse("id")?,
+        session_id: row.get("session_id")?,
+        node: row.get("node")?,
+        directory: row.get::<Option<String>>("directory")?.map(PathBuf::from),
+        runtime: row.get("runtime")?,
+    })
+}

@@ -1,0 +1,185 @@
+//! Workspaces: directories that a job has to itself, each on one node.
+//!
+//! A row is written before the directory is made and goes after it, so that whoever is killed in between leaves nothing
+//! that nobody knows of.
+
+use std::path::{Path, PathBuf};
+
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::JobStatus;
+use cowhand_core::workspace::IsolationKind;
+use jiff::Timestamp;
+
+use super::db::{Row, args};
+use super::dialect::statements;
+use super::{Store, StoreError};
+
+statements! {
+    NOTE_WORKSPACE = same "insert into workspaces (node, path, job_id, agent, kind, repository, branch, base, state, since) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, 'making', $9) on conflict (node, path) do update set job_id = excluded.job_id, \
+        agent = excluded.agent, kind = excluded.kind, repository = excluded.repository, branch = excluded.branch, \
+        base = excluded.base, state = 'making', keep_until = null, since = excluded.since";
+    TAKE_WORKSPACE = same "update workspaces set job_id = $3, state = 'used', keep_until = null where node = $1 and path = $2 \
+        and state in ('used', 'kept') and (job_id = $3 or not exists (select 1 from jobs where jobs.id = workspaces.job_id \
+        and jobs.status in ('pending', 'running')))";
+    GET_WORKSPACE = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
+        where workspaces.node = $1 and workspaces.path = $2";
+    WORKSPACE_OF_JOB = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
+        where workspaces.node = $1 and workspaces.job_id = $2 and workspaces.state <> 'branch' order by workspaces.since desc";
+    WORKSPACES_OF_NODE = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
+        where workspaces.node = $1 order by workspaces.since desc, workspaces.path";
+    KEEP_WORKSPACE = same "update workspaces set state = $3, keep_until = $4, since = $5 where node = $1 and path = $2";
+    DROP_WORKSPACE = same "delete from workspaces where node = $1 and path = $2";
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    pub node: String,
+    pub path: PathBuf,
+    /// Whose it is, or was last.
+    pub job: JobId,
+    pub agent: AgentName,
+    pub kind: IsolationKind,
+    /// The top of the working tree that it was made from.
+    pub repository: PathBuf,
+    pub branch: String,
+    /// The commit that it began with.
+    pub base: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkspaceState {
+    /// It may be half there.
+    Making,
+    Used,
+    /// Its job has ended. With a time, it is kept for a session that may go on until then.
+    Kept {
+        until: Option<Timestamp>,
+    },
+    /// The directory is gone; the branch holds commits that are nowhere else.
+    Branch,
+}
+
+/// A workspace, and how its job stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownWorkspace {
+    pub workspace: Workspace,
+    pub state: WorkspaceState,
+    /// None if the job was pruned.
+    pub job_status: Option<JobStatus>,
+}
+
+impl KnownWorkspace {
+    /// Whether its job has not ended.
+    pub const fn is_live(&self) -> bool {
+        matches!(self.job_status, Some(JobStatus::Pending | JobStatus::Running))
+    }
+}
+
+impl Store {
+    /// A workspace is about to be made.
+    pub async fn note_workspace(&self, workspace: Workspace, now: Timestamp) -> Result<(), StoreError> {
+        let Workspace { node, path, job, agent, kind, repository, branch, base } = workspace;
+        let args = args![
+            node,
+            text(&path),
+            job.as_str(),
+            agent.as_str(),
+            kind.as_str(),
+            text(&repository),
+            branch,
+            base,
+            now
+        ];
+        self.write(move |tx| Box::pin(async move { tx.execute(NOTE_WORKSPACE, args).await.map(drop) })).await
+    }
+
+    /// Hands a workspace on to another job, if the one that has it is over.
+    pub async fn take_workspace(
+        &self,
+        node: String,
+        path: PathBuf,
+        job: JobId,
+    ) -> Result<Option<Workspace>, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let path = text(&path);
+                if tx.execute(TAKE_WORKSPACE, args![node.as_str(), path.as_str(), job.as_str()]).await? == 0 {
+                    return Ok(None);
+                }
+                let row = tx.one(GET_WORKSPACE, args![node, path]).await?;
+                row.as_ref().map(read).transpose().map(|known| known.map(|known| known.workspace))
+            })
+        })
+        .await
+    }
+
+    pub async fn workspace_of(&self, node: String, job: JobId) -> Result<Option<KnownWorkspace>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                tx.all(WORKSPACE_OF_JOB, args![node, job.as_str()]).await?.first().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// All of a node, the newest first.
+    pub async fn workspaces(&self, node: String) -> Result<Vec<KnownWorkspace>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move { tx.all(WORKSPACES_OF_NODE, args![node]).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    pub async fn keep_workspace(
+        &self,
+        workspace: &Workspace,
+        state: WorkspaceState,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (word, until) = match state {
+            WorkspaceState::Making => ("making", None),
+            WorkspaceState::Used => ("used", None),
+            WorkspaceState::Kept { until } => ("kept", until),
+            WorkspaceState::Branch => ("branch", None),
+        };
+        let args = args![workspace.node.as_str(), text(&workspace.path), word, until, now];
+        self.write(move |tx| Box::pin(async move { tx.execute(KEEP_WORKSPACE, args).await.map(drop) })).await
+    }
+
+    /// Nothing is left of it.
+    pub async fn forget_workspace(&self, workspace: &Workspace) -> Result<(), StoreError> {
+        let args = args![workspace.node.as_str(), text(&workspace.path)];
+        self.write(move |tx| Box::pin(async move { tx.execute(DROP_WORKSPACE, args).await.map(drop) })).await
+    }
+}
+
+/// Paths are made from names that are text; where one is not, making the workspace was refused.
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn read(row: &Row) -> Result<KnownWorkspace, StoreError> {
+    let state: String = row.get("state")?;
+    let path = |column| row.get::<String>(column).map(PathBuf::from);
+    Ok(KnownWorkspace {
+        workspace: Workspace {
+            node: row.get("node")?,
+            path: path("path")?,
+            job: row.parse("job_id")?,
+            agent: row.parse("agent")?,
+            kind: row.parse("kind")?,
+            repository: path("repository")?,
+            branch: row.get("branch")?,
+            base: row.get("base")?,
+        },
+        state: match state.as_str() {
+            "making" => WorkspaceState::Making,
+            "used" => WorkspaceState::Used,
+            "kept" => WorkspaceState::Kept { until: row.time_opt("keep_until")? },
+            "branch" => WorkspaceState::Branch,
+            other => return Err(row.unreadable("state", other)),
+        },
+        job_status: row.parse_opt("status")?,
+    })
+}

@@ -1,0 +1,61 @@
+//! A daemon that is killed leaves no worktree and no branch behind, once the next one has looked.
+
+use std::fs;
+
+use rustix::process::{Signal, kill_process, test_kill_process};
+use serde_json::json;
+
+use super::{Scene, came_to, until};
+
+#[test]
+fn killed_anywhere_nothing_stale_is_left() {
+    for kind in ["worktree", "clone"] {
+        for place in [
+            "workspace-noted",
+            "workspace-made",
+            "launched",
+            "ended",
+            "diffed",
+            "settled",
+            "workspace-removed",
+        ] {
+            let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
+            let scene = Scene::new("echo x > made", &isolation);
+            scene.start_with(&[("COWHAND_FAULT", place)]);
+            let daemon = scene.daemon().unwrap();
+            // The daemon may die before it answers.
+            let _ = scene.command(&["trigger", "coder"]).output().unwrap();
+            until("the planned fault", || test_kill_process(daemon).is_err().then_some(()));
+            scene.start();
+            let id = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();
+            let job = scene.finished(&id);
+            assert_eq!(came_to(&job), ["completed", "", ""], "{kind} {place}");
+            scene.assert_clean();
+            assert!(scene.diff(&id).contains("+++ b/made"), "{kind} {place}");
+        }
+    }
+}
+
+#[test]
+fn killed_with_ten_at_work_all_go_on_and_nothing_is_left() {
+    let script = "echo x > made; touch $SCENE/up.$COWHAND_JOB_ID; \
+        while [ ! -e $SCENE/go ]; do sleep 0.05; done; test -e made";
+    let settings = json!({
+        "instances": {"max_concurrent": 10}, "isolation": {"kind": "worktree", "cleanup": "always"},
+    });
+    let scene = Scene::started(script, &settings);
+    let jobs: Vec<String> = (0..10).map(|_| scene.trigger()).collect();
+    for job in &jobs {
+        until("all to be at work", || scene.root.join(format!("up.{job}")).exists().then_some(()));
+    }
+    assert_eq!(scene.worktrees(), 11);
+    let daemon = scene.daemon().unwrap();
+    kill_process(daemon, Signal::KILL).unwrap();
+    until("the daemon to be dead", || test_kill_process(daemon).is_err().then_some(()));
+    fs::write(scene.root.join("go"), "").unwrap();
+    scene.start();
+    for job in &jobs {
+        assert_eq!(came_to(&scene.finished(job)), ["completed", "", ""]);
+    }
+    scene.assert_clean();
+}

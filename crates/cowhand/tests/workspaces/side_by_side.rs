@@ -1,0 +1,173 @@
+//! Jobs of one repository that never touch each other's files, and what becomes of their workspaces.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{Scene, came_to, until};
+
+/// Each is up before any goes on, so that all have their workspaces at the same time.
+const COMMIT: &str = "echo $COWHAND_JOB_ID > $COWHAND_JOB_ID.txt; touch $SCENE/up.$COWHAND_JOB_ID; \
+    while [ $(ls $SCENE | grep -c '^up\\.') -lt 10 ]; do sleep 0.05; done; \
+    git add -A && git commit --quiet -m \"$COWHAND_JOB_ID\"";
+
+#[test]
+fn ten_jobs_each_commit_only_their_own_file() {
+    let scene = Scene::started(COMMIT, &json!({"instances": {"max_concurrent": 10}}));
+    let before = scene.git(&["rev-parse", "HEAD"]);
+    let jobs: Vec<String> = (0..10).map(|_| scene.trigger()).collect();
+    for job in &jobs {
+        assert_eq!(came_to(&scene.finished(job)), ["completed", "", ""]);
+    }
+    until("the worktrees to be removed", || (scene.workspaces().is_empty()).then_some(()));
+    until("git to forget the worktrees", || (scene.worktrees() == 1).then_some(()));
+    assert_eq!(scene.git(&["rev-parse", "HEAD"]), before);
+    assert_eq!(scene.git(&["status", "--porcelain"]), "");
+    for job in &jobs {
+        let branch = format!("cowhand/coder/{job}");
+        let commits = scene.git(&["rev-list", "--count", &format!("main..{branch}")]);
+        assert_eq!(commits, "1", "{job}");
+        let changed = scene.git(&["diff", "--name-status", "main", &branch]);
+        assert_eq!(changed, format!("A\t{job}.txt"));
+        assert!(scene.diff(job).contains(&format!("+++ b/{job}.txt\n@@ -0,0 +1 @@\n+{job}\n")), "{job}");
+    }
+
+    // A branch with work that is nowhere else stays; once it is merged, nothing is left.
+    scene.restart();
+    assert_eq!(scene.branches().len(), 10);
+    for job in &jobs {
+        scene.git(&["merge", "--quiet", "-m", "m", &format!("cowhand/coder/{job}")]);
+    }
+    scene.restart();
+    scene.assert_clean();
+    assert_eq!(scene.git(&["ls-files"]).lines().filter(|file| file.starts_with("job-")).count(), 10);
+}
+
+#[test]
+fn what_was_not_committed_is_in_the_diff_and_goes_with_the_workspace() {
+    let script = "echo changed > README; git add README; echo again >> README; echo new > 'new file'; rm deep/file; \
+        pwd; git rev-parse --abbrev-ref HEAD";
+    let scene = Scene::started(script, &json!({}));
+    let job = scene.run();
+    let id = job["id"].as_str().unwrap();
+    assert_eq!(came_to(&job), ["completed", "", ""]);
+    let diff = scene.diff(id);
+    for line in ["-first", "+changed", "+again", "+new", "-deep", "+++ b/new file"] {
+        assert!(diff.lines().any(|had| had.trim_end() == line), "{line} in\n{diff}");
+    }
+    scene.assert_clean();
+    let said = fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{id}.jsonl"))).unwrap();
+    assert!(said.contains(&format!(".cowhand/workspaces/{id}")), "{said}");
+    assert!(said.contains(&format!("cowhand/coder/{id}")), "{said}");
+
+    // The diff goes with its job.
+    scene.command(&["prune", "--max-jobs", "1"]).output().unwrap();
+    let file = scene.root.join(format!(".cowhand/jobs/{id}.diff"));
+    assert!(file.exists());
+    let other = scene.run();
+    assert_eq!(came_to(&other), ["completed", "", ""]);
+    let said = scene.command(&["prune", "--max-jobs", "1"]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_long_diff_is_cut_and_says_so() {
+    let script = "i=0; while [ $i -lt 30000 ]; do echo \"line $i of a file that is far too long to be kept\"; \
+        i=$((i+1)); done > long";
+    let scene = Scene::started(script, &json!({}));
+    let diff = scene.diff(scene.run()["id"].as_str().unwrap());
+    assert!(diff.len() < 1_100_000, "{}", diff.len());
+    let last = diff.lines().next_back().unwrap();
+    assert_eq!(last, "# cowhand: the diff is longer than 1048576 bytes and was cut here");
+}
+
+#[test]
+fn a_job_without_a_workspace_has_no_diff() {
+    let scene = Scene::started("echo hi > made", &json!({"isolation": "shared"}));
+    let job = scene.run();
+    assert!(scene.repository().join("made").exists());
+    let said = scene.command(&["job", job["id"].as_str().unwrap(), "--diff"]).output().unwrap();
+    assert_eq!(said.status.code(), Some(5));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("it had no workspace of its own"));
+    assert!(scene.workspaces().is_empty());
+}
+
+#[test]
+fn clean_up_as_the_policy_says() {
+    for (cleanup, exit, kept) in [
+        ("always", 0, false),
+        ("always", 1, false),
+        ("keep_on_failure", 0, false),
+        ("keep_on_failure", 1, true),
+        ("never", 0, true),
+    ] {
+        let script = format!("echo x > made; exit {exit}");
+        let scene = Scene::started(&script, &json!({"isolation": {"kind": "worktree", "cleanup": cleanup}}));
+        let job = scene.run();
+        let made = scene.root.join(format!(".cowhand/workspaces/{}/made", job["id"].as_str().unwrap()));
+        if kept {
+            scene.restart();
+            assert!(made.exists(), "{cleanup} {exit}");
+            assert_eq!((scene.worktrees(), scene.branches().len()), (2, 1));
+        } else {
+            scene.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_is_limited_and_goes_with_its_job() {
+    let script = "head -c 300000 /dev/zero > big; exit 1";
+    let rules = json!({"isolation": {"kind": "worktree", "max_kept": "700KB"}});
+    let scene = Scene::started(script, &rules);
+    let jobs: Vec<String> = (0..3).map(|_| scene.run()["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(scene.workspaces().len(), 3);
+    scene.restart();
+    let there = |job: &str| scene.root.join(format!(".cowhand/workspaces/{job}")).exists();
+    until("the oldest to go", || (!there(&jobs[0]) && scene.branches().len() == 2).then_some(()));
+    assert!(there(&jobs[1]) && there(&jobs[2]));
+    assert_eq!(scene.worktrees(), 3);
+    let said = scene.command(&["prune", "--max-jobs", "1"]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    scene.restart();
+    until("the workspace of a pruned job to go", || (!there(&jobs[1])).then_some(()));
+    assert!(there(&jobs[2]));
+}
+
+#[test]
+fn a_clone_brings_its_commits_home() {
+    let script = "git add -A; echo own > own; git add own; git commit --quiet -m own; \
+        git config user.mark clone; git rev-parse --git-dir";
+    let scene = Scene::started(script, &json!({"isolation": "clone"}));
+    let job = scene.run();
+    let id = job["id"].as_str().unwrap();
+    assert_eq!(came_to(&job), ["completed", "", ""]);
+    until("the clone to go", || scene.workspaces().is_empty().then_some(()));
+    let branch = format!("cowhand/coder/{id}");
+    until("the branch to come", || (scene.branches() == [branch.clone()]).then_some(()));
+    assert_eq!(scene.git(&["diff", "--name-status", "main", &branch]), "A\town");
+    assert!(!fs::read_to_string(scene.repository().join(".git/config")).unwrap().contains("mark"));
+    scene.git(&["merge", "--quiet", &branch]);
+    scene.restart();
+    scene.assert_clean();
+}
+
+#[test]
+fn a_job_begins_with_the_base_and_in_the_same_place_below() {
+    let scene = Scene::new("pwd > where; git log --format=%s -1 > last; cat where last", &json!({}));
+    scene.git(&["checkout", "--quiet", "-b", "other"]);
+    fs::write(scene.repository().join("README"), "second\n").unwrap();
+    scene.git(&["commit", "--quiet", "-am", "second"]);
+    let settings = json!({
+        "working_directory": scene.repository().join("deep"),
+        "isolation": {"kind": "worktree", "base": "main", "branch": "bots/{{job}}", "cleanup": "never"},
+    });
+    scene.write_fleet("pwd > where; git log --format=%s -1 > last", &settings);
+    scene.start();
+    let job = scene.run();
+    let deep = scene.root.join(format!(".cowhand/workspaces/{}/deep", job["id"].as_str().unwrap()));
+    assert_eq!(fs::read_to_string(deep.join("where")).unwrap().trim(), deep.to_str().unwrap());
+    assert_eq!(fs::read_to_string(deep.join("last")).unwrap().trim(), "first");
+    assert!(scene.branches().contains(&format!("bots/{}", job["id"].as_str().unwrap())));
+}

@@ -1,0 +1,155 @@
+//! Repositories that are none, set-up commands that fail, and agents that do not leave things as they found them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::kill_process;
+use serde_json::json;
+
+use super::{Scene, came_to, git, left_over, until};
+
+#[test]
+fn where_no_workspace_can_be_made_the_job_fails_and_says_why() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let empty = tempfile::tempdir().unwrap();
+    assert!(git(empty.path(), &["init", "--quiet"]).status().unwrap().success());
+    let worktree = |rules: serde_json::Value| {
+        let mut all = json!({"kind": "worktree"});
+        for (key, value) in rules.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        json!({ "isolation": all })
+    };
+    for (settings, says) in [
+        (json!({"working_directory": nowhere.path()}), "git rev-parse: fatal: not a git repository"),
+        (json!({"working_directory": empty.path()}), "it has no commits yet"),
+        (json!({"working_directory": empty.path().join("gone")}), "cannot run git in"),
+        (worktree(json!({"base": "nowhere"})), "it has no branch or commit \"nowhere\""),
+        (worktree(json!({"branch": "main/{{job}}"})), "'refs/heads/main' exists; cannot create"),
+        (
+            worktree(json!({"setup": ["sh", "-c", "echo no such luck >&2; exit 3"]})),
+            "exit status: 3: no such luck",
+        ),
+        (worktree(json!({"setup": ["no-such-program"]})), "`setup` (no-such-program) cannot be started"),
+        (
+            worktree(json!({"setup": ["sh", "-c", "setsid sleep 300 & sleep 300"], "setup_timeout": "1s"})),
+            "`setup` (sh) took longer than 1s",
+        ),
+    ] {
+        let scene = Scene::started("echo ran", &settings);
+        let job = scene.run();
+        let [status, kind, message] = came_to(&job);
+        assert_eq!([status, kind], ["failed", "start_failed"], "{settings}");
+        assert!(message.contains(says), "{message}");
+        let daemon = scene.daemon().unwrap();
+        until("what set-up left to be gone", || {
+            left_over(scene.folder.path()).iter().all(|pid| *pid == daemon).then_some(())
+        });
+    }
+}
+
+#[test]
+fn set_up_comes_before_the_agent_and_can_be_cancelled() {
+    let setup = "echo ready > setup-was-here; echo $COWHAND_JOB_ID >> setup-was-here";
+    let isolation = json!({"isolation": {"kind": "worktree", "setup": ["sh", "-c", setup]}});
+    let scene = Scene::started("cat setup-was-here", &isolation);
+    let job = scene.run();
+    assert_eq!(came_to(&job), ["completed", "", ""]);
+    assert!(scene.diff(job["id"].as_str().unwrap()).contains("+ready"));
+    scene.assert_clean();
+
+    let slow =
+        json!({"isolation": {"kind": "worktree", "setup": ["sh", "-c", "touch $SCENE/up; sleep 300"]}});
+    scene.write_fleet("echo ran", &slow);
+    scene.restart();
+    let id = scene.trigger();
+    until("the set-up to begin", || scene.root.join("up").exists().then_some(()));
+    assert!(scene.command(&["cancel", &id]).output().unwrap().status.success());
+    let job = scene.finished(&id);
+    assert_eq!(
+        (job["status"].as_str(), job["termination"].as_str()),
+        (Some("cancelled"), Some("not_started"))
+    );
+    let daemon = scene.daemon().unwrap();
+    until("the set-up to be gone", || {
+        left_over(scene.folder.path()).iter().all(|pid| *pid == daemon).then_some(())
+    });
+}
+
+#[test]
+fn hooks_of_the_repository_are_not_run_by_us() {
+    let scene =
+        Scene::new("echo x > made; git add made; git -c core.hooksPath=/dev/null commit -qm x", &json!({}));
+    for hook in ["post-checkout", "reference-transaction", "pre-commit", "post-index-change"] {
+        let path = scene.repository().join(".git/hooks").join(hook);
+        fs::write(&path, format!("#!/bin/sh\necho {hook} >> '{}/hooked'\n", scene.root.display())).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let watcher = scene.root.join("fsmonitor");
+    fs::write(&watcher, format!("#!/bin/sh\necho monitor >> '{}/hooked'\n", scene.root.display())).unwrap();
+    fs::set_permissions(&watcher, fs::Permissions::from_mode(0o755)).unwrap();
+    // The agent's own git runs them, so this one runs none.
+    scene.write_fleet("echo x > made", &json!({}));
+    git(&scene.repository(), &["config", "core.fsmonitor", watcher.to_str().unwrap()]).status().unwrap();
+    scene.start();
+    let job = scene.run();
+    assert_eq!(came_to(&job), ["completed", "", ""]);
+    assert!(scene.diff(job["id"].as_str().unwrap()).contains("+x"));
+    until("the workspace to go", || scene.workspaces().is_empty().then_some(()));
+    let hooked = fs::read_to_string(scene.root.join("hooked")).unwrap_or_default();
+    assert_eq!(hooked, "");
+}
+
+#[test]
+fn submodules_do_not_hold_a_workspace() {
+    let script = "git -c protocol.file.allow=always submodule update --init --quiet && cat sub/README";
+    let scene = Scene::new(script, &json!({}));
+    let other = scene.root.join("other");
+    assert!(git(&scene.root, &["clone", "--quiet", "my repository", "other"]).status().unwrap().success());
+    scene.git(&["submodule", "--quiet", "add", other.to_str().unwrap(), "sub"]);
+    scene.git(&["commit", "--quiet", "-m", "sub"]);
+    scene.start();
+    assert_eq!(came_to(&scene.run()), ["completed", "", ""]);
+    scene.assert_clean();
+}
+
+#[test]
+fn an_agent_that_removes_locks_or_freezes_its_workspace() {
+    for script in [
+        "rm -rf \"$PWD\"",
+        "rm .git; ln -s / root",
+        "git worktree lock . --reason mine",
+        "mkdir a; echo x > a/b; chmod 500 a; chmod 500 .",
+        "d=$PWD; cd /; rm -rf \"$d\"; ln -s /etc \"$d\"",
+        "echo garbage > .git; mkdir x",
+        "git checkout --quiet --detach; git branch --quiet -D cowhand/coder/$COWHAND_JOB_ID",
+    ] {
+        let scene = Scene::started(script, &json!({}));
+        let job = scene.run();
+        assert_eq!(came_to(&job), ["completed", "", ""], "{script}");
+        scene.assert_clean();
+    }
+}
+
+#[test]
+fn commits_outlive_a_workspace_that_its_agent_removed() {
+    let script = "echo x > made; git add made; git commit -qm made; rm -rf \"$PWD\"";
+    let scene = Scene::started(script, &json!({}));
+    let job = scene.run();
+    let id = job["id"].as_str().unwrap();
+    assert!(scene.diff(id).contains("+++ b/made"));
+    until("git to forget the worktree", || (scene.worktrees() == 1).then_some(()));
+    assert_eq!(scene.branches(), [format!("cowhand/coder/{id}")]);
+}
+
+#[test]
+fn a_retried_attempt_goes_on_in_the_same_workspace() {
+    let script = "if [ -e once ]; then echo twice; else echo x > once; exit 1; fi";
+    let scene = Scene::started(script, &json!({"retry": {"max_attempts": 2, "backoff": "1s"}}));
+    let job = scene.run();
+    assert_eq!((job["status"].as_str(), job["attempt"].as_i64()), (Some("completed"), Some(2)));
+    assert!(scene.diff(job["id"].as_str().unwrap()).contains("+++ b/once"));
+    scene.assert_clean();
+    // Nobody is left to be ended.
+    assert!(scene.daemon().is_some_and(|daemon| kill_process(daemon, rustix::process::Signal::CONT).is_ok()));
+}
