@@ -177,7 +177,9 @@ async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
     let fleet = Fleet::start(&[("slow", "echo $$ > pid; sleep 100", "")]);
     let pid_file = fleet.folder.path().join("pid");
     let patience = Instant::now() + Duration::from_secs(30);
-    while !pid_file.exists() {
+    // The shell makes the file first, and writes into it then.
+    let pid = || std::fs::read_to_string(&pid_file).ok().filter(|text| text.ends_with('\n'));
+    while pid().is_none() {
         assert!(Instant::now() < patience, "{}", fleet.log());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -189,7 +191,7 @@ async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
         assert!(Instant::now() < patience, "{}", fleet.log());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let pid = std::fs::read_to_string(&pid_file).unwrap();
+    let pid = pid().unwrap();
     // The daemon looks into it now and then, which may leave a file behind.
     while std::fs::remove_dir_all(&attempts).is_err() {}
     let jobs = fleet.settled(1, 30).await;
