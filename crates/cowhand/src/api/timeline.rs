@@ -159,6 +159,7 @@ pub(super) async fn next(
     let roster = api.roster();
     let schedule = roster.agents.iter().flat_map(|agent| &agent.schedules).find(|known| known.id == id);
     let from = asked.from.unwrap_or_else(|| api.now());
-    let times = schedule.map(|schedule| coming(schedule, view.next_run_at, from, count));
-    Ok(Json(Page::whole(times.unwrap_or_default())))
+    // The config may have been read again in between.
+    let schedule = schedule.ok_or_else(|| Problem::no_schedule(&agent, view.schedule.as_str()))?;
+    Ok(Json(Page::whole(coming(schedule, view.next_run_at, from, count))))
 }
