@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::{Scene, answer};
 
@@ -38,13 +39,19 @@ async fn the_fleet_in_numbers() {
     assert_eq!(scene.run(&["trigger", "worker", "-p", said, "--wait"]).0, 0);
     assert_eq!(scene.run(&["trigger", "worker", "by-hand", "--wait"]).0, 0);
     assert_eq!(scene.run(&["trigger", "waiter", "-p", "x"]).0, 0);
-    let text = metrics(&scene, &token).await;
+    let running = r#"cowhand_jobs{agent="waiter",status="running"} 1"#;
+    let text = loop {
+        let text = metrics(&scene, &token).await;
+        if text.lines().any(|line| line == running) {
+            break text;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
     promtool(&text);
     for (sample, expected) in [
         (r#"cowhand_firings_total{agent="worker",schedule="by-hand",outcome="ran",reason=""}"#, 1.0),
         (r#"cowhand_jobs_total{agent="worker",status="completed",exit_reason="success"}"#, 2.0),
         (r#"cowhand_attempts_total{agent="worker"}"#, 2.0),
-        (r#"cowhand_jobs{agent="waiter",status="running"}"#, 1.0),
         (r#"cowhand_jobs{agent="waiter",status="pending"}"#, 0.0),
         (r#"cowhand_tokens_total{agent="worker",model="a \"big\"\\one",kind="input"}"#, 10.0),
         (r#"cowhand_cost_dollars_total{agent="worker",model="a \"big\"\\one"}"#, 0.5),
