@@ -16,5 +16,6 @@ pub mod state;
 pub mod store;
 mod trace;
 pub mod trigger;
+pub mod veil;
 mod view;
 pub mod work;
