@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod actor;
 pub mod config;
 pub mod cron;
 pub mod cut;
