@@ -22,6 +22,7 @@ pub mod plan;
 pub mod policy;
 pub mod price;
 pub mod prompt;
+pub mod provider;
 pub mod retention;
 pub mod roster;
 pub mod schedule;
