@@ -75,11 +75,15 @@ async fn a_workspace_has_one_live_job_at_a_time(place: Place) {
     assert_eq!(known.job_status, Some(JobStatus::Completed));
     assert_eq!(take(&two).await, Some(Workspace { job: two.id().clone(), ..made.clone() }));
     assert_eq!(of(&one).await, None, "it has been handed on");
+    let anywhere = async |job: &Job| store.workspace_anywhere(job.id().clone()).await.unwrap();
+    assert_eq!(anywhere(&one).await, None);
+    assert_eq!(anywhere(&two).await, of(&two).await);
     assert_eq!(of(&two).await.unwrap().state, WorkspaceState::Used);
     assert_eq!(store.workspaces("other".into()).await.unwrap(), []);
     assert_eq!(store.workspaces("n".into()).await.unwrap().len(), 1);
     store.keep_workspace(&made, WorkspaceState::Branch, at(8)).await.unwrap();
     assert_eq!(of(&two).await, None, "only its branch is left");
+    assert_eq!(anywhere(&two).await.unwrap().state, WorkspaceState::Branch);
     assert_eq!(take(&two).await, None);
     store.forget_workspace(&made).await.unwrap();
     assert_eq!(store.workspaces("n".into()).await.unwrap(), []);
