@@ -76,8 +76,8 @@ impl Agent {
     }
 
     /// Its jobs that have the same key go on with one session, one after the other.
-    pub fn session_key(&self, item: Option<&WorkItemId>) -> Option<String> {
-        self.session_policy().key(item)
+    pub fn session_key(&self, item: Option<&WorkItemId>, chat: Option<&str>) -> Option<String> {
+        self.session_policy().key(item, chat)
     }
 
     pub fn isolation(&self) -> IsolationRules {

@@ -15,6 +15,7 @@ on_both! {
     a_workspace_has_one_live_job_at_a_time,
     of_those_with_one_session_one_runs_at_a_time,
     the_newest_session_of_a_key_goes_on,
+    a_job_knows_its_chat,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -155,4 +156,18 @@ async fn the_newest_session_of_a_key_goes_on(place: Place) {
     store.clear_agent("coder".parse().unwrap(), at(50)).await.unwrap();
     assert_eq!(newest("agent", 0).await, None);
     assert!(store.session_of(jobs[0].id().clone()).await.unwrap().is_some(), "a person can still go on");
+}
+
+async fn a_job_knows_its_chat(place: Place) {
+    let store = place.open().await;
+    let chat = Some("slack C1/1.2 \u{fc}".to_owned());
+    let of_chat = store.add_job(NewJob { chat: chat.clone(), ..hand_job() }, at(1)).await.unwrap();
+    let of_none = store.add_job(hand_job(), at(2)).await.unwrap();
+    let read = async |job: &Job| store.job(job.id().clone()).await.unwrap().unwrap();
+    assert_eq!((read(&of_chat).await.chat(), read(&of_none).await.chat()), (chat.as_deref(), None));
+    let live = store.snapshot().await.unwrap().jobs;
+    assert_eq!(live.iter().map(|job| job.chat.clone()).collect::<Vec<_>>(), [chat.clone(), None]);
+    let epoch = start(&store, &of_chat, Some("chat x"), at(3)).await;
+    end(&store, &of_chat, epoch, at(4)).await;
+    assert_eq!(read(&of_chat).await.chat(), chat.as_deref(), "to its end and after");
 }
