@@ -27,6 +27,7 @@ mod timeline;
 mod tokens;
 mod usage;
 mod work;
+mod workspaces;
 
 use std::sync::{Arc, LazyLock};
 
@@ -62,6 +63,7 @@ pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
 pub use usage::{AgentUsage, DayUsage, Total, UsageOfModel, UsageView};
 pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, WorkView};
+pub use workspaces::{WorkspacePhase, WorkspaceView};
 
 /// What the endpoints work on.
 #[derive(Debug, Clone)]

@@ -9,6 +9,7 @@ use cowhand_core::job::{
 };
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::workspace::Isolation;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -86,6 +87,8 @@ impl Rules {
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };
+        let mut settings = agent.settings.clone();
+        settings.isolation = Some(Isolation::Rules(agent.isolation_of(job.schedule())));
         Self {
             retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
             timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
@@ -95,7 +98,7 @@ impl Rules {
                 Timeout::IDLE,
             ),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
-            agent: agent.clone(),
+            agent: Agent { settings, ..agent.clone() },
             veil: Veil::over(loaded, Some(agent)),
         }
     }

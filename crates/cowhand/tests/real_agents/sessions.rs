@@ -46,6 +46,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         prompt: None,
         origin: None,
         work_item: None,
+        chat: None,
         not_before: None,
     };
     let job = Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, Timestamp::UNIX_EPOCH);

@@ -98,6 +98,7 @@ async fn three_jobs_end(home: &Home) -> Vec<String> {
             prompt: Some("x".into()),
             origin: None,
             work_item: None,
+            chat: None,
             not_before: None,
         };
         let job = store.add_job(new, Timestamp::now()).await.unwrap();

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::layout::{Frame, Tab};
 use super::output::{PAGE, View, Window};
 use super::text::{self, Text};
-use super::{Answer, Pages, marks, now};
-use crate::api::segment;
+use super::{Answer, Pages, hook_runs, marks, now, workspace};
+use crate::api::{JobView, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -28,12 +28,15 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Answer {
     let now = now();
-    let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
+    let JobView { job, hooks, workspace } = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
+    let changes = pages.changes(&job).await?;
     let view = if asked.view == "raw" { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, now)) }
+        div #head data-live { (head(&job, now)) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (told(&job))
+        (hook_runs::part(&hooks))
+        (workspace::part(&job.id, workspace.as_ref(), changes.as_ref()))
         (output(&job, view, &window))
         (fork(&job))
     };
