@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod breaker;
+pub mod budget;
 pub mod config;
 pub mod cron;
 pub mod cut;
