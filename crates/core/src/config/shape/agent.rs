@@ -46,6 +46,9 @@ pub struct Agent {
     #[schemars(extend("x-pending" = "containers are not used yet"))]
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
+    /// The account or server of models that it shares with others; unset means all agents with the same runtime.
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub provider: Option<String>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,

@@ -28,6 +28,14 @@ impl Runtime {
         }
     }
 
+    /// Whom its program asks, unless the agent says something else; of any command nobody knows.
+    pub const fn provider(self) -> Option<&'static str> {
+        match self {
+            Self::Command => None,
+            _ => Some(self.name()),
+        }
+    }
+
     /// Tells tokens and leaves the dollars to us.
     pub const fn tells_no_dollars(self) -> bool {
         matches!(self, Self::Codex | Self::Gemini)
