@@ -20,6 +20,7 @@ use crate::fault;
 use crate::prune::files;
 use crate::run::workspace::{self, Ground, Left};
 use crate::store::{KnownWorkspace, StoreError, Workspace, WorkspaceState};
+use crate::veil::Veil;
 
 /// Where an agent works.
 #[derive(Debug)]
@@ -128,19 +129,19 @@ pub(super) async fn take(
 }
 
 /// What the job changed, beside its output. No diff is no reason to hold a job up.
-pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId) {
+pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
     let known = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(known)) => known.workspace,
         Ok(None) => return,
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
-    let state = engine.home.state.clone();
+    let (state, veil) = (engine.home.state.clone(), veil.clone());
     let kept = apart(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
         let text = workspace::diff(&known, &scratch)?;
         let write = || -> std::io::Result<()> {
             let mut file = tempfile::NamedTempFile::new_in(state.jobs())?;
-            file.write_all(&text)?;
+            file.write_all(&veil.hide_in_bytes(&text))?;
             file.persist(state.diff(&known.job))?;
             Ok(())
         };

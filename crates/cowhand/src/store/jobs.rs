@@ -260,7 +260,7 @@ pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
 
 pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
     let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
-    tx.record(Recorded { at: now, agent, schedule, job: Some(job.id().clone()), fact });
+    tx.record(Recorded { at: now, agent: Some(agent), schedule, job: Some(job.id().clone()), fact });
 }
 
 pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, StoreError> {

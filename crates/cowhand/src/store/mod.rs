@@ -48,6 +48,8 @@ use db::Tx;
 use latency::Latency;
 use writer::Writer;
 
+use crate::audit;
+
 pub use attempts::{JobHistory, PastAttempt};
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
@@ -93,7 +95,7 @@ impl Store {
             Database::Sqlite { writer, .. } => writer.write(verb).await,
             Database::Postgres(pool) => {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
-                let mut tx = Tx::postgres(&mut transaction);
+                let mut tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
                 let answer = verb(&mut tx).await?;
                 let last_event = tx.write_events().await?;
                 transaction.commit().await.map_err(StoreError::connection)?;

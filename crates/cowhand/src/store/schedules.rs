@@ -46,7 +46,13 @@ impl Store {
                         cursors::arm(tx, schedule.id).await?;
                     }
                     let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
-                    tx.record(Recorded { at: now, agent, schedule, job: None, fact: Fact::ScheduleArmed });
+                    tx.record(Recorded {
+                        at: now,
+                        agent: Some(agent),
+                        schedule,
+                        job: None,
+                        fact: Fact::ScheduleArmed,
+                    });
                 }
                 Ok(())
             })
@@ -104,7 +110,7 @@ impl Store {
                 if let Some(message) = trouble {
                     let (agent, name) = (schedule.agent, Some(schedule.name));
                     let fact = Fact::ScheduleDelayed { message };
-                    tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
+                    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
                 }
                 Ok(())
             })
@@ -145,7 +151,7 @@ impl Store {
                     cursors::arm(tx, id).await?;
                 }
                 let ScheduleRecord { agent, name, .. } = schedule;
-                tx.record(Recorded { at: now, agent, schedule: Some(name), job: None, fact });
+                tx.record(Recorded { at: now, agent: Some(agent), schedule: Some(name), job: None, fact });
                 Ok(true)
             })
         })

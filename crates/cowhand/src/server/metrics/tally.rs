@@ -69,7 +69,7 @@ impl Tally {
     }
 
     fn count(&mut self, event: Event) {
-        let Event { at, agent, schedule, job, fact, .. } = event;
+        let Event { at, agent: Some(agent), schedule, job, fact, .. } = event else { return };
         let schedule = schedule.map(|name| name.to_string()).unwrap_or_default();
         let mut firing = |outcome, reason| {
             *self.firings.entry((agent.clone(), schedule.clone(), outcome, reason)).or_default() += 1;
