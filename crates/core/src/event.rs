@@ -109,6 +109,12 @@ pub enum Fact {
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
+    /// Its jobs keep failing the same way, or spend on nothing: it fires no more until then, or until a person says so.
+    #[serde(rename = "schedule:paused")]
+    SchedulePaused { reason: String, until: Timestamp },
+    /// Its pause is over.
+    #[serde(rename = "schedule:resumed")]
+    ScheduleResumed,
     /// Its trigger cannot go on until a person mends something.
     #[serde(rename = "schedule:error")]
     ScheduleError { reason: String },
@@ -218,6 +224,8 @@ impl Fact {
             Self::ScheduleDelayed { .. } => "schedule:delayed",
             Self::ScheduleEnabled => "schedule:enabled",
             Self::ScheduleDisabled { .. } => "schedule:disabled",
+            Self::SchedulePaused { .. } => "schedule:paused",
+            Self::ScheduleResumed => "schedule:resumed",
             Self::ScheduleError { .. } => "schedule:error",
             Self::AgentCleared => "agent:cleared",
             Self::FleetReloaded { .. } => "fleet:reloaded",

@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::breaker::Breaker;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
 use crate::word::written_as;
@@ -116,11 +117,15 @@ pub struct Settlement {
     pub usage: Option<JobUsage>,
     /// What the agent left for its hooks.
     pub metadata: Option<Value>,
+    /// What its schedule makes of a row of such ends; none where nobody knows its rules.
+    pub breaker: Option<Breaker>,
+    /// It is known to have used no tool.
+    pub used_no_tool: bool,
 }
 
 impl From<Outcome> for Settlement {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, usage: None, metadata: None }
+        Self { outcome, usage: None, metadata: None, breaker: None, used_no_tool: false }
     }
 }
 
@@ -256,6 +261,11 @@ impl Job {
 
     pub fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    /// Of all attempts that have ended.
+    pub fn usage(&self) -> Option<&JobUsage> {
+        self.usage.as_ref()
     }
 
     pub fn state(&self) -> &JobState {

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod actor;
+pub mod breaker;
+pub mod budget;
 pub mod config;
 pub mod cron;
 pub mod cut;

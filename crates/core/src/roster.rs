@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use jiff::tz::TimeZone;
+
+use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::config::shape;
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
@@ -24,6 +28,10 @@ pub struct Roster {
     pub retention: Retention,
     /// Of the root file.
     pub prices: Prices,
+    /// Of all agents together.
+    pub budget: Budget,
+    /// In which days and months are counted.
+    pub zone: Zone,
     pub server: Server,
     /// Of the root file; none if it says nothing about them.
     pub traces: Option<shape::Traces>,
@@ -68,6 +76,8 @@ pub struct Schedule {
     pub timeout: Timeout,
     /// Of an attempt's silence.
     pub idle_timeout: Timeout,
+    /// When it pauses itself.
+    pub breaker: Breaker,
 }
 
 impl Agent {
@@ -129,6 +139,7 @@ impl Schedule {
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
+            breaker: Breaker::default(),
         }
     }
 }
@@ -137,6 +148,10 @@ impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
         Self { agents, ..Self::default() }
+    }
+
+    pub fn zone(&self) -> &TimeZone {
+        self.zone.time_zone()
     }
 
     pub fn agent(&self, name: &AgentName) -> Option<&Agent> {

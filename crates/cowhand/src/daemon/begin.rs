@@ -71,6 +71,7 @@ impl Charge {
         };
         fault::place("workspace-made");
         agent.directory.clone_from(&desk.directory);
+        agent.settings.budget = self.allowance().await;
         let launch = match self.plan(&agent, &beginning.session) {
             Ok(launch) => launch,
             Err(refusal) => {

@@ -23,6 +23,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use cowhand_core::job::JobUsage;
 use cowhand_core::output::OutputMessage;
 use jiff::Timestamp;
 
@@ -156,6 +157,25 @@ impl Tail {
 
     pub fn session_id(&self) -> Option<&str> {
         self.reader.session_id()
+    }
+
+    /// How many lines the JSONL has.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// What the agent has spent until now, as far as it tells.
+    pub fn usage(&self) -> Option<JobUsage> {
+        self.reader.usage()
+    }
+
+    /// Whether the agent has said how its work ended.
+    pub fn has_result(&mut self) -> bool {
+        self.reader.has_result()
+    }
+
+    pub fn tool_calls(&mut self) -> u64 {
+        self.reader.tool_calls()
     }
 
     /// No further than the files reach now: an agent that never stops writing must not keep us from the others.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::claims::Verdict;
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError};
@@ -170,7 +171,8 @@ impl Store {
                 let how = Termination::NotStarted;
                 job.cancel(how, now)?;
                 save(tx, &job).await?;
-                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, now).await?;
+                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, Verdict::default(), now)
+                    .await?;
                 record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
                 Ok(Cancel::Done(job))
             })

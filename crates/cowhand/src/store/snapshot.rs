@@ -1,6 +1,8 @@
 //! What the planner looks at: every schedule and every job that has not ended, at one moment.
 
+use cowhand_core::budget::Ledger;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
+use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
@@ -24,6 +26,13 @@ struct Named {
 }
 
 impl Store {
+    /// As [`Self::snapshot`], with what was spent, as far as the fleet has budgets.
+    pub async fn snapshot_of(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
+        // First the money: what starts in between is counted once more by its claim, in any case.
+        let ledger = self.spending(roster, now).await?;
+        Ok(Snapshot { ledger, ..self.snapshot().await? })
+    }
+
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
@@ -32,7 +41,7 @@ impl Store {
                 let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
                 let preparing = tx.all(PREPARING, args![]).await?;
                 let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
-                Ok(Snapshot { schedules, jobs, preparing })
+                Ok(Snapshot { schedules, jobs, preparing, ledger: Ledger::default() })
             })
         })
         .await

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
 
 mod attempts;
+mod budgets;
 mod conformance;
 mod crash;
 mod damage;

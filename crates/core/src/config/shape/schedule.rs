@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WorkSource;
+use crate::breaker::Breaker;
 use crate::filter::Filter;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::trigger::TriggerConfig;
@@ -46,6 +47,9 @@ pub struct Schedule {
     /// Unset means the agent's.
     #[serde(default)]
     pub idle_timeout: Option<Timeout>,
+    /// Unset means the agent's.
+    #[serde(default)]
+    pub breaker: Option<Breaker>,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]

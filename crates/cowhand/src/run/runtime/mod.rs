@@ -39,6 +39,11 @@ trait Listen {
     /// Known as soon as the agent has told it.
     fn session_id(&self) -> Option<&str>;
 
+    /// What it has used until now; none if this runtime tells that only when it ends, or has told nothing yet.
+    fn usage(&self) -> Option<JobUsage> {
+        None
+    }
+
     /// The process is gone and all of its lines were read.
     fn finish(self, status: &ExitStatus) -> Finish
     where
@@ -125,6 +130,21 @@ impl Reader {
     /// Known as soon as the agent has told it.
     pub fn session_id(&self) -> Option<&str> {
         self.listener().session_id()
+    }
+
+    /// What the agent has spent until now, as far as it tells.
+    pub fn usage(&self) -> Option<JobUsage> {
+        self.listener().usage()
+    }
+
+    /// Whether the agent has said how its work ended.
+    pub fn has_result(&mut self) -> bool {
+        self.listener_mut().heard().result.is_some()
+    }
+
+    /// As far as the agent itself called them, and not a subagent.
+    pub fn tool_calls(&mut self) -> u64 {
+        self.listener_mut().heard().tools
     }
 
     /// The process is gone and all of its lines were read.
