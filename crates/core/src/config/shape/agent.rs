@@ -59,6 +59,8 @@ pub struct Agent {
     /// Where the agent leaves facts for its hooks, in the directory it works in; unset means `metadata.json`.
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
+    /// Whether what the agent says is told piece by piece while it is being said; unset means false.
+    pub partial_messages: Option<bool>,
     /// How the agent is started; unset means `claude`.
     pub runtime: Option<Runtime>,
     /// The program of `runtime: command` and its arguments; the prompt comes on its stdin.

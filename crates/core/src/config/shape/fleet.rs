@@ -91,6 +91,7 @@ pub struct Defaults {
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
     pub plugins: Option<Vec<Plugin>>,
+    pub partial_messages: Option<bool>,
     pub mcp_servers: Option<IndexMap<String, McpServer>>,
     pub retry: Option<Retry>,
     pub timeout: Option<Timeout>,
