@@ -145,6 +145,7 @@ impl Tail {
                 self.hear(source, &line, now)?;
             }
         }
+        self.reader.rest().into_iter().try_for_each(|message| self.keep(message, now))?;
         self.flush(now, on)?;
         self.failed = false;
         Ok(self.reader.clone().finish(ending))

@@ -1,5 +1,6 @@
 //! Runtimes: how an agent is started and how its output is read. One file for each, and a line in [`Reader`].
 
+mod acp;
 pub mod claude;
 mod codex;
 mod command;
@@ -38,6 +39,11 @@ trait Listen {
 
     /// Known as soon as the agent has told it.
     fn session_id(&self) -> Option<&str>;
+
+    /// Nothing more will come: what it has not told yet, because it was not whole.
+    fn rest(&mut self) -> Vec<OutputMessage> {
+        Vec::new()
+    }
 
     /// The process is gone and all of its lines were read.
     fn finish(self, status: &ExitStatus) -> Finish
@@ -84,6 +90,7 @@ readers! {
     Codex => codex::Codex,
     Gemini => gemini::Gemini,
     Opencode => opencode::Opencode,
+    Acp => acp::Acp,
 }
 
 impl Reader {
@@ -107,6 +114,10 @@ impl Reader {
         Self::Opencode(opencode::Opencode::default())
     }
 
+    pub fn acp() -> Self {
+        Self::Acp(acp::Acp::default())
+    }
+
     pub fn line_cap(&self) -> usize {
         self.listener().line_cap()
     }
@@ -125,6 +136,11 @@ impl Reader {
     /// Known as soon as the agent has told it.
     pub fn session_id(&self) -> Option<&str> {
         self.listener().session_id()
+    }
+
+    /// Nothing more will come: what it has not told yet, because it was not whole.
+    pub fn rest(&mut self) -> Vec<OutputMessage> {
+        self.listener_mut().rest()
     }
 
     /// The process is gone and all of its lines were read.
