@@ -104,11 +104,12 @@ impl Agent {
         if tokio::time::timeout(patience, self.child.wait()).await.is_ok() {
             return;
         }
-        if let Some(group) = self.group {
-            // It may have ended this very moment.
-            kill_process_group(group, Signal::TERM).ok();
+        let Some(group) = self.group else { return };
+        // It may have ended this very moment.
+        kill_process_group(group, Signal::TERM).ok();
+        if tokio::time::timeout(TERM_GRACE, self.child.wait()).await.is_err() {
+            kill_process_group(group, Signal::KILL).ok();
         }
-        tokio::time::timeout(TERM_GRACE, self.child.wait()).await.ok();
     }
 }
 

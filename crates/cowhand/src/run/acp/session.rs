@@ -12,7 +12,7 @@ use super::wire::RpcError;
 use super::{Introduction, short};
 
 /// Some agents answer `session/load` before they have told all of the history.
-const HISTORY_QUIET: Duration = Duration::from_millis(250);
+const HISTORY_QUIET: Duration = Duration::from_millis(500);
 const HISTORY: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(talk: &mut Talk, orders: &Orders, prompt: &str) -> Result<(), Cause> {

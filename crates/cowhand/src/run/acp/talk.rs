@@ -231,8 +231,12 @@ impl Talk {
                 return Err(Cause::reported(text));
             }
         };
-        self.told.raw(&line)?;
-        match Frame::read(&line) {
+        let frame = Frame::read(&line);
+        match frame {
+            Frame::Forged => self.told.note(&format!("the agent wrote: {line}"))?,
+            _ => self.told.raw(&line)?,
+        }
+        match frame {
             Frame::Answer { id, answer } => Ok(Some((id, answer))),
             Frame::Request { id, method, params } => {
                 self.serve(&id, &method, &params)?;
@@ -244,7 +248,7 @@ impl Talk {
                 }
                 Ok(None)
             }
-            Frame::Rubbish => Ok(None),
+            Frame::Rubbish | Frame::Forged => Ok(None),
         }
     }
 
