@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::breaker::Breaker;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
 use crate::word::written_as;
@@ -46,6 +47,7 @@ pub struct Job {
     usage: Option<JobUsage>,
     /// What it works on, as it was when it was claimed.
     work_item: Option<WorkItem>,
+    chat: Option<String>,
     state: JobState,
 }
 
@@ -58,6 +60,8 @@ pub struct NewJob {
     pub prompt: Option<String>,
     pub origin: Option<Origin>,
     pub work_item: Option<WorkItem>,
+    /// The conversation that it answers in, for example `slack C1`.
+    pub chat: Option<String>,
     /// It does not start before this.
     pub not_before: Option<Timestamp>,
 }
@@ -113,11 +117,15 @@ pub struct Settlement {
     pub usage: Option<JobUsage>,
     /// What the agent left for its hooks.
     pub metadata: Option<Value>,
+    /// What its schedule makes of a row of such ends; none where nobody knows its rules.
+    pub breaker: Option<Breaker>,
+    /// It is known to have used no tool.
+    pub used_no_tool: bool,
 }
 
 impl From<Outcome> for Settlement {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, usage: None, metadata: None }
+        Self { outcome, usage: None, metadata: None, breaker: None, used_no_tool: false }
     }
 }
 
@@ -186,7 +194,7 @@ pub enum ExitReason {
 
 impl Job {
     pub fn new(id: JobId, new: NewJob, now: Timestamp) -> Self {
-        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, not_before } = new;
+        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, chat, not_before } = new;
         Self {
             id,
             agent,
@@ -200,6 +208,7 @@ impl Job {
             run_started_at: None,
             usage: None,
             work_item,
+            chat,
             state: JobState::Pending { not_before },
         }
     }
@@ -245,8 +254,18 @@ impl Job {
         self.work_item.as_ref()
     }
 
+    /// The conversation that it answers in, if it is of a chat.
+    pub fn chat(&self) -> Option<&str> {
+        self.chat.as_deref()
+    }
+
     pub fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    /// Of all attempts that have ended.
+    pub fn usage(&self) -> Option<&JobUsage> {
+        self.usage.as_ref()
     }
 
     pub fn state(&self) -> &JobState {

@@ -17,7 +17,9 @@ mod due;
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
+use crate::budget::{Ledger, OverBudget};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
 use crate::roster::{Agent, Roster, Schedule};
@@ -33,6 +35,8 @@ pub struct Snapshot {
     pub jobs: Vec<LiveJob>,
     /// Firings whose jobs are not made yet.
     pub preparing: Vec<Preparing>,
+    /// What was spent; empty where nobody's spending is limited.
+    pub ledger: Ledger,
 }
 
 impl Snapshot {
@@ -51,7 +55,9 @@ impl Snapshot {
         self.jobs.iter().any(|job| {
             job.schedule == Some(schedule)
                 && matches!(job.state, LiveState::Pending { .. })
-                && agent.session_key(job.item.as_ref()).is_some_and(|key| busy.contains(&key))
+                && agent
+                    .session_key(job.item.as_ref(), job.chat.as_deref())
+                    .is_some_and(|key| busy.contains(&key))
         })
     }
 }
@@ -74,6 +80,8 @@ pub struct LiveJob {
     pub by_trigger: bool,
     /// The work item that it is for.
     pub item: Option<WorkItemId>,
+    /// The conversation that it answers in.
+    pub chat: Option<String>,
     /// Of one that runs: no other with the same key does.
     pub session_key: Option<String>,
     pub state: LiveState,
@@ -114,6 +122,8 @@ pub enum Action {
     Prepare { schedule: ScheduleId, key: FiringKey },
     /// It is due but has to wait; said once, since the record remembers it.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
+    /// The pause that its breaker made is over.
+    Resume { schedule: ScheduleId },
     /// Claim this job, if the agent still has a place by then.
     Start { job: JobId, agent: AgentName, max_concurrent: u32, session_key: Option<String> },
 }
@@ -124,6 +134,7 @@ pub enum Hold {
     AtCapacity { running: u32, max: u32 },
     AlreadyRunning,
     OutsideHours { opens: Timestamp },
+    OverBudget(OverBudget),
 }
 
 impl Hold {
@@ -132,6 +143,7 @@ impl Hold {
             Self::AtCapacity { .. } => SkipReason::AtCapacity,
             Self::AlreadyRunning => SkipReason::AlreadyRunning,
             Self::OutsideHours { .. } => SkipReason::OutsideHours,
+            Self::OverBudget(_) => SkipReason::OverBudget,
         }
     }
 
@@ -141,6 +153,7 @@ impl Hold {
             Self::AtCapacity { running, max } => format!("at max capacity ({running}/{max})"),
             Self::AlreadyRunning => "already running".to_owned(),
             Self::OutsideHours { opens } => format!("outside active hours until {opens}"),
+            Self::OverBudget(over) => over.sentence(agent, &TimeZone::UTC),
         };
         format!("Skipping {agent}/{}: {why}", schedule.name)
     }
@@ -151,7 +164,8 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     plan.ends(snapshot);
     let crowds = Crowds::of(roster);
     for agent in &roster.agents {
-        let mut places = Places::of(agent, snapshot, now);
+        let over = roster.over_budget(agent, &snapshot.ledger, now);
+        let mut places = Places::of(agent, snapshot, over, now);
         for schedule in &agent.schedules {
             let preparing = snapshot.preparing.iter().filter(|firing| firing.schedule == schedule.id);
             plan.actions.extend(
@@ -162,7 +176,10 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
                 plan.firings(schedule, record, snapshot, &mut places, &crowds);
             }
         }
-        plan.starts(agent, snapshot);
+        match over {
+            Some(over) => plan.afterwards(agent, snapshot, over),
+            None => plan.starts(agent, snapshot),
+        }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
@@ -213,6 +230,13 @@ impl Draft {
         places: &mut Places,
         crowds: &Crowds,
     ) {
+        if let ScheduleState::Paused { until, .. } = record.state {
+            if until > self.now {
+                self.wake(until);
+            } else {
+                self.actions.push(Action::Resume { schedule: schedule.id });
+            }
+        }
         if !schedule.enabled || record.state != ScheduleState::Active {
             return;
         }
@@ -226,6 +250,14 @@ impl Draft {
         }
     }
 
+    /// Nothing of the agent starts before there is money again. Others that end may leave some: that is an event.
+    fn afterwards(&mut self, agent: &Agent, snapshot: &Snapshot, over: OverBudget) {
+        let waits = |job: &LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Pending { .. });
+        if let (Some(until), true) = (over.until, snapshot.jobs.iter().any(waits)) {
+            self.wake(until);
+        }
+    }
+
     fn starts(&mut self, agent: &Agent, snapshot: &Snapshot) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
@@ -234,7 +266,7 @@ impl Draft {
             match not_before {
                 Some(at) if at > self.now => self.wake(at),
                 _ if free > 0 => {
-                    let session_key = agent.session_key(job.item.as_ref());
+                    let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref());
                     // It waits for the end of the one that has its session, and others go before it.
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;
@@ -286,10 +318,11 @@ fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
 struct Places {
     max: u32,
     taken: u32,
+    over: Option<OverBudget>,
 }
 
 impl Places {
-    fn of(agent: &Agent, snapshot: &Snapshot, now: Timestamp) -> Self {
+    fn of(agent: &Agent, snapshot: &Snapshot, over: Option<OverBudget>, now: Timestamp) -> Self {
         let ready = |job: &&LiveJob| match job.state {
             LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
             LiveState::Running { .. } => true,
@@ -299,7 +332,7 @@ impl Places {
         let preparing = snapshot.preparing.iter().filter(|firing| !firing.in_trouble);
         let preparing = preparing.filter(|firing| of_agent(firing.schedule)).count();
         let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
-        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX) }
+        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX), over }
     }
 
     fn take(&mut self) {

@@ -14,6 +14,7 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
+use crate::budget::FleetBudget;
 use crate::policy::Zone;
 use crate::price::Prices;
 use crate::retention::Retention;
@@ -66,6 +67,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         store: None,
         retention: Retention::default(),
         prices: Prices::default(),
+        budget: FleetBudget::default(),
         server: Server::default(),
         traces: None,
         merged: 0,
@@ -74,11 +76,14 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
+    let budget = loader.budget.clone();
     let mut roster = Roster {
         agents: Vec::new(),
+        budget: budget.limits,
+        zone: budget.timezone.unwrap_or_else(|| loader.outside.zone.clone()),
         store: loader.store.take(),
         retention: loader.retention,
-        prices: std::mem::take(&mut loader.prices),
+        prices: loader.prices.clone(),
         server: std::mem::take(&mut loader.server),
         traces: loader.traces.take(),
     };
@@ -109,6 +114,7 @@ pub(super) struct Loader<'a> {
     pub store: Option<String>,
     pub retention: Retention,
     pub prices: Prices,
+    pub budget: FleetBudget,
     pub server: Server,
     pub traces: Option<Traces>,
     /// Nodes of all merged agents so far.

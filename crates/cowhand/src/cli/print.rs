@@ -53,7 +53,7 @@ pub(super) fn style_of(status: &str) -> Style {
     match status {
         "completed" | "ran" | "ok" => GOOD,
         "failed" | "error" | "missed" => BAD,
-        "cancelled" | "skipped" | "disabled" | "coalesced" => ODD,
+        "cancelled" | "skipped" | "disabled" | "coalesced" | "paused" => ODD,
         "running" => BUSY,
         _ => Style::new(),
     }

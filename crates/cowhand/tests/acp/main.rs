@@ -20,6 +20,7 @@ use cowhand::run::ending::Ending;
 use cowhand::run::launch::Launch;
 use cowhand::run::runtime::{Finish, Session};
 use cowhand::run::tail::{Files, Tail};
+use cowhand::veil::Veil;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::roster::Agent;
@@ -74,6 +75,7 @@ impl Run {
             schedule: None,
             prompt: None,
             origin: None,
+            chat: None,
             work_item: None,
             not_before: None,
         };
@@ -127,7 +129,8 @@ impl Run {
             index: self.attempt.folder().join("index"),
         };
         let now = Timestamp::UNIX_EPOCH;
-        let mut tail = Tail::open(files, self.launch.start.reader.clone().unwrap(), now).unwrap();
+        let mut tail =
+            Tail::open(files, self.launch.start.reader.clone().unwrap(), Veil::default(), now).unwrap();
         let finish = tail.finish(&ending, now, &mut |_| {}).unwrap();
         let text = fs::read_to_string(self.path("out.jsonl")).unwrap();
         (finish, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod canaries;
 mod failures;
 mod going_on;
 mod models;
@@ -88,11 +89,9 @@ impl Cli {
             Self::Opencode => json!({"runtime": "opencode", "allowed_tools": ["bash"]}),
             Self::GeminiAcp => json!({
                 "runtime": "acp", "command": ["gemini", "--acp"], "allowed_tools": ["execute"],
-                "env": {"GEMINI_CLI_TRUST_WORKSPACE": "true"},
             }),
             Self::OpencodeAcp => json!({
                 "runtime": "acp", "command": ["opencode", "acp"], "allowed_tools": ["execute"],
-                "env": {"OPENCODE_DISABLE_AUTOUPDATE": "1"},
             }),
         }
     }
@@ -104,6 +103,8 @@ struct Scene {
     root: PathBuf,
     cli: Cli,
     models: Models,
+    /// What the model is reached with.
+    key: String,
 }
 
 impl Scene {
@@ -118,17 +119,29 @@ impl Scene {
         Self::at(cli, models, &url, settings)
     }
 
+    /// With secrets: one in the `.env` beside the config, and the key that the model is reached with.
+    fn planted(cli: Cli, settings: &Value, in_env_file: &str, key: &str) -> Self {
+        let models = Models::start();
+        let url = models.url();
+        Self::having(cli, models, &url, settings, &format!("DOTENV_KEY={in_env_file}\n"), key)
+    }
+
     /// Where nobody listens.
     fn alone(cli: Cli, settings: &Value) -> Self {
         Self::at(cli, Models::start(), "http://127.0.0.1:9", settings)
     }
 
     fn at(cli: Cli, models: Models, url: &str, settings: &Value) -> Self {
+        Self::having(cli, models, url, settings, "", "fake")
+    }
+
+    fn having(cli: Cli, models: Models, url: &str, settings: &Value, env_file: &str, key: &str) -> Self {
         let program = node_modules().join(cli.folder()).join(cli.name());
         assert!(program.exists(), "{} is not installed; scripts/test does that", program.display());
         let folder = TempDir::new().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let scene = Self { folder, root, cli, models };
+        let scene = Self { folder, root, cli, models, key: key.to_owned() };
+        scene.write(".env", env_file);
         scene.write("desk/.keep", "");
         scene.homes(url);
         let mut agent = json!({
@@ -168,7 +181,7 @@ impl Scene {
         });
         let provider = json!({
             "npm": "@ai-sdk/openai-compatible", "name": "fake", "models": {"m1": model},
-            "options": {"baseURL": format!("{url}/v1"), "apiKey": "fake"},
+            "options": {"baseURL": format!("{url}/v1"), "apiKey": self.key},
         });
         let opencode = json!({"provider": {"fake": provider}, "small_model": "fake/m1", "share": "disabled"});
         self.write("home/opencode.json", &opencode.to_string());
@@ -195,17 +208,23 @@ impl Scene {
             ("XDG_RUNTIME_DIR", self.root.to_str().unwrap()),
             ("TZ", "UTC"),
             ("ANTHROPIC_BASE_URL", &url),
-            ("ANTHROPIC_API_KEY", "fake"),
+            ("ANTHROPIC_API_KEY", &self.key),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
             ("CLAUDE_CODE_MAX_RETRIES", "1"),
-            ("OPENAI_API_KEY", "fake"),
-            ("GEMINI_API_KEY", "fake"),
+            ("OPENAI_API_KEY", &self.key),
+            ("GEMINI_API_KEY", &self.key),
             ("GOOGLE_GEMINI_BASE_URL", &url),
             ("OPENCODE_CONFIG", self.root.join("home/opencode.json").to_str().unwrap()),
             ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
             ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
         ]);
+        if self.cli.is_acp() {
+            // What their own runtimes give them; here nobody knows which program it is.
+            let given =
+                ["GEMINI_CLI_TRUST_WORKSPACE", "GEMINI_CLI_NO_RELAUNCH", "OPENCODE_DISABLE_AUTOUPDATE"];
+            command.envs(given.map(|name| (name, "true")));
+        }
         command
     }
 

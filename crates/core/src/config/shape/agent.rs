@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
+use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
 use crate::session::{self, SessionPolicy};
@@ -69,6 +71,10 @@ pub struct Agent {
     pub idle_timeout: Option<Timeout>,
     /// What is kept of its finished jobs; unset means everything.
     pub retention: Option<Retention>,
+    /// What it may spend; unset means as much as the fleet may.
+    pub budget: Option<Budget>,
+    /// When its schedules pause themselves.
+    pub breaker: Option<Breaker>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

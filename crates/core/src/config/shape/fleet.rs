@@ -9,6 +9,8 @@ use super::{
     Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, Traces, WorkSource,
     WorkingDirectory,
 };
+use crate::breaker::Breaker;
+use crate::budget::{Budget, FleetBudget};
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
 use crate::retention::Retention;
@@ -42,6 +44,8 @@ pub struct FleetFile {
     pub retention: Option<Retention>,
     /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
     pub prices: Option<Prices>,
+    /// What all agents together may spend. Only the root file's counts.
+    pub budget: Option<FleetBudget>,
     pub server: Option<Server>,
     pub traces: Option<Traces>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
@@ -89,6 +93,9 @@ pub struct Defaults {
     pub timeout: Option<Timeout>,
     pub idle_timeout: Option<Timeout>,
     pub retention: Option<Retention>,
+    /// What each agent may spend.
+    pub budget: Option<Budget>,
+    pub breaker: Option<Breaker>,
     #[serde(flatten)]
     pub timing: Timing,
 }

@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WorkSource;
+use crate::breaker::Breaker;
 use crate::filter::Filter;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::trigger::TriggerConfig;
+use crate::workspace::Isolation;
 
 /// One trigger, its prompt and its policies.
 // The order matters: the flattened structs take their keys first, and the trigger, which refuses unknown fields,
@@ -33,6 +35,9 @@ pub struct Schedule {
     #[serde(default)]
     #[schemars(extend("x-herdctl" = "`session.policy` of the agent decides"))]
     pub resume_session: Option<bool>,
+    /// What each of its jobs has to itself; what is unset, the agent says.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
     /// Unset means the agent's.
     #[serde(default)]
     pub retry: Option<Retry>,
@@ -42,6 +47,9 @@ pub struct Schedule {
     /// Unset means the agent's.
     #[serde(default)]
     pub idle_timeout: Option<Timeout>,
+    /// Unset means the agent's.
+    #[serde(default)]
+    pub breaker: Option<Breaker>,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]

@@ -9,7 +9,7 @@ mod message;
 mod tools;
 mod usage;
 
-use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,6 +20,7 @@ use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::run::acp::{ASKED, FAILED, NOTE, OURS, PERMISSION};
 use crate::run::ending::ExitStatus;
+use crate::veil::Veil;
 pub(super) use launch::DESCRIPTION;
 use message::Words;
 use tools::Tools;
@@ -43,6 +44,18 @@ pub struct Acp {
     /// Of the model's server, if the agent's last error told it.
     status: Option<u64>,
     failed: Option<Failed>,
+    #[serde(skip)]
+    veil: Under,
+}
+
+/// It is no part of what is remembered.
+#[derive(Debug, Clone, Default)]
+struct Under(Veil);
+
+impl PartialEq for Under {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The request of ours that is not answered yet.
@@ -86,6 +99,14 @@ impl Listen for Acp {
 
     fn session_id(&self) -> Option<&str> {
         self.session_id.as_deref()
+    }
+
+    fn usage(&self) -> Option<JobUsage> {
+        self.spent.usage()
+    }
+
+    fn under(&mut self, veil: &Veil) {
+        self.veil = Under(veil.clone());
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {
@@ -257,7 +278,7 @@ impl Acp {
             messages.extend(self.flush_words());
         }
         let words = self.words.get_or_insert_with(|| Words::new(thinking, id));
-        if let Some(other) = words.add(update) {
+        if let Some(other) = words.add(update, &self.veil.0) {
             messages.extend(self.flush_words());
             messages.push(other);
         }

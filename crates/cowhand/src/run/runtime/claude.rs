@@ -59,14 +59,19 @@ impl Listen for Claude {
         self.session_id.as_deref()
     }
 
+    fn usage(&self) -> Option<JobUsage> {
+        let spent = (!self.spent.is_empty()).then(|| self.spent.clone());
+        let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
+        let told = self.heard.result.as_ref().map(|result| result.usage.clone().since(&self.before));
+        told.or(spent)
+    }
+
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match &self.heard.result {
             Some(result) => result.outcome(),
             None => self.heard.failed(status, ", and no result line came"),
         };
-        let spent = (!self.spent.is_empty()).then_some(self.spent);
-        let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
-        let usage = self.heard.result.map(|result| result.usage.since(&self.before)).or(spent);
+        let usage = self.usage();
         Finish { outcome, usage, session_id: self.session_id }
     }
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::ending::{Ending, ExitStatus};
+use crate::veil::Veil;
 use heard::Heard;
 pub use session::Session;
 
@@ -43,6 +44,14 @@ trait Listen {
     /// Nothing more will come: what it has not told yet, because it was not whole.
     fn rest(&mut self) -> Vec<OutputMessage> {
         Vec::new()
+    }
+
+    /// For a reader that joins what came in several lines: no line by itself held a secret that was cut in two.
+    fn under(&mut self, _veil: &Veil) {}
+
+    /// What it has used until now; none if this runtime tells that only when it ends, or has told nothing yet.
+    fn usage(&self) -> Option<JobUsage> {
+        None
     }
 
     /// The process is gone and all of its lines were read.
@@ -138,9 +147,29 @@ impl Reader {
         self.listener().session_id()
     }
 
+    /// What it joins is hidden as the lines were.
+    pub fn under(&mut self, veil: &Veil) {
+        self.listener_mut().under(veil);
+    }
+
     /// Nothing more will come: what it has not told yet, because it was not whole.
     pub fn rest(&mut self) -> Vec<OutputMessage> {
         self.listener_mut().rest()
+    }
+
+    /// What the agent has spent until now, as far as it tells.
+    pub fn usage(&self) -> Option<JobUsage> {
+        self.listener().usage()
+    }
+
+    /// Whether the agent has said how its work ended.
+    pub fn has_result(&mut self) -> bool {
+        self.listener_mut().heard().result.is_some()
+    }
+
+    /// As far as the agent itself called them, and not a subagent.
+    pub fn tool_calls(&mut self) -> u64 {
+        self.listener_mut().heard().tools
     }
 
     /// The process is gone and all of its lines were read.

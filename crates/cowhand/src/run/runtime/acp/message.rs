@@ -1,13 +1,19 @@
 //! Words that come in chunks, and lists that are too long to keep.
 
+use std::borrow::Cow;
+
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::json::{Fields, rest, take_object, take_text, text};
+use crate::veil::Veil;
 
 /// What is joined is remembered until it is whole, so it must not be endless: a longer text comes in several messages.
 const WORDS_CAP: usize = 256 << 10;
+
+/// Of those that come in pieces. Each line of a longer one is hidden by itself.
+const LONGEST_SECRET: usize = 4 << 10;
 
 /// Chunks that belong together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -31,14 +37,14 @@ impl Words {
     }
 
     /// A chunk that is no text, like a picture, is a message of its own and comes back.
-    pub(super) fn add(&mut self, mut update: Fields) -> Option<OutputMessage> {
+    pub(super) fn add(&mut self, mut update: Fields, veil: &Veil) -> Option<OutputMessage> {
         let mut content = take_object(&mut update, "content").unwrap_or_default();
         if text(&content, "type") != Some("text") {
             update.insert("content".to_owned(), Value::Object(content));
             return Some(super::about("content", update));
         }
         content.shift_remove("type");
-        self.text += &take_text(&mut content, "text").unwrap_or_default();
+        self.join(&take_text(&mut content, "text").unwrap_or_default(), veil);
         for key in ["sessionUpdate", "messageId"] {
             update.shift_remove(key);
         }
@@ -47,6 +53,16 @@ impl Words {
             self.extra.extend(update);
         }
         None
+    }
+
+    /// A secret may have come in pieces, none of which was one.
+    fn join(&mut self, chunk: &str, veil: &Veil) {
+        let from = self.text.floor_char_boundary(self.text.len().saturating_sub(LONGEST_SECRET));
+        self.text += chunk;
+        if let Cow::Owned(hidden) = veil.hide(&self.text[from..]) {
+            self.text.truncate(from);
+            self.text += &hidden;
+        }
     }
 
     /// None if nothing was said.
@@ -66,7 +82,7 @@ impl Words {
 }
 
 /// Lists of all commands, models and modes that there are come with every session and at every change, and say nothing
-/// about the job: their length is enough. The raw output has them.
+/// about the job: their length is enough.
 pub(super) fn shorten(fields: &mut Fields) {
     const LISTS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
     for (key, value) in fields.iter_mut() {

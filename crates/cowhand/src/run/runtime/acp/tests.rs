@@ -63,6 +63,21 @@ fn chunks_are_joined() {
     }
 }
 
+#[test]
+fn a_secret_in_pieces_is_hidden() {
+    let mut reader = Reader::acp();
+    reader.under(&Veil::of(vec!["canary-in-a-mine".to_owned()]));
+    reader.read(&asked("session/prompt"));
+    for piece in ["It is can", "ary-in", "-a-mi", "ne, is it not?"] {
+        assert_eq!(reader.read(&chunk(piece, None)), []);
+    }
+    let checkpoint = serde_json::to_string(&reader).unwrap();
+    assert!(!checkpoint.contains("canary"), "{checkpoint}");
+    let told = serde_json::to_value(reader.rest()).unwrap();
+    assert_eq!(told, json!([{"type": "assistant", "content": "It is ***, is it not?"}]));
+    assert!(!serde_json::to_string(&reader).unwrap().contains("canary"));
+}
+
 /// What is remembered goes into checkpoints.
 #[test]
 fn a_text_without_an_end_is_told_in_pieces() {
