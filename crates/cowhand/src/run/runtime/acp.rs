@@ -127,7 +127,7 @@ impl Listen for Acp {
             }
             _ => self.heard.outcome(status, ", and the turn was not finished"),
         };
-        Finish { outcome, usage: self.spent.usage(), session_id: self.session_id }
+        Finish { outcome, usage: self.spent.usage(), session_id: self.session_id, resets_at: None }
     }
 }
 
