@@ -44,7 +44,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::run::keeper;
+use crate::run::{acp, keeper};
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
@@ -126,8 +126,10 @@ enum Verb {
 
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
 pub fn run() -> ExitCode {
-    if let Some(folder) = attempt_to_keep(std::env::args_os().skip(1)) {
-        return keeper::keep(&folder);
+    match started_by_a_machine(std::env::args_os().skip(1)) {
+        Some(Machine::Keeper(folder)) => return keeper::keep(&folder),
+        Some(Machine::Acp(orders)) => return acp::run(&orders),
+        None => {}
     }
     let cli = Cli::parse();
     let config = cli.config.as_deref();
@@ -168,11 +170,19 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it, not a person, and an agent waits for it, so it
-/// is known before the verbs that people use are even described.
-fn attempt_to_keep(mut arguments: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+/// What is not for people.
+enum Machine {
+    /// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it.
+    Keeper(PathBuf),
+    /// `cowhand acp FILE`: speak with an agent of `runtime: acp`. A keeper starts it.
+    Acp(PathBuf),
+}
+
+/// An agent waits for these, so they are known before the verbs that people use are even described.
+fn started_by_a_machine(mut arguments: impl Iterator<Item = OsString>) -> Option<Machine> {
     match (arguments.next(), arguments.next(), arguments.next()) {
-        (Some(verb), Some(folder), None) if verb == "keeper" => Some(folder.into()),
+        (Some(verb), Some(folder), None) if verb == "keeper" => Some(Machine::Keeper(folder.into())),
+        (Some(verb), Some(orders), None) if verb == "acp" => Some(Machine::Acp(orders.into())),
         _ => None,
     }
 }

@@ -83,7 +83,7 @@ pub struct Agent {
     pub partial_messages: Option<bool>,
     /// How the agent is started; unset means `claude`.
     pub runtime: Option<Runtime>,
-    /// The program of `runtime: command` and its arguments; the prompt comes on its stdin.
+    /// The program and its arguments, of `runtime: command` (the prompt comes on its stdin) and of `runtime: acp`.
     #[schemars(length(min = 1))]
     pub command: Option<Vec<String>>,
     /// Variables for the agent's processes, beside those that every agent gets.
