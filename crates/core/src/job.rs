@@ -47,6 +47,7 @@ pub struct Job {
     usage: Option<JobUsage>,
     /// What it works on, as it was when it was claimed.
     work_item: Option<WorkItem>,
+    chat: Option<String>,
     state: JobState,
 }
 
@@ -59,6 +60,8 @@ pub struct NewJob {
     pub prompt: Option<String>,
     pub origin: Option<Origin>,
     pub work_item: Option<WorkItem>,
+    /// The conversation that it answers in, for example `slack C1`.
+    pub chat: Option<String>,
     /// It does not start before this.
     pub not_before: Option<Timestamp>,
 }
@@ -191,7 +194,7 @@ pub enum ExitReason {
 
 impl Job {
     pub fn new(id: JobId, new: NewJob, now: Timestamp) -> Self {
-        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, not_before } = new;
+        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, chat, not_before } = new;
         Self {
             id,
             agent,
@@ -205,6 +208,7 @@ impl Job {
             run_started_at: None,
             usage: None,
             work_item,
+            chat,
             state: JobState::Pending { not_before },
         }
     }
@@ -248,6 +252,11 @@ impl Job {
 
     pub fn work_item(&self) -> Option<&WorkItem> {
         self.work_item.as_ref()
+    }
+
+    /// The conversation that it answers in, if it is of a chat.
+    pub fn chat(&self) -> Option<&str> {
+        self.chat.as_deref()
     }
 
     pub fn attempts(&self) -> u32 {

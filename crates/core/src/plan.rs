@@ -55,7 +55,9 @@ impl Snapshot {
         self.jobs.iter().any(|job| {
             job.schedule == Some(schedule)
                 && matches!(job.state, LiveState::Pending { .. })
-                && agent.session_key(job.item.as_ref()).is_some_and(|key| busy.contains(&key))
+                && agent
+                    .session_key(job.item.as_ref(), job.chat.as_deref())
+                    .is_some_and(|key| busy.contains(&key))
         })
     }
 }
@@ -78,6 +80,8 @@ pub struct LiveJob {
     pub by_trigger: bool,
     /// The work item that it is for.
     pub item: Option<WorkItemId>,
+    /// The conversation that it answers in.
+    pub chat: Option<String>,
     /// Of one that runs: no other with the same key does.
     pub session_key: Option<String>,
     pub state: LiveState,
@@ -262,7 +266,7 @@ impl Draft {
             match not_before {
                 Some(at) if at > self.now => self.wake(at),
                 _ if free > 0 => {
-                    let session_key = agent.session_key(job.item.as_ref());
+                    let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref());
                     // It waits for the end of the one that has its session, and others go before it.
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;

@@ -16,7 +16,7 @@ use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
 use crate::work::WorkItemId;
-use crate::workspace::{Isolation, IsolationRules};
+use crate::workspace::{Isolation, IsolationKind, IsolationRules};
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {
@@ -69,6 +69,8 @@ pub struct Schedule {
     pub when_command: Option<Vec<String>>,
     /// Whether the output of its jobs is also kept as plain text.
     pub output_to_file: bool,
+    /// The agent's, where it says nothing itself.
+    pub isolation: IsolationRules,
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -84,12 +86,26 @@ impl Agent {
     }
 
     /// Its jobs that have the same key go on with one session, one after the other.
-    pub fn session_key(&self, item: Option<&WorkItemId>) -> Option<String> {
-        self.session_policy().key(item)
+    pub fn session_key(&self, item: Option<&WorkItemId>, chat: Option<&str>) -> Option<String> {
+        self.session_policy().key(item, chat)
     }
 
     pub fn isolation(&self) -> IsolationRules {
         self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
+    }
+
+    /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
+    pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
+        let schedule = self.schedules.iter().find(|known| Some(&known.name) == schedule);
+        schedule.map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
+    }
+
+    /// The rules of all jobs that do not share the agent's directory.
+    pub fn isolations(&self) -> impl Iterator<Item = IsolationRules> {
+        let of_schedules = self.schedules.iter().map(|schedule| schedule.isolation.clone());
+        std::iter::once(self.isolation())
+            .chain(of_schedules)
+            .filter(|rules| rules.kind != IsolationKind::Shared)
     }
 
     /// With everything that has a default left at it.
@@ -119,6 +135,7 @@ impl Schedule {
             work_source: None,
             when_command: None,
             output_to_file: false,
+            isolation: IsolationRules::default(),
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,

@@ -163,7 +163,7 @@ fn split_defaults(defaults: &Node, agent: bool) -> Node {
 
 /// What a schedule does not say, its agent says.
 fn inherit_from_agent(agent: &mut Node) {
-    for key in ["work_source", "retry", "timeout", "idle_timeout", "breaker"] {
+    for key in ["work_source", "isolation", "retry", "timeout", "idle_timeout", "breaker"] {
         let Some(from) = agent.entry(key).cloned() else { continue };
         each_schedule(agent, |schedule| {
             if let Value::Map(map) = &mut schedule.value {

@@ -19,6 +19,7 @@ use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{TriggerConfig, TriggerError};
+use crate::workspace::Isolation;
 
 /// The agent and the form in which it is shown; none if it has errors, which are reported. `places` holds the
 /// names that are taken.
@@ -150,6 +151,7 @@ fn schedule(
         work_source: schedule.work_source,
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
+        isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),

@@ -51,6 +51,9 @@ pub struct JobRecord {
     pub error: Option<JobError>,
     #[serde(default)]
     pub termination: Option<Termination>,
+    /// The conversation that it answers in, if it is of a chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
 }
 
 impl From<Job> for JobRecord {
@@ -79,6 +82,7 @@ impl From<Job> for JobRecord {
             not_before: None,
             error: None,
             termination: None,
+            chat: job.chat,
         };
         match job.origin {
             Some(Origin::ForkOf(parent)) => record.forked_from = Some(parent),
@@ -166,6 +170,7 @@ impl TryFrom<JobRecord> for Job {
             run_started_at: record.run_started_at,
             usage: record.usage,
             work_item: record.work_item,
+            chat: record.chat,
             state,
         })
     }

@@ -84,6 +84,7 @@ impl Scene {
             schedule: of_schedule,
             by_trigger: whose == "clock",
             item: None,
+            chat: None,
             session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),
             state,
         });

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
-use super::{Api, Page, Problem};
+use super::{Api, Page, Problem, WorkspaceView};
 use crate::fleet::{self, Changes, Listening};
 use crate::store::{Cancel, JobFilter, PastAttempt};
 
@@ -70,7 +70,7 @@ pub(super) async fn list(
     Ok(Json(Page { items, next_cursor }))
 }
 
-/// A job with what was, or is still to be, done after it.
+/// A job with what was, or is still to be, done after it, and where it works.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     #[serde(flatten)]
@@ -78,6 +78,9 @@ pub struct JobView {
     /// In the order in which they run; not there if the job has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
+    /// Not there if the job has none of its own, if it was handed on to another job, and once it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceView>,
     /// Those that began, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptView>,
@@ -110,10 +113,11 @@ pub struct Waits {
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
     let job = find(&api, &named(&id)?).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
+    let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
     let history = api.store.history(job.id().clone()).await?;
     let attempts = history.into_iter().flat_map(|history| history.attempts).map(AttemptView::from).collect();
     let waits = waits(&api, &job).await?;
-    Ok(Json(JobView { job: job.into(), hooks, attempts, waits }))
+    Ok(Json(JobView { job: job.into(), hooks, workspace, attempts, waits }))
 }
 
 async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {

@@ -27,6 +27,7 @@ mod timeline;
 mod tokens;
 mod usage;
 mod work;
+mod workspaces;
 
 use std::sync::{Arc, LazyLock};
 
@@ -64,6 +65,7 @@ pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
 pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, WorkView};
+pub use workspaces::{WorkspacePhase, WorkspaceView};
 
 /// What the endpoints work on.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
-use crate::api::JobView;
+use crate::api::{JobView, WorkspaceView};
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -41,6 +41,7 @@ impl Job {
             print::json(&job);
         } else {
             details(&job.job, Timestamp::now());
+            workspace(job.workspace.as_ref());
             spending(&job);
             hooks(&job.hooks);
             let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
@@ -133,6 +134,12 @@ fn details(job: &JobRecord, now: Timestamp) {
             print::line(format!("{name:<13}{value}"));
         }
     }
+}
+
+fn workspace(workspace: Option<&WorkspaceView>) {
+    let Some(workspace) = workspace else { return };
+    print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.told()));
+    print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
 /// What it waits for, and what it has cost.

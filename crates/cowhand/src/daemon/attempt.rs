@@ -11,13 +11,14 @@ use cowhand_core::job::{
 };
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::workspace::Isolation;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::engine::Engine;
+use super::engine::{Engine, Loaded};
 use super::spending::Told;
 use super::workspaces;
 use crate::fault;
@@ -28,6 +29,7 @@ use crate::run::launch;
 use crate::run::runtime::Finish;
 use crate::run::tail::{Files, Tail};
 use crate::store::{Settled, StoreError};
+use crate::veil::Veil;
 use crate::view::output::OutputLog;
 
 /// What is wanted of an attempt; the later, the stronger.
@@ -80,14 +82,18 @@ pub(super) struct Rules {
     timeout: Timeout,
     idle_timeout: Timeout,
     output_to_file: bool,
+    /// Over all that it says.
+    veil: Veil,
 }
 
 impl Rules {
-    fn of(agent: &Agent, job: &Job) -> Self {
+    fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
         let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };
+        let mut settings = agent.settings.clone();
+        settings.isolation = Some(Isolation::Rules(agent.isolation_of(job.schedule())));
         Self {
             retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
             timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
@@ -98,7 +104,8 @@ impl Rules {
             ),
             breaker: schedule.map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
-            agent: agent.clone(),
+            agent: Agent { settings, ..agent.clone() },
+            veil: Veil::over(loaded, Some(agent)),
         }
     }
 }
@@ -111,13 +118,13 @@ impl Charge {
         let loaded = engine.loaded();
         let Some(agent) = loaded.roster.agent(self.job.agent()) else {
             // Taken up again, but its agent is gone from the config: let it run out under the defaults.
-            let rules = Rules::of(&Agent::new(self.job.agent().clone()), &self.job);
+            let rules = Rules::of(&loaded, &Agent::new(self.job.agent().clone()), &self.job);
             self.run(&rules, false).await;
             workspaces::tidy(&engine, &id).await;
             engine.end(&id);
             return;
         };
-        let rules = Rules::of(agent, &self.job);
+        let rules = Rules::of(&loaded, agent, &self.job);
         if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
         }
@@ -137,7 +144,7 @@ impl Charge {
         loop {
             match self.follow(rules).await {
                 Ok(Followed::Over(settlement)) => {
-                    workspaces::keep_diff(&self.engine, self.job.id()).await;
+                    workspaces::keep_diff(&self.engine, self.job.id(), &rules.veil).await;
                     return self.settle(settlement, rules).await;
                 }
                 Ok(Followed::NotOurs) => return,
@@ -174,7 +181,7 @@ impl Charge {
         };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
-        let tail = Tail::open(files, reader, self.now())?;
+        let tail = Tail::open(files, reader, rules.veil.clone(), self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
@@ -254,7 +261,10 @@ impl Charge {
     fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
         rules.agent.settings.hooks.as_ref()?;
         let ran_in = attempt.start().ok().map(|start| start.directory);
-        metadata::read(&rules.agent, &ran_in.unwrap_or_else(|| rules.agent.directory.clone()), self.job.id())
+        let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
+        let mut metadata = metadata::read(&rules.agent, &ran_in, self.job.id())?;
+        rules.veil.hide_in(&mut metadata);
+        Some(metadata)
     }
 
     /// Dollars from the table of prices, where the runtime told none.
@@ -352,7 +362,11 @@ impl Charge {
 
     /// Until it is written: a database that is away for a while must not make us forget how a job ended.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
-        let settlement = settlement.into();
+        let mut settlement = settlement.into();
+        // What keeps an attempt from starting is told by programs, too.
+        if let Outcome::Failed { error, .. } = &mut settlement.outcome {
+            error.message = rules.veil.hide(&error.message).into_owned();
+        }
         let mut pause = Duration::from_millis(200);
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(settlement.usage.as_ref(), rules));
@@ -360,6 +374,9 @@ impl Charge {
                 Ok(Settled::Done(job)) => {
                     fault::place("settled");
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
+                    if let Err(error) = self.attempt().forget_output() {
+                        warn!(job = %job.id(), "its raw output is still there: {error}");
+                    }
                     return;
                 }
                 // Perhaps it has been pruned since.

@@ -160,8 +160,8 @@ async fn act(
                         expect();
                     }
                     let (node, lease) = ((*node).to_owned(), *lease);
-                    // What is fired at once has no work item yet.
-                    let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None));
+                    // What the clock fires has no work item yet, and no chat.
+                    let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None, None));
                     let purse = Purse::of(roster, agent, now);
                     let starter = Starter { node, lease, max_concurrent, session_key, purse };
                     store.fire_and_claim(firing, starter, now).await?

@@ -250,7 +250,7 @@ async fn settle_prepared(
     schedules::save(tx, &record).await?;
     let fact = fact(outcome, key, row.time("due_at")?);
     let (agent, schedule) = (record.agent, Some(record.name));
-    tx.record(Recorded { at: now, agent, schedule, job, fact });
+    tx.record(Recorded { at: now, agent: Some(agent), schedule, job, fact });
     Ok(())
 }
 
@@ -295,14 +295,14 @@ async fn fire_once(
     let fact = fact(outcome, key.clone(), due);
     let (agent, name) = (record.agent, Some(record.name));
     let Decision::Run(new) = decision else {
-        tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
+        tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
         return Ok(Fired::Recorded(None));
     };
     let running = starter.is_some();
     let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running };
     let job = jobs::add(tx, new, place, now, random).await?;
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
-    tx.record(Recorded { at: now, agent, schedule: name, job: Some(job.id().clone()), fact });
+    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
     let Some((Starter { node, lease, session_key, .. }, reserved)) = starter else {
         return Ok(Fired::Recorded(Some(job)));

@@ -49,6 +49,8 @@ use db::Tx;
 use latency::Latency;
 use writer::Writer;
 
+use crate::audit;
+
 pub use attempts::{JobHistory, PastAttempt};
 pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
@@ -95,7 +97,7 @@ impl Store {
             Database::Sqlite { writer, .. } => writer.write(verb).await,
             Database::Postgres(pool) => {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
-                let mut tx = Tx::postgres(&mut transaction);
+                let mut tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
                 let answer = verb(&mut tx).await?;
                 let last_event = tx.write_events().await?;
                 transaction.commit().await.map_err(StoreError::connection)?;

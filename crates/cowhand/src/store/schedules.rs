@@ -47,7 +47,13 @@ impl Store {
                         cursors::arm(tx, schedule.id).await?;
                     }
                     let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
-                    tx.record(Recorded { at: now, agent, schedule, job: None, fact: Fact::ScheduleArmed });
+                    tx.record(Recorded {
+                        at: now,
+                        agent: Some(agent),
+                        schedule,
+                        job: None,
+                        fact: Fact::ScheduleArmed,
+                    });
                 }
                 Ok(())
             })
@@ -110,7 +116,7 @@ impl Store {
                 if let Some(message) = trouble {
                     let (agent, name) = (schedule.agent, Some(schedule.name));
                     let fact = Fact::ScheduleDelayed { message };
-                    tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
+                    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
                 }
                 Ok(())
             })
@@ -151,7 +157,7 @@ impl Store {
                     cursors::arm(tx, id).await?;
                 }
                 let ScheduleRecord { agent, name, .. } = schedule;
-                tx.record(Recorded { at: now, agent, schedule: Some(name), job: None, fact });
+                tx.record(Recorded { at: now, agent: Some(agent), schedule: Some(name), job: None, fact });
                 Ok(true)
             })
         })
@@ -161,7 +167,7 @@ impl Store {
 
 pub(super) fn record(tx: &mut Tx<'_>, schedule: &ScheduleRecord, fact: Fact, now: Timestamp) {
     let (agent, name) = (schedule.agent.clone(), Some(schedule.name.clone()));
-    tx.record(Recorded { at: now, agent, schedule: name, job: None, fact });
+    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
 }
 
 /// By id, the order in which rows are locked: two nodes may list the same schedules differently.

@@ -112,6 +112,7 @@ pub(crate) fn new_job() -> NewJob {
         prompt: Some("Tidy up.\nThen rest.".into()),
         origin: None,
         work_item: None,
+        chat: None,
         not_before: None,
     }
 }
