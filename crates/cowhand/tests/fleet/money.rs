@@ -94,6 +94,7 @@ fn what_has_no_money_waits_and_says_so() {
         scene.shown(&["job", &second]).replace(&second, "[JOB]"),
         scene.shown(&["why", "spender/nightly"]),
         scene.shown(&["schedule", "list"]),
+        scene.shown(&["status"]),
         scene.shown(&["usage"]),
         scene.shown(&["usage", "--by", "agent"]),
         scene.shown(&["usage", "--by", "model"]),
@@ -103,9 +104,14 @@ fn what_has_no_money_waits_and_says_so() {
         scene.shown(&["usage", "--since", "someday"]),
     ];
     scene.snapshot("money_over_budget", &texts.map(days));
+    let third = scene.run(&["trigger", "spender"]);
+    assert!(
+        third.stderr.starts_with("note: it waits: spender's daily budget of $0.05 has no room"),
+        "{}",
+        third.stderr
+    );
     // A cron firing is let go, and the ledger says why.
-    let fleet = fleet().replace("prompt: Work., enabled: false", "prompt: Work.");
-    scene.write("cowhand.yaml", &fleet);
+    scene.write("cowhand.yaml", &fleet().replace("prompt: Work., enabled: false", "prompt: Work."));
     let skipped = until("a firing to be skipped", || {
         let why = scene.json(&["why", "spender/minutely"]);
         why["firings"].as_array().unwrap().iter().find(|firing| firing["reason"] == "over_budget").cloned()
@@ -163,4 +169,32 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
     paused();
     assert_eq!(scene.run(&["schedule", "enable", "broken/often"]).code, Some(0));
     assert_ne!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
+}
+
+/// An agent that only talks, and costs money each time.
+#[test]
+fn a_schedule_that_spends_on_nothing_pauses() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: talker
+    runtime: command
+    command: [sh, -c, "[ ! -e tools ] || echo '{\"type\":\"tool_use\",\"tool_name\":\"sh\"}'; echo '{\"type\":\"assistant\",\"content\":\"hm\",\"usage\":{\"input_tokens\":9,\"cost_usd\":0.01}}'"]
+    breaker: {empty_runs: 2, empty_usd: 0.02}
+    schedules:
+      often: {type: interval, interval: 1s}
+"#,
+    );
+    scene.write("tools", "");
+    scene.start();
+    let schedule = || scene.json(&["schedule", "show", "talker/often"]);
+    until("three jobs that do something", || {
+        (scene.json(&["jobs", "--status", "completed"]).as_array()?.len() >= 3).then_some(())
+    });
+    assert_ne!(schedule()["status"], "paused");
+    std::fs::remove_file(scene.root.join("tools")).unwrap();
+    let paused =
+        until("the schedule to pause", || Some(schedule()).filter(|view| view["status"] == "paused"));
+    let why = paused["skip_note"].as_str().unwrap();
+    assert_eq!(why, "2 jobs in a row used no tool and cost $0.02");
 }
