@@ -101,8 +101,7 @@ impl ScheduleView {
         let (status, gave_up) = match state {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
             ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
-            ScheduleState::Paused { .. } => (ScheduleStatus::Disabled, None),
-            ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
+            ScheduleState::Paused { .. } | ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
             ScheduleState::Active if !schedule.enabled => (ScheduleStatus::Disabled, None),
             ScheduleState::Active if runs => (ScheduleStatus::Running, None),
             ScheduleState::Active => (ScheduleStatus::Idle, None),

@@ -30,11 +30,9 @@ pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>)
         .schedules
         .iter()
         .map(|row| {
-            let name = match &row.schedule {
-                Some(schedule) => marks::schedule(&row.agent, schedule),
-                None => html! { span.muted { "by hand" } },
-            };
-            (html! { (marks::agent(&row.agent)) " / " (name) }, &row.total.usage)
+            let by_hand = || html! { span.muted { "by hand" } };
+            let name = row.schedule.as_ref().map(|schedule| marks::schedule(&row.agent, schedule));
+            (html! { (marks::agent(&row.agent)) " / " (name.unwrap_or_else(by_hand)) }, &row.total.usage)
         })
         .collect();
     let items: Vec<(Markup, &ModelUsage)> = usage
