@@ -67,6 +67,9 @@ pub enum Fact {
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
+    /// An attempt met a limit of its provider; the job goes on with its session when that ends.
+    #[serde(rename = "job:parked")]
+    JobParked { attempt: u32, provider: String, until: Timestamp, message: String },
     /// Its processes are asked to end.
     #[serde(rename = "job:cancelling")]
     JobCancelling,
@@ -209,6 +212,7 @@ impl Fact {
             Self::JobSession { .. } => "job:session",
             Self::JobRequeued { .. } => "job:requeued",
             Self::JobRetrying { .. } => "job:retrying",
+            Self::JobParked { .. } => "job:parked",
             Self::JobCancelling => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",

@@ -13,6 +13,7 @@
 
 pub mod coming;
 mod due;
+mod seats;
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,10 +23,12 @@ use jiff::tz::TimeZone;
 use crate::budget::{Ledger, OverBudget};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
+use crate::provider::ProviderState;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::work::WorkItemId;
+use seats::{Seats, Taking};
 
 /// What is so: the store's answer at one moment.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +40,8 @@ pub struct Snapshot {
     pub preparing: Vec<Preparing>,
     /// What was spent; empty where nobody's spending is limited.
     pub ledger: Ledger,
+    /// What is known of the agents' providers.
+    pub providers: HashMap<String, ProviderState>,
 }
 
 impl Snapshot {
@@ -163,6 +168,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
     plan.ends(snapshot);
     let crowds = Crowds::of(roster);
+    let mut seats = Seats::of(roster, snapshot);
     for agent in &roster.agents {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
         let mut places = Places::of(agent, snapshot, over, now);
@@ -178,7 +184,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         }
         match over {
             Some(over) => plan.afterwards(agent, snapshot, over),
-            None => plan.starts(agent, snapshot),
+            None => plan.starts(agent, snapshot, &mut seats),
         }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
@@ -258,7 +264,18 @@ impl Draft {
         }
     }
 
-    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot) {
+    /// Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
+    fn seated(&mut self, agent: &Agent, seats: &mut Seats) -> bool {
+        let opens = match seats.take(agent, self.now) {
+            Taking::Taken => return true,
+            Taking::Opens(opens) => Some(opens),
+            Taking::Full => None,
+        };
+        opens.into_iter().for_each(|opens| self.wake(opens));
+        false
+    }
+
+    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, seats: &mut Seats) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
@@ -270,6 +287,9 @@ impl Draft {
                     // It waits for the end of the one that has its session, and others go before it.
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;
+                    }
+                    if !self.seated(agent, seats) {
+                        break;
                     }
                     free -= 1;
                     self.actions.push(Action::Start {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
@@ -11,6 +12,7 @@ use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
+use crate::provider::{Provider, Seat};
 use crate::retention::Retention;
 use crate::server::Server;
 use crate::session::SessionPolicy;
@@ -32,6 +34,8 @@ pub struct Roster {
     pub budget: Budget,
     /// In which days and months are counted.
     pub zone: Zone,
+    /// What agents share, by name; what is not here has no limits of ours.
+    pub providers: IndexMap<String, Provider>,
     pub server: Server,
     /// Of the root file; none if it says nothing about them.
     pub traces: Option<shape::Traces>,
@@ -81,6 +85,12 @@ pub struct Schedule {
 }
 
 impl Agent {
+    /// What it says itself, else what everybody with its runtime shares.
+    pub fn provider(&self) -> Option<&str> {
+        let usual = || self.settings.runtime.unwrap_or_default().provider();
+        self.settings.provider.as_deref().or_else(usual)
+    }
+
     pub fn session_policy(&self) -> SessionPolicy {
         self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
     }
@@ -148,6 +158,15 @@ impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
         Self { agents, ..Self::default() }
+    }
+
+    /// What a job of the agent needs of its provider; none for an agent that has none.
+    pub fn seat(&self, agent: &Agent) -> Option<Seat> {
+        let provider = agent.provider()?;
+        let limits = self.providers.get(provider).cloned().unwrap_or_default();
+        let sharing = self.agents.iter().filter(|other| other.provider() == Some(provider));
+        let agents = sharing.map(|other| other.name.clone()).collect();
+        Some(Seat { provider: provider.to_owned(), limits, agents })
     }
 
     pub fn zone(&self) -> &TimeZone {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
@@ -56,6 +57,8 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.retention = retention.unwrap_or_default();
     let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
     loader.prices = prices.unwrap_or_default();
+    let providers = checked.value.get("providers");
+    loader.providers = providers.and_then(|value| IndexMap::deserialize(value).ok()).unwrap_or_default();
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());

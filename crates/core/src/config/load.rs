@@ -14,9 +14,12 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
+use indexmap::IndexMap;
+
 use crate::budget::FleetBudget;
 use crate::policy::Zone;
 use crate::price::Prices;
+use crate::provider::Provider;
 use crate::retention::Retention;
 use crate::roster::Roster;
 use crate::server::Server;
@@ -67,6 +70,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         store: None,
         retention: Retention::default(),
         prices: Prices::default(),
+        providers: IndexMap::new(),
         budget: FleetBudget::default(),
         server: Server::default(),
         traces: None,
@@ -84,6 +88,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         store: loader.store.take(),
         retention: loader.retention,
         prices: loader.prices.clone(),
+        providers: loader.providers.clone(),
         server: std::mem::take(&mut loader.server),
         traces: loader.traces.take(),
     };
@@ -114,6 +119,7 @@ pub(super) struct Loader<'a> {
     pub store: Option<String>,
     pub retention: Retention,
     pub prices: Prices,
+    pub providers: IndexMap<String, Provider>,
     pub budget: FleetBudget,
     pub server: Server,
     pub traces: Option<Traces>,

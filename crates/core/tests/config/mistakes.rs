@@ -269,7 +269,10 @@ fn wrong_values() -> Vec<(&'static str, String)> {
                 "runtime: codex\nmax_turns: 3\nsession: {max_turns: 3}\nallowed_tools: [Bash]\nplugins: [a]",
             ),
         ),
-        ("keys that Gemini has no use for", agent("runtime: gemini\nsetting_sources: [user]\nmax_turns: 3")),
+        (
+            "keys that Gemini has no use for",
+            agent("runtime: gemini\nsetting_sources: [user]\nmax_turns: 3\npartial_messages: true"),
+        ),
         ("keys that OpenCode has no use for", agent("runtime: opencode\nplugins: [a]\nmodel: p/m")),
         (
             "keys that a command has no use for",

@@ -13,8 +13,13 @@ pub(super) use crate::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
 pub(super) const HEAD: Style = Style::new().bold();
 pub(super) fn line(text: impl Display) {
+    part(format!("{text}\n"));
+}
+
+/// Not always a whole line.
+pub(super) fn part(text: impl Display) {
     let mut out = anstream::stdout().lock();
-    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+    if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {
         end(&error);
     }
 }

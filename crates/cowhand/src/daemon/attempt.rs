@@ -7,9 +7,10 @@ use std::time::Duration;
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::OverBudget;
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Outcome, Settlement, Termination,
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
 };
 use cowhand_core::policy::{Retry, Timeout};
+use cowhand_core::provider::OnLimit;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::workspace::Isolation;
 use jiff::{SignedDuration, Timestamp};
@@ -251,10 +252,23 @@ impl Charge {
         }
         let used_no_tool = usage.is_some() && tail.tool_calls() == 0;
         let (metadata, breaker) = (self.metadata(rules, attempt), rules.breaker);
+        let resets_at = finish.resets_at;
         match self.outcome(finish, ending) {
-            Some(outcome) => Followed::Over(Settlement { outcome, usage, metadata, breaker, used_no_tool }),
+            Some(outcome) => {
+                let limit = self.limit(rules, &outcome, resets_at);
+                Followed::Over(Settlement { outcome, usage, metadata, breaker, used_no_tool, limit })
+            }
             None => Followed::NotOurs,
         }
+    }
+
+    /// What it waits for, if its provider has sent it away.
+    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
+        let Outcome::Failed { error, .. } = outcome else { return None };
+        let provider = rules.agent.provider().filter(|_| error.kind == ErrorKind::RateLimited)?;
+        let loaded = self.engine.loaded();
+        let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
+        (on_limit == OnLimit::Park).then(|| Limit { provider: provider.to_owned(), resets_at })
     }
 
     /// What the agent left for its hooks, before the next one can write over it.

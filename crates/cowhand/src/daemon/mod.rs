@@ -192,15 +192,17 @@ impl Daemon {
         let Startable { job, agent, max_concurrent, session_key } = start;
         expect();
         let loaded = self.engine.loaded();
-        let purse = loaded.roster.agent(&agent).and_then(|agent| Purse::of(&loaded.roster, agent, now));
+        let agent = loaded.roster.agent(&agent);
+        let purse = agent.and_then(|agent| Purse::of(&loaded.roster, agent, now));
+        let seat = agent.and_then(|agent| loaded.roster.seat(agent));
         let node = self.engine.home.node.clone();
-        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse };
+        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse, seat };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
-            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::OverBudget(_) => {}
+            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
         }
         Ok(())
     }

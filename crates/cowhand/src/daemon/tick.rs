@@ -163,7 +163,8 @@ async fn act(
                     // What the clock fires has no work item yet, and no chat.
                     let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None, None));
                     let purse = Purse::of(roster, agent, now);
-                    let starter = Starter { node, lease, max_concurrent, session_key, purse };
+                    let seat = roster.seat(agent);
+                    let starter = Starter { node, lease, max_concurrent, session_key, purse, seat };
                     store.fire_and_claim(firing, starter, now).await?
                 }
                 None => store.fire_once(firing, now).await?,

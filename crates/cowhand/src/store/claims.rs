@@ -9,12 +9,13 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, Outcome, Settlement};
 use cowhand_core::policy::Retry;
+use cowhand_core::provider::{Parked, Seat};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, budgets, hooks, items, jobs, owed, schedules, sessions, usage};
+use super::{Store, StoreError, budgets, hooks, items, jobs, owed, providers, schedules, sessions, usage};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -45,6 +46,8 @@ pub enum Claim {
     AtCapacity,
     /// Another job has the session that it would go on with.
     SessionBusy,
+    /// Its provider takes no more at the moment.
+    NoSeat,
     /// There is no money for it.
     OverBudget(OverBudget),
     /// Its claim on the work item ran out while nobody was here to renew it; somebody else may have taken it.
@@ -61,6 +64,8 @@ pub struct Starter {
     pub session_key: Option<String>,
     /// The budgets that it has to keep; none if there are none.
     pub purse: Option<Purse>,
+    /// At its agent's provider; none if it has none.
+    pub seat: Option<Seat>,
 }
 
 /// Where an attempt begins, and with what.
@@ -102,7 +107,7 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let starter = Starter { node, lease, max_concurrent, session_key: None, purse: None };
+        let starter = Starter { node, lease, max_concurrent, session_key: None, purse: None, seat: None };
         self.claim_in_turn(id, starter, now).await
     }
 
@@ -115,9 +120,14 @@ impl Store {
     ) -> Result<Claim, StoreError> {
         let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
         let agent = job.agent().clone();
-        let Starter { node, lease, max_concurrent, session_key, purse } = starter;
+        let Starter { node, lease, max_concurrent, session_key, purse, seat } = starter;
         self.write(move |tx| {
             Box::pin(async move {
+                if let Some(seat) = &seat
+                    && !providers::has_seat(tx, seat, now).await?
+                {
+                    return Ok(Claim::NoSeat);
+                }
                 if !has_place(tx, &agent, max_concurrent).await? {
                     return Ok(Claim::AtCapacity);
                 }
@@ -142,6 +152,7 @@ impl Store {
                 sessions::take_turn(tx, &id, session_key).await?;
                 let place = Beginning { node, lease, reserved };
                 let epoch = begin_attempt(tx, &job, place, now).await?;
+                providers::started(tx, seat.as_ref(), now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
         })
@@ -278,7 +289,7 @@ async fn settle(
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement { outcome, usage: used, metadata, breaker, used_no_tool } = settlement;
+    let Settlement { outcome, usage: used, metadata, breaker, used_no_tool, limit } = settlement;
     let used = match used {
         Some(used) => Some(used),
         None => budgets::heard(tx, &job).await?,
@@ -289,8 +300,18 @@ async fn settle(
     }
     usage::add(tx, &job, used.as_ref(), now).await?;
     // Whoever asked for its end did not ask for another attempt.
-    let retry = if cancel_asked(tx, &job).await? { Retry::default() } else { retry };
-    job.settle(outcome.clone(), &retry, now)?;
+    let cancelled = cancel_asked(tx, &job).await?;
+    let retry = if cancelled { Retry::default() } else { retry };
+    let parked = match (limit.filter(|_| !cancelled), &outcome) {
+        (Some(limit), Outcome::Failed { error, .. }) => {
+            Some(providers::park(tx, limit, &error.message, now).await?)
+        }
+        _ => None,
+    };
+    match &parked {
+        Some(parked) => job.park(parked.until)?,
+        None => job.settle(outcome.clone(), &retry, now)?,
+    }
     jobs::save(tx, &job).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let written = jobs::written(&outcome)?;
@@ -299,7 +320,13 @@ async fn settle(
         let verdict = Verdict { breaker, used_no_tool };
         ended(tx, &job, &outcome, metadata.as_ref(), verdict, now).await?;
     }
-    jobs::record(tx, &job, Fact::of_settled(&job, &outcome), now);
+    let fact = match parked {
+        Some(Parked { provider, until, message, .. }) => {
+            Fact::JobParked { attempt: job.attempts(), provider, until, message }
+        }
+        None => Fact::of_settled(&job, &outcome),
+    };
+    jobs::record(tx, &job, fact, now);
     Ok(Settled::Done(job))
 }
 
@@ -325,6 +352,11 @@ pub(super) async fn has_place_for_new(
     starter: &Starter,
     now: Timestamp,
 ) -> Result<Option<Reservation>, StoreError> {
+    if let Some(seat) = &starter.seat
+        && !providers::has_seat(tx, seat, now).await?
+    {
+        return Ok(None);
+    }
     lock_agent(tx, agent).await?;
     let row = tx.one(IN_FRONT, args![agent.as_str(), now]).await?;
     let live: i64 = row.map_or(Ok(0), |row| row.get("live"))?;

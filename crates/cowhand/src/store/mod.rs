@@ -29,6 +29,7 @@ mod latency;
 mod nodes;
 mod open;
 mod owed;
+mod providers;
 mod retention;
 mod schedules;
 mod sessions;
@@ -144,6 +145,7 @@ impl Store {
             jobs::ALL,
             nodes::ALL,
             owed::ALL,
+            providers::ALL,
             retention::ALL,
             schedules::ALL,
             sessions::ALL,

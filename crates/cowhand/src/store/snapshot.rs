@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::db::{Row, args};
 use super::dialect::statements;
-use super::{Store, StoreError, schedules};
+use super::{Store, StoreError, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
@@ -41,7 +41,13 @@ impl Store {
                 let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
                 let preparing = tx.all(PREPARING, args![]).await?;
                 let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
-                Ok(Snapshot { schedules, jobs, preparing, ledger: Ledger::default() })
+                Ok(Snapshot {
+                    schedules,
+                    jobs,
+                    preparing,
+                    ledger: Ledger::default(),
+                    providers: providers::all(tx).await?,
+                })
             })
         })
         .await

@@ -46,6 +46,9 @@ pub struct Agent {
     #[schemars(extend("x-pending" = "containers are not used yet"))]
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
+    /// The account or server of models that it shares with others; unset means all agents with the same runtime.
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub provider: Option<String>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
@@ -56,6 +59,8 @@ pub struct Agent {
     /// Where the agent leaves facts for its hooks, in the directory it works in; unset means `metadata.json`.
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
+    /// Whether what the agent says is told piece by piece while it is being said; unset means false.
+    pub partial_messages: Option<bool>,
     /// How the agent is started; unset means `claude`.
     pub runtime: Option<Runtime>,
     /// The program of `runtime: command` and its arguments; the prompt comes on its stdin.

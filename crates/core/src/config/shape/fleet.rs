@@ -13,6 +13,7 @@ use crate::breaker::Breaker;
 use crate::budget::{Budget, FleetBudget};
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
+use crate::provider::Provider;
 use crate::retention::Retention;
 use crate::server::Server;
 use crate::workspace::Isolation;
@@ -42,6 +43,8 @@ pub struct FleetFile {
     /// What is kept of finished jobs where `defaults` or an agent says nothing, and of agents that have left the
     /// fleet; unset means everything.
     pub retention: Option<Retention>,
+    /// What agents share, by name: limits that hold for all of them together. Only the root file's counts.
+    pub providers: Option<IndexMap<String, Provider>>,
     /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
     pub prices: Option<Prices>,
     /// What all agents together may spend. Only the root file's counts.
@@ -88,6 +91,7 @@ pub struct Defaults {
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
     pub plugins: Option<Vec<Plugin>>,
+    pub partial_messages: Option<bool>,
     pub mcp_servers: Option<IndexMap<String, McpServer>>,
     pub retry: Option<Retry>,
     pub timeout: Option<Timeout>,

@@ -109,7 +109,10 @@ impl Listen for Codex {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = self.heard.outcome(status, ", and no turn was completed");
         let usage = self.usage();
-        Finish { outcome, usage, session_id: self.session_id }
+        // Its words tell only the minute.
+        let record = self.home.as_deref().zip(self.session_id.as_deref());
+        let resets_at = record.and_then(|(home, thread)| rollout::resets_at(home, thread));
+        Finish { outcome, usage, session_id: self.session_id, resets_at }
     }
 }
 

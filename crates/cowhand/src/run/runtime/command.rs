@@ -127,7 +127,7 @@ impl Listen for Command {
             (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
             _ => self.heard.failed(status, ""),
         };
-        Finish { outcome, usage, session_id: None }
+        Finish { outcome, usage, session_id: None, resets_at: None }
     }
 }
 

@@ -12,8 +12,11 @@ mod record;
 mod result_line;
 mod session;
 
-use cowhand_core::job::{JobUsage, Outcome};
+use cowhand_core::job::{ErrorKind, JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;
+use cowhand_core::provider::reset;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
@@ -27,6 +30,8 @@ pub struct Finish {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
     pub session_id: Option<String>,
+    /// When the limit ends that it met, if it met one and somebody told.
+    pub resets_at: Option<Timestamp>,
 }
 
 /// What each runtime's reader does.
@@ -153,6 +158,13 @@ impl Reader {
         // An agent that is interrupted may well report success, and exit with 0.
         if let Some(how) = ending.stopped {
             finish.outcome = Outcome::Cancelled { how };
+        }
+        match &finish.outcome {
+            Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited => {
+                let told = || reset(&error.message, ending.at, &TimeZone::system());
+                finish.resets_at = finish.resets_at.or_else(told);
+            }
+            _ => finish.resets_at = None,
         }
         finish
     }

@@ -76,7 +76,7 @@ impl Listen for Opencode {
             _ => self.heard.failed(status, if self.steps > 0 { "" } else { ", and no step was finished" }),
         };
         let usage = self.usage();
-        Finish { outcome, usage, session_id: self.session_id }
+        Finish { outcome, usage, session_id: self.session_id, resets_at: None }
     }
 }
 

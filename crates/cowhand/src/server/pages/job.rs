@@ -136,7 +136,7 @@ fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
                     a href=(part(window.after.saturating_sub(PAGE))) { "Earlier" }
                 }
             }
-            div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { (window.rendered(view)) }
+            div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { @if lives && is_last { (window.growing(view)) } @else { (window.rendered(view)) } }
             @if lives && is_last { p.following.script #following { span.dot {} "Following while it runs" } }
             @if !is_last {
                 nav.pager aria-label="Later output" {

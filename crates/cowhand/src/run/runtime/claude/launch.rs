@@ -30,6 +30,7 @@ struct ClaudeLaunch {
     setting_sources: Option<Vec<String>>,
     mcp_config_file: Option<PathBuf>,
     plugins: Vec<Plugin>,
+    partial_messages: bool,
     /// In dollars; it stops when it has spent this.
     max_budget: Option<f64>,
     session: Session,
@@ -60,7 +61,8 @@ impl ClaudeLaunch {
         let options = options.into_iter().chain(plugins);
         let options = options.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
         let always = ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned);
-        always.into_iter().chain(options).chain(arguments_of(&self.session)).collect()
+        let partial = self.partial_messages.then(|| "--include-partial-messages".to_owned());
+        always.into_iter().chain(options).chain(partial).chain(arguments_of(&self.session)).collect()
     }
 }
 
@@ -108,6 +110,7 @@ fn plan(order: &Order<'_>) -> Plan {
         setting_sources: settings.setting_sources.as_ref().map(|sources| sources.iter().map(word).collect()),
         mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
         plugins: settings.plugins.clone().unwrap_or_default(),
+        partial_messages: settings.partial_messages.unwrap_or(false),
         // It counts all that the session has cost.
         max_budget: settings
             .budget
@@ -216,6 +219,7 @@ mod tests {
                 },
                 " --plugin-dir a --plugin-dir-no-mcp b",
             ),
+            (ClaudeLaunch { partial_messages: true, ..plain() }, " --include-partial-messages"),
             (ClaudeLaunch { session: Session::FreshAs("id".into()), ..plain() }, " --session-id id"),
             (ClaudeLaunch { session: Session::Resume("id".into()), ..plain() }, " --resume id"),
             (

@@ -57,8 +57,8 @@ fn plan(order: &Order<'_>) -> Plan {
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Codex(Codex {
             before: used,
-            model: settings.model.clone(),
             home: Some(order.home("CODEX_HOME", ".codex")),
+            model: settings.model.clone(),
             ..Codex::default()
         }),
     }
