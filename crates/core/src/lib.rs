@@ -23,6 +23,7 @@ pub mod price;
 pub mod prompt;
 pub mod retention;
 pub mod roster;
+pub mod sandbox;
 pub mod schedule;
 pub mod server;
 pub mod session;

@@ -8,6 +8,7 @@ use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::retention::Retention;
+use crate::sandbox::{Asked, Sandbox, SandboxKind, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
@@ -66,6 +67,8 @@ pub struct Schedule {
     pub timeout: Timeout,
     /// Of an attempt's silence.
     pub idle_timeout: Timeout,
+    /// Within its agent's.
+    pub sandbox: Option<Sandbox>,
 }
 
 impl Agent {
@@ -80,6 +83,16 @@ impl Agent {
 
     pub fn isolation(&self) -> IsolationRules {
         self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
+    }
+
+    /// What the processes of a job may reach, by its agent and the schedule it comes from.
+    pub fn sandbox(&self, schedule: Option<&ScheduleName>) -> Asked {
+        let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
+        let contained = self.settings.docker.as_ref().and_then(|docker| docker.enabled) == Some(true);
+        let docker = contained.then(|| SandboxRules { kind: SandboxKind::Docker, ..SandboxRules::default() });
+        let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
+        let all = own.into_iter().flatten().map(Sandbox::rules).chain(docker);
+        all.reduce(SandboxRules::and).unwrap_or_default().asked()
     }
 
     /// With everything that has a default left at it.
@@ -112,6 +125,7 @@ impl Schedule {
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
+            sandbox: None,
         }
     }
 }

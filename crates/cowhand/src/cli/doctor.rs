@@ -1,6 +1,7 @@
 //! `cowhand doctor`: can this fleet run here, and if not, what to do.
 
 mod agents;
+mod sandboxes;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,6 +73,7 @@ impl Doctor {
             Finding::of("clock", clock(Timestamp::now())),
         ];
         findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
+        findings.extend(sandboxes::look(&loaded.roster));
         let base = place.config.parent().unwrap_or(Path::new(""));
         let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
         findings.extend(loaded.roster.server.tls.as_ref().map(certificate));

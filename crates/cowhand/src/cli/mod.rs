@@ -43,6 +43,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::run::keeper;
+use crate::run::sandbox::{confine, forward};
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
@@ -120,8 +121,12 @@ enum Verb {
 
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
 pub fn run() -> ExitCode {
-    if let Some(folder) = attempt_to_keep(std::env::args_os().skip(1)) {
-        return keeper::keep(&folder);
+    match hidden_verb(std::env::args_os().skip(1)) {
+        Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
+        Some(Hidden::Confine(folder)) => return confine::confine(&folder),
+        Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),
+        Some(Hidden::Forward { alone }) => return forward::forward(alone),
+        None => {}
     }
     let cli = Cli::parse();
     let config = cli.config.as_deref();
@@ -160,11 +165,27 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it, not a person, and an agent waits for it, so it
-/// is known before the verbs that people use are even described.
-fn attempt_to_keep(mut arguments: impl Iterator<Item = OsString>) -> Option<PathBuf> {
-    match (arguments.next(), arguments.next(), arguments.next()) {
-        (Some(verb), Some(folder), None) if verb == "keeper" => Some(folder.into()),
+/// What the daemon and keepers start, not a person. An agent waits for it, so it is known before the verbs that people
+/// use are even described.
+enum Hidden {
+    /// `cowhand keeper FOLDER`: watch over one attempt.
+    Keep(PathBuf),
+    /// `cowhand confine FOLDER`: become its agent, with less.
+    Confine(PathBuf),
+    /// `cowhand enclosed PROGRAM ARGUMENT…`: become an agent that has a proxy.
+    Enclosed(Vec<OsString>),
+    /// `cowhand forward`: be the way to that.
+    Forward { alone: bool },
+}
+
+fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> {
+    let (verb, rest) = (arguments.next()?, arguments.collect::<Vec<_>>());
+    match (verb.to_str()?, rest.as_slice()) {
+        ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
+        ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
+        ("enclosed", [_, ..]) => Some(Hidden::Enclosed(rest)),
+        ("forward", []) => Some(Hidden::Forward { alone: false }),
+        ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
         _ => None,
     }
 }

@@ -71,7 +71,8 @@ impl Charge {
         };
         fault::place("workspace-made");
         agent.directory.clone_from(&desk.directory);
-        let launch = match self.plan(&agent, &beginning.session) {
+        let launch = self.plan(&agent, &beginning.session);
+        let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
             Ok(launch) => launch,
             Err(refusal) => {
                 self.not_started(refusal, rules).await;

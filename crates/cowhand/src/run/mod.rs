@@ -12,6 +12,7 @@
 
 pub mod attempt;
 mod bounded;
+pub(crate) mod caps;
 pub(crate) mod cgroup;
 mod descriptors;
 pub mod ending;
@@ -23,6 +24,7 @@ pub mod launch;
 pub mod lines;
 mod process;
 pub mod runtime;
+pub mod sandbox;
 pub mod tail;
 pub mod watch;
 pub(crate) mod workspace;

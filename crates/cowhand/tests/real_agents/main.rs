@@ -7,6 +7,7 @@
 mod failures;
 mod going_on;
 mod models;
+mod sandboxed;
 mod sessions;
 mod work;
 

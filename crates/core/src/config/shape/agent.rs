@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
+use crate::sandbox::Sandbox;
 use crate::session::{self, SessionPolicy};
 use crate::workspace::Isolation;
 
@@ -41,7 +42,9 @@ pub struct Agent {
     pub chat: Option<Chat>,
     /// What is done after a job has ended.
     pub hooks: Option<Hooks>,
-    #[schemars(extend("x-pending" = "containers are not used yet"))]
+    /// What its processes may reach; unset means everything.
+    pub sandbox: Option<Sandbox>,
+    #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
     pub model: Option<String>,

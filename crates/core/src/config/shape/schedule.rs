@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::WorkSource;
 use crate::filter::Filter;
 use crate::policy::{Retry, Timeout, Timing};
+use crate::sandbox::Sandbox;
 use crate::trigger::TriggerConfig;
 
 /// One trigger, its prompt and its policies.
@@ -42,6 +43,9 @@ pub struct Schedule {
     /// Unset means the agent's.
     #[serde(default)]
     pub idle_timeout: Option<Timeout>,
+    /// What the processes of its jobs may reach, within what the agent's may: the stricter of the two holds.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]

@@ -35,6 +35,8 @@ pub(crate) struct Models {
 pub(crate) struct Served {
     pub(crate) path: String,
     pub(crate) body: Value,
+    /// By which header it came, with what before it.
+    pub(crate) key: Option<String>,
     pub(crate) scenario: Scenario,
 }
 
@@ -98,6 +100,10 @@ impl Models {
         Self { address, served, _runtime: runtime }
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -110,6 +116,10 @@ impl Models {
 
 async fn serve(State(served): State<Arc<Mutex<Vec<Served>>>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
+    let header = ["x-api-key", "x-goog-api-key", "authorization"].into_iter().find_map(|name| {
+        let value = request.headers().get(name)?.to_str().ok()?;
+        Some(format!("{name}: {value}"))
+    });
     let body = axum::body::to_bytes(request.into_body(), 64 << 20).await.unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (vendor, streamed) = match path.as_str() {
@@ -125,7 +135,12 @@ async fn serve(State(served): State<Arc<Mutex<Vec<Served>>>>, request: Request) 
     };
     let conversation = body[vendor.conversation].to_string();
     let scenario = Scenario::of(&conversation);
-    served.lock().unwrap_or_else(PoisonError::into_inner).push(Served { path, body: body.clone(), scenario });
+    served.lock().unwrap_or_else(PoisonError::into_inner).push(Served {
+        path,
+        body: body.clone(),
+        key: header,
+        scenario,
+    });
     if let Scenario::Error(code) = scenario {
         return error(code);
     }
