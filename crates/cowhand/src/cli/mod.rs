@@ -172,7 +172,7 @@ enum Hidden {
     Keep(PathBuf),
     /// `cowhand confine FOLDER`: become its agent, with less.
     Confine(PathBuf),
-    /// `cowhand enclosed PROGRAM ARGUMENT…`: become an agent that has a proxy.
+    /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: become an agent in namespaces of its own.
     Enclosed(Vec<OsString>),
     /// `cowhand forward`: be the way to that.
     Forward { alone: bool },
@@ -183,7 +183,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> 
     match (verb.to_str()?, rest.as_slice()) {
         ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
         ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
-        ("enclosed", [_, ..]) => Some(Hidden::Enclosed(rest)),
+        ("enclosed", [_, _, ..]) => Some(Hidden::Enclosed(rest)),
         ("forward", []) => Some(Hidden::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
         _ => None,

@@ -131,6 +131,9 @@ impl Charge {
     pub(super) async fn not_started(&self, message: String, rules: &Rules) {
         let error = JobError { kind: ErrorKind::StartFailed, message };
         let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        if let Err(error) = self.attempt().forget_private() {
+            warn!(job = %self.job.id(), "its private files are still there: {error}");
+        }
         self.settle(outcome, rules).await;
     }
 

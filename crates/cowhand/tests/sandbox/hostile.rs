@@ -33,9 +33,9 @@ fn came_to<'a>(said: &'a str, attempt: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("it did not try {attempt}:\n{said}"))
 }
 
-const ATTEMPTS: [&str; 17] = [
-    "write", "link", "remove", "config", "key", "new-key", "cloud", "shadow", "state", "kernel", "metadata",
-    "socket", "udp", "daemon", "starve", "token", "kill",
+const ATTEMPTS: [&str; 18] = [
+    "write", "link", "remove", "config", "key", "new-key", "cloud", "shadow", "state", "kernel", "keyring",
+    "metadata", "socket", "udp", "daemon", "starve", "token", "kill",
 ];
 
 fn a_hostile_agent(kind: &str, user: User) {

@@ -39,6 +39,8 @@ attempt cloud cat "$HOME/.aws/credentials"
 attempt shadow grep -q . /etc/shadow
 attempt state ls "$FLEET/.cowhand"
 attempt kernel sh -c 'cat /proc/sys/kernel/hostname >/proc/sys/kernel/hostname'
+# Keys that the kernel keeps for this user: 250 is keyctl on one kind of processor, 219 on the other.
+attempt keyring perl -e 'my $n = `uname -m` =~ /x86/ ? 250 : 219; syscall($n, 0, -4, 1) >= 0 or die "keyctl: $!\n"'
 attempt metadata perl -e "$reach" tcp 169.254.169.254:80
 attempt socket perl -e "$reach" tcp 127.0.0.1:8099
 attempt udp perl -e "$reach" udp 169.254.169.254:53

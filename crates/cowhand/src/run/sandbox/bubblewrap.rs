@@ -9,12 +9,13 @@ use cowhand_core::sandbox::Reaches;
 
 use super::{Enclosure, forward};
 
-/// `way_out` is our own program and the proxy's socket, if there is one.
+/// `own` is our own program, `socket` the proxy's, if there is one.
 pub(super) fn argv(
     enclosure: &Enclosure,
     directory: &Path,
     argv: &[String],
-    way_out: Option<(&Path, &Path)>,
+    own: &Path,
+    socket: Option<&Path>,
 ) -> Vec<OsString> {
     let mut words = Words::default();
     words.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
@@ -47,16 +48,15 @@ pub(super) fn argv(
     for path in below(&enclosure.hidden, &enclosure.write) {
         words.hide(path);
     }
-    if let Some((program, socket)) = way_out {
-        words.pair("--ro-bind", program, Path::new(forward::PROGRAM));
+    words.pair("--ro-bind", own, Path::new(forward::PROGRAM));
+    if let Some(socket) = socket {
         words.pair("--bind", socket, Path::new(forward::SOCKET));
     }
     words.add(["--chdir"]);
     words.0.push(directory.into());
     words.add(["--"]);
-    if way_out.is_some() {
-        words.add([forward::PROGRAM, forward::ENCLOSED]);
-    }
+    let how = if socket.is_some() { forward::PROXIED } else { forward::CLOSED };
+    words.add([forward::PROGRAM, forward::ENCLOSED, how]);
     words.0.push(enclosure.program.clone().into());
     words.0.extend(argv.iter().skip(1).map(Into::into));
     words.0

@@ -39,7 +39,7 @@ fn prepared(folder: &Path) -> Result<(Start, Enclosure), String> {
     let enclosure = start.enclosure.take().ok_or("its start.json names no sandbox")?;
     give_up_capabilities().map_err(|error| format!("capabilities: {error}"))?;
     landlock::restrict(&enclosure)?;
-    sockets::restrict(&enclosure.network)?;
+    sockets::restrict(Some(&enclosure.network))?;
     Ok((start, enclosure))
 }
 

@@ -6,14 +6,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
-use super::proxy;
+use super::{proxy, sockets};
 
 /// Where the keeper binds these into the sandbox.
 pub(super) const PROGRAM: &str = "/run/cowhand/cowhand";
 pub(super) const SOCKET: &str = "/run/cowhand/proxy.sock";
 
-/// `cowhand enclosed PROGRAM ARGUMENT…`: opens the way to the proxy, then becomes the agent.
+/// `cowhand enclosed HOW PROGRAM ARGUMENT…`: opens the way to the proxy if there is one, gives up what no namespace takes
+/// away, and becomes the agent.
 pub(super) const ENCLOSED: &str = "enclosed";
+pub(super) const PROXIED: &str = "proxied";
+pub(super) const CLOSED: &str = "closed";
 /// `cowhand forward`: with the listening socket as its standard input.
 const FORWARD: &str = "forward";
 /// The same, once it is nobody's child.
@@ -23,21 +26,25 @@ const CANNOT: u8 = 126;
 
 /// Comes back only if it could not be done.
 pub(crate) fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
-    let Some((program, arguments)) = argv.split_first() else { return ExitCode::from(CANNOT) };
-    let opened = TcpListener::bind(proxy::INSIDE).and_then(|listener| {
-        // It leaves a child of its own behind and ends, so that the agent has no child that it did not make.
-        let status = Command::new(PROGRAM).arg(FORWARD).stdin(OwnedFd::from(listener)).status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
-    });
-    let why = match opened {
+    let [how, program, arguments @ ..] = argv else { return ExitCode::from(CANNOT) };
+    let opened = if how == PROXIED { open_way() } else { Ok(()) };
+    let closed = opened.and_then(|()| sockets::restrict(None).map_err(io::Error::other));
+    let why = match closed {
         Ok(()) => {
             let error = Command::new(program).args(arguments).exec();
             format!("cannot start {}: {error}", program.display())
         }
-        Err(error) => format!("the way to the proxy cannot be opened, so it is not started: {error}"),
+        Err(error) => format!("it cannot be enclosed, so it is not started: {error}"),
     };
     eprintln!("cowhand: {why}");
     ExitCode::from(CANNOT)
+}
+
+fn open_way() -> io::Result<()> {
+    let listener = TcpListener::bind(proxy::INSIDE)?;
+    // It leaves a child of its own behind and ends, so that the agent has no child that it did not make.
+    let status = Command::new(PROGRAM).arg(FORWARD).stdin(OwnedFd::from(listener)).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
 }
 
 /// The first of the two makes the second, in a group that no signal for the agent reaches.

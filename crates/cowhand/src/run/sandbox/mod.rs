@@ -67,8 +67,7 @@ pub(super) fn argv(
         SandboxKind::Landlock => Ok(vec![own.into(), confine::VERB.into(), attempt.folder().into()]),
         SandboxKind::Bubblewrap => {
             let way_out = enclosure.has_proxy().then(|| way_out(enclosure, attempt)).transpose()?;
-            let way_out = way_out.as_ref().map(|socket| (own.as_path(), socket.as_path()));
-            Ok(bubblewrap::argv(enclosure, directory, argv, way_out))
+            Ok(bubblewrap::argv(enclosure, directory, argv, &own, way_out.as_deref()))
         }
         SandboxKind::Docker => Err(io::Error::other(ability::NO_DOCKER)),
     }

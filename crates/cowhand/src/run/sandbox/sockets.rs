@@ -20,22 +20,25 @@ const KIND: u64 = 0xf;
 
 type Rules = Vec<SeccompRule>;
 
-/// From here on this process, and whatever it becomes, cannot ask for more.
-pub(super) fn restrict(network: &Reaches) -> Result<(), String> {
+/// From here on this process, and whatever it becomes, cannot ask for more. With a network of its own there is nothing to
+/// say about sockets.
+pub(super) fn restrict(network: Option<&Reaches>) -> Result<(), String> {
     let wrong = |error: seccompiler::Error| format!("seccomp: {error}");
     let filter = filter(network).map_err(|error| wrong(error.into()))?;
     seccompiler::apply_filter(&filter).map_err(wrong)
 }
 
-fn filter(network: &Reaches) -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(network: Option<&Reaches>) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Rules> = BTreeMap::new();
-    rules.insert(libc::SYS_socket, sockets(network)?);
-    // What another process may have, or how long it lives.
-    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![number(0, SeccompCmpOp::Ne, 0)?])?]);
+    if let Some(network) = network {
+        rules.insert(libc::SYS_socket, sockets(network)?);
+        // What another process may have, or how long it lives.
+        rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![number(0, SeccompCmpOp::Ne, 0)?])?]);
+    }
     for closed in [
         // Makes sockets without asking for one.
         libc::SYS_io_uring_setup,
-        // Keys of other programs of the same user.
+        // Keys that other programs of the same user gave the kernel to keep.
         libc::SYS_add_key,
         libc::SYS_keyctl,
         libc::SYS_request_key,
@@ -113,7 +116,8 @@ mod tests {
         for network in
             [Reaches::Nobody, Reaches::Ports(vec![443]), Reaches::Ports(vec![53]), Reaches::Everybody]
         {
-            assert!(!filter(&network).unwrap().is_empty(), "{network:?}");
+            assert!(!filter(Some(&network)).unwrap().is_empty(), "{network:?}");
         }
+        assert!(!filter(None).unwrap().is_empty());
     }
 }

@@ -66,6 +66,10 @@ impl Gateway {
     /// Only the path is the agent's.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        // Anything else would be a part of the host's name.
+        if !path.starts_with('/') {
+            return Err("this is no path".to_owned());
+        }
         let url = format!("{}{path}", self.upstream);
         forward(&self.client, &url, request, std::slice::from_ref(&self.key)).await
     }
