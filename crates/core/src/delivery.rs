@@ -29,6 +29,8 @@ pub struct Message {
     pub platform: ChatPlatform,
     pub id: String,
     pub channel: String,
+    /// Within the channel, where the platform has such a thing and the message is in one.
+    pub thread: Option<String>,
     pub author: String,
     pub text: String,
     pub url: String,
@@ -78,7 +80,10 @@ impl Delivery {
                 let task = webhook.task(now);
                 Occasion { payload: Some(webhook.payload), ..Occasion::of_task(task) }
             }
-            Self::Chat(message) => Occasion { task: message.task(now), ..Occasion::default() },
+            Self::Chat(message) => {
+                let chat = Some(message.chat());
+                Occasion { chat, ..Occasion::of_task(message.task(now)) }
+            }
         }
     }
 }
@@ -154,15 +159,28 @@ impl Webhook {
 }
 
 impl Message {
-    fn task(self, now: Timestamp) -> Task {
-        let Self { platform, id, channel, author, text, url } = self;
-        let platform = match platform {
+    const fn platform(&self) -> &'static str {
+        match self.platform {
             ChatPlatform::Slack => "slack",
             ChatPlatform::Discord => "discord",
-        };
+        }
+    }
+
+    /// The conversation that it belongs to: its thread, or the channel outside of all threads. Written so that no two of
+    /// them can look alike, whatever names they have.
+    fn chat(&self) -> String {
+        let place = [Some(self.channel.as_str()), self.thread.as_deref()].into_iter().flatten();
+        let place: Vec<String> = place.map(|name| name.replace('%', "%25").replace('/', "%2F")).collect();
+        format!("{} {}", self.platform(), place.join("/"))
+    }
+
+    fn task(self, now: Timestamp) -> Task {
+        let platform = self.platform();
+        let Self { id, channel, thread, author, text, url, .. } = self;
         let metadata = [
             ("platform", platform.to_owned()),
             ("channel", channel),
+            ("thread", thread.unwrap_or_default()),
             ("author", author),
             ("timestamp", now.to_string()),
         ];
@@ -204,10 +222,31 @@ mod tests {
             platform: ChatPlatform::Slack,
             id: "1.2".into(),
             channel: "C1".into(),
+            thread: None,
             author: "ann".into(),
             text: text.into(),
             url: String::new(),
         })
+    }
+
+    #[test]
+    fn conversations_stay_apart() {
+        let chat = |channel: &str, thread: Option<&str>| {
+            let Delivery::Chat(message) = message("x") else { unreachable!() };
+            let (channel, thread) = (channel.to_owned(), thread.map(str::to_owned));
+            let delivery = Delivery::Chat(Message { channel, thread, ..message });
+            delivery.occasion(Timestamp::UNIX_EPOCH).chat.unwrap()
+        };
+        for (channel, thread, expected) in [
+            ("C1", None, "slack C1"),
+            ("C1", Some("1.2"), "slack C1/1.2"),
+            ("C1/1.2", None, "slack C1%2F1.2"),
+            ("C1%2F1.2", None, "slack C1%252F1.2"),
+            ("C1", Some(""), "slack C1/"),
+        ] {
+            assert_eq!(chat(channel, thread), expected);
+        }
+        assert_eq!(webhook("push", json!(1)).occasion(Timestamp::UNIX_EPOCH).chat, None);
     }
 
     #[test]

@@ -4,11 +4,13 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Actor;
 use crate::hook::HookKind;
-use crate::id::{AgentName, JobId, ScheduleName};
+use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
 use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
 use crate::retention::Limit;
 use crate::schedule::{DisabledBy, SkipReason};
+use crate::server::Scope;
 use crate::trigger::FiringKey;
 use crate::work::{WorkItemId, WorkOutcome};
 
@@ -17,13 +19,33 @@ use crate::work::{WorkItemId, WorkOutcome};
 pub struct Event {
     pub seq: i64,
     pub at: Timestamp,
-    pub agent: AgentName,
+    /// None for what concerns the whole fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
+    /// Whoever asked for it; none if the fleet did it by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Actor>,
     #[serde(flatten)]
     pub fact: Fact,
+}
+
+impl Event {
+    pub fn schedule_id(&self) -> Option<ScheduleId> {
+        Some(ScheduleId::of(self.agent.as_ref()?, self.schedule.as_ref()?))
+    }
+
+    /// `agent` or `agent/schedule`; nothing for what concerns the whole fleet.
+    pub fn whose(&self) -> String {
+        match (&self.agent, &self.schedule) {
+            (Some(agent), Some(schedule)) => format!("{agent}/{schedule}"),
+            (Some(agent), None) => agent.to_string(),
+            (None, _) => String::new(),
+        }
+    }
 }
 
 /// What happened. Every state change writes exactly one of these in its own transaction.
@@ -45,6 +67,9 @@ pub enum Fact {
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
+    /// An attempt met a limit of its provider; the job goes on with its session when that ends.
+    #[serde(rename = "job:parked")]
+    JobParked { attempt: u32, provider: String, until: Timestamp, message: String },
     /// Its processes are asked to end.
     #[serde(rename = "job:cancelling")]
     JobCancelling,
@@ -87,12 +112,28 @@ pub enum Fact {
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
+    /// Its jobs keep failing the same way, or spend on nothing: it fires no more until then, or until a person says so.
+    #[serde(rename = "schedule:paused")]
+    SchedulePaused { reason: String, until: Timestamp },
+    /// Its pause is over.
+    #[serde(rename = "schedule:resumed")]
+    ScheduleResumed,
     /// Its trigger cannot go on until a person mends something.
     #[serde(rename = "schedule:error")]
     ScheduleError { reason: String },
     /// Somebody wants the agent to begin anew.
     #[serde(rename = "agent:cleared")]
     AgentCleared,
+    /// The config was read again.
+    #[serde(rename = "fleet:reloaded")]
+    FleetReloaded { agents: usize, schedules: usize },
+    /// The daemon is asked to end.
+    #[serde(rename = "fleet:stopping")]
+    FleetStopping { keep_agents: bool },
+    #[serde(rename = "token:created")]
+    TokenCreated { name: TokenName, scope: Scope },
+    #[serde(rename = "token:revoked")]
+    TokenRevoked { name: TokenName },
     #[serde(rename = "work:claimed")]
     WorkClaimed { item: WorkItemId },
     /// The source was told how it ended.
@@ -171,6 +212,7 @@ impl Fact {
             Self::JobSession { .. } => "job:session",
             Self::JobRequeued { .. } => "job:requeued",
             Self::JobRetrying { .. } => "job:retrying",
+            Self::JobParked { .. } => "job:parked",
             Self::JobCancelling => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
@@ -186,8 +228,14 @@ impl Fact {
             Self::ScheduleDelayed { .. } => "schedule:delayed",
             Self::ScheduleEnabled => "schedule:enabled",
             Self::ScheduleDisabled { .. } => "schedule:disabled",
+            Self::SchedulePaused { .. } => "schedule:paused",
+            Self::ScheduleResumed => "schedule:resumed",
             Self::ScheduleError { .. } => "schedule:error",
             Self::AgentCleared => "agent:cleared",
+            Self::FleetReloaded { .. } => "fleet:reloaded",
+            Self::FleetStopping { .. } => "fleet:stopping",
+            Self::TokenCreated { .. } => "token:created",
+            Self::TokenRevoked { .. } => "token:revoked",
             Self::WorkClaimed { .. } => "work:claimed",
             Self::WorkReported { .. } => "work:reported",
             Self::WorkReleased { .. } => "work:released",
@@ -209,9 +257,10 @@ mod tests {
         let event = Event {
             seq: 7,
             at: "2026-01-01T00:00:00Z".parse().unwrap(),
-            agent: "coder".parse().unwrap(),
+            agent: Some("coder".parse().unwrap()),
             schedule: Some("nightly".parse().unwrap()),
             job: None,
+            by: None,
             fact: Fact::ScheduleSkipped {
                 key: FiringKey::stored("cron:2026-01-01T00:00:00Z".into()),
                 due: "2026-01-01T00:00:00Z".parse().unwrap(),

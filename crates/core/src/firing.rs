@@ -22,6 +22,9 @@ pub struct Occasion {
     /// Given by whoever fired it, instead of the schedule's or the agent's own; taken as it is, not as a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// The conversation that it is of, if it is of a chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
     /// Somebody fired it in the dashboard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_page: bool,
@@ -84,6 +87,7 @@ impl Firing<'_> {
             prompt: Some(self.prompt(item, now)),
             origin: None,
             work_item: item.cloned(),
+            chat: self.occasion.chat.clone(),
             not_before: self.opens(now),
         }
     }

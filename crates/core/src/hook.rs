@@ -319,6 +319,7 @@ mod tests {
             prompt: None,
             origin: None,
             work_item: None,
+            chat: None,
             not_before: None,
         };
         let at = |millis: i64| Timestamp::from_millisecond(1_767_225_600_000 + millis).unwrap();

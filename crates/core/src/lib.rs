@@ -5,6 +5,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod actor;
+pub mod breaker;
+pub mod budget;
 pub mod config;
 pub mod cron;
 pub mod cut;
@@ -21,6 +24,7 @@ pub mod plan;
 pub mod policy;
 pub mod price;
 pub mod prompt;
+pub mod provider;
 pub mod retention;
 pub mod roster;
 pub mod sandbox;

@@ -13,17 +13,22 @@
 
 pub mod coming;
 mod due;
+mod seats;
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
+use crate::budget::{Ledger, OverBudget};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
+use crate::provider::ProviderState;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::work::WorkItemId;
+use seats::{Seats, Taking};
 
 /// What is so: the store's answer at one moment.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +38,10 @@ pub struct Snapshot {
     pub jobs: Vec<LiveJob>,
     /// Firings whose jobs are not made yet.
     pub preparing: Vec<Preparing>,
+    /// What was spent; empty where nobody's spending is limited.
+    pub ledger: Ledger,
+    /// What is known of the agents' providers.
+    pub providers: HashMap<String, ProviderState>,
 }
 
 impl Snapshot {
@@ -51,7 +60,9 @@ impl Snapshot {
         self.jobs.iter().any(|job| {
             job.schedule == Some(schedule)
                 && matches!(job.state, LiveState::Pending { .. })
-                && agent.session_key(job.item.as_ref()).is_some_and(|key| busy.contains(&key))
+                && agent
+                    .session_key(job.item.as_ref(), job.chat.as_deref())
+                    .is_some_and(|key| busy.contains(&key))
         })
     }
 }
@@ -74,6 +85,8 @@ pub struct LiveJob {
     pub by_trigger: bool,
     /// The work item that it is for.
     pub item: Option<WorkItemId>,
+    /// The conversation that it answers in.
+    pub chat: Option<String>,
     /// Of one that runs: no other with the same key does.
     pub session_key: Option<String>,
     pub state: LiveState,
@@ -114,6 +127,8 @@ pub enum Action {
     Prepare { schedule: ScheduleId, key: FiringKey },
     /// It is due but has to wait; said once, since the record remembers it.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
+    /// The pause that its breaker made is over.
+    Resume { schedule: ScheduleId },
     /// Claim this job, if the agent still has a place by then.
     Start { job: JobId, agent: AgentName, max_concurrent: u32, session_key: Option<String> },
 }
@@ -124,6 +139,7 @@ pub enum Hold {
     AtCapacity { running: u32, max: u32 },
     AlreadyRunning,
     OutsideHours { opens: Timestamp },
+    OverBudget(OverBudget),
 }
 
 impl Hold {
@@ -132,6 +148,7 @@ impl Hold {
             Self::AtCapacity { .. } => SkipReason::AtCapacity,
             Self::AlreadyRunning => SkipReason::AlreadyRunning,
             Self::OutsideHours { .. } => SkipReason::OutsideHours,
+            Self::OverBudget(_) => SkipReason::OverBudget,
         }
     }
 
@@ -141,6 +158,7 @@ impl Hold {
             Self::AtCapacity { running, max } => format!("at max capacity ({running}/{max})"),
             Self::AlreadyRunning => "already running".to_owned(),
             Self::OutsideHours { opens } => format!("outside active hours until {opens}"),
+            Self::OverBudget(over) => over.sentence(agent, &TimeZone::UTC),
         };
         format!("Skipping {agent}/{}: {why}", schedule.name)
     }
@@ -150,8 +168,10 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
     plan.ends(snapshot);
     let crowds = Crowds::of(roster);
+    let mut seats = Seats::of(roster, snapshot);
     for agent in &roster.agents {
-        let mut places = Places::of(agent, snapshot, now);
+        let over = roster.over_budget(agent, &snapshot.ledger, now);
+        let mut places = Places::of(agent, snapshot, over, now);
         for schedule in &agent.schedules {
             let preparing = snapshot.preparing.iter().filter(|firing| firing.schedule == schedule.id);
             plan.actions.extend(
@@ -162,7 +182,10 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
                 plan.firings(schedule, record, snapshot, &mut places, &crowds);
             }
         }
-        plan.starts(agent, snapshot);
+        match over {
+            Some(over) => plan.afterwards(agent, snapshot, over),
+            None => plan.starts(agent, snapshot, &mut seats),
+        }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
@@ -213,6 +236,13 @@ impl Draft {
         places: &mut Places,
         crowds: &Crowds,
     ) {
+        if let ScheduleState::Paused { until, .. } = record.state {
+            if until > self.now {
+                self.wake(until);
+            } else {
+                self.actions.push(Action::Resume { schedule: schedule.id });
+            }
+        }
         if !schedule.enabled || record.state != ScheduleState::Active {
             return;
         }
@@ -226,7 +256,26 @@ impl Draft {
         }
     }
 
-    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot) {
+    /// Nothing of the agent starts before there is money again. Others that end may leave some: that is an event.
+    fn afterwards(&mut self, agent: &Agent, snapshot: &Snapshot, over: OverBudget) {
+        let waits = |job: &LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Pending { .. });
+        if let (Some(until), true) = (over.until, snapshot.jobs.iter().any(waits)) {
+            self.wake(until);
+        }
+    }
+
+    /// Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
+    fn seated(&mut self, agent: &Agent, seats: &mut Seats) -> bool {
+        let opens = match seats.take(agent, self.now) {
+            Taking::Taken => return true,
+            Taking::Opens(opens) => Some(opens),
+            Taking::Full => None,
+        };
+        opens.into_iter().for_each(|opens| self.wake(opens));
+        false
+    }
+
+    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, seats: &mut Seats) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
@@ -234,10 +283,13 @@ impl Draft {
             match not_before {
                 Some(at) if at > self.now => self.wake(at),
                 _ if free > 0 => {
-                    let session_key = agent.session_key(job.item.as_ref());
+                    let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref());
                     // It waits for the end of the one that has its session, and others go before it.
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;
+                    }
+                    if !self.seated(agent, seats) {
+                        break;
                     }
                     free -= 1;
                     self.actions.push(Action::Start {
@@ -286,10 +338,11 @@ fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
 struct Places {
     max: u32,
     taken: u32,
+    over: Option<OverBudget>,
 }
 
 impl Places {
-    fn of(agent: &Agent, snapshot: &Snapshot, now: Timestamp) -> Self {
+    fn of(agent: &Agent, snapshot: &Snapshot, over: Option<OverBudget>, now: Timestamp) -> Self {
         let ready = |job: &&LiveJob| match job.state {
             LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
             LiveState::Running { .. } => true,
@@ -299,7 +352,7 @@ impl Places {
         let preparing = snapshot.preparing.iter().filter(|firing| !firing.in_trouble);
         let preparing = preparing.filter(|firing| of_agent(firing.schedule)).count();
         let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
-        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX) }
+        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX), over }
     }
 
     fn take(&mut self) {

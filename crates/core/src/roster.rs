@@ -2,18 +2,24 @@
 
 use std::path::PathBuf;
 
+use indexmap::IndexMap;
+use jiff::tz::TimeZone;
+
+use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::config::shape;
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
+use crate::provider::{Provider, Seat};
 use crate::retention::Retention;
 use crate::sandbox::{Asked, Sandbox, SandboxKind, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
 use crate::work::WorkItemId;
-use crate::workspace::{Isolation, IsolationRules};
+use crate::workspace::{Isolation, IsolationKind, IsolationRules};
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {
@@ -25,6 +31,12 @@ pub struct Roster {
     pub retention: Retention,
     /// Of the root file.
     pub prices: Prices,
+    /// Of all agents together.
+    pub budget: Budget,
+    /// In which days and months are counted.
+    pub zone: Zone,
+    /// What agents share, by name; what is not here has no limits of ours.
+    pub providers: IndexMap<String, Provider>,
     pub server: Server,
     /// Of the root file; none if it says nothing about them.
     pub traces: Option<shape::Traces>,
@@ -62,6 +74,8 @@ pub struct Schedule {
     pub when_command: Option<Vec<String>>,
     /// Whether the output of its jobs is also kept as plain text.
     pub output_to_file: bool,
+    /// The agent's, where it says nothing itself.
+    pub isolation: IsolationRules,
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -69,16 +83,24 @@ pub struct Schedule {
     pub idle_timeout: Timeout,
     /// Within its agent's.
     pub sandbox: Option<Sandbox>,
+    /// When it pauses itself.
+    pub breaker: Breaker,
 }
 
 impl Agent {
+    /// What it says itself, else what everybody with its runtime shares.
+    pub fn provider(&self) -> Option<&str> {
+        let usual = || self.settings.runtime.unwrap_or_default().provider();
+        self.settings.provider.as_deref().or_else(usual)
+    }
+
     pub fn session_policy(&self) -> SessionPolicy {
         self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
     }
 
     /// Its jobs that have the same key go on with one session, one after the other.
-    pub fn session_key(&self, item: Option<&WorkItemId>) -> Option<String> {
-        self.session_policy().key(item)
+    pub fn session_key(&self, item: Option<&WorkItemId>, chat: Option<&str>) -> Option<String> {
+        self.session_policy().key(item, chat)
     }
 
     pub fn isolation(&self) -> IsolationRules {
@@ -93,6 +115,20 @@ impl Agent {
         let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
         let all = own.into_iter().flatten().map(Sandbox::rules).chain(docker);
         all.reduce(SandboxRules::and).unwrap_or_default().asked()
+    }
+
+    /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
+    pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
+        let schedule = self.schedules.iter().find(|known| Some(&known.name) == schedule);
+        schedule.map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
+    }
+
+    /// The rules of all jobs that do not share the agent's directory.
+    pub fn isolations(&self) -> impl Iterator<Item = IsolationRules> {
+        let of_schedules = self.schedules.iter().map(|schedule| schedule.isolation.clone());
+        std::iter::once(self.isolation())
+            .chain(of_schedules)
+            .filter(|rules| rules.kind != IsolationKind::Shared)
     }
 
     /// With everything that has a default left at it.
@@ -122,10 +158,12 @@ impl Schedule {
             work_source: None,
             when_command: None,
             output_to_file: false,
+            isolation: IsolationRules::default(),
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
             sandbox: None,
+            breaker: Breaker::default(),
         }
     }
 }
@@ -134,6 +172,19 @@ impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
         Self { agents, ..Self::default() }
+    }
+
+    /// What a job of the agent needs of its provider; none for an agent that has none.
+    pub fn seat(&self, agent: &Agent) -> Option<Seat> {
+        let provider = agent.provider()?;
+        let limits = self.providers.get(provider).cloned().unwrap_or_default();
+        let sharing = self.agents.iter().filter(|other| other.provider() == Some(provider));
+        let agents = sharing.map(|other| other.name.clone()).collect();
+        Some(Seat { provider: provider.to_owned(), limits, agents })
+    }
+
+    pub fn zone(&self) -> &TimeZone {
+        self.zone.time_zone()
     }
 
     pub fn agent(&self, name: &AgentName) -> Option<&Agent> {

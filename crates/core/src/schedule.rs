@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::breaker::{Fuse, Pause};
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::roster::Schedule;
 use crate::trigger::{FiringKey, TriggerConfig};
@@ -33,6 +34,8 @@ pub struct ScheduleRecord {
     pub last_error: Option<String>,
     /// A due firing that could not be made yet, and why.
     pub waiting: Option<Waiting>,
+    /// What its last jobs came to, for its breaker.
+    pub fuse: Fuse,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +49,11 @@ pub enum ScheduleState {
     /// A trigger that cannot go on.
     Error {
         reason: String,
+    },
+    /// By its breaker, and not for ever.
+    Paused {
+        reason: String,
+        until: Timestamp,
     },
 }
 
@@ -143,6 +151,7 @@ impl ScheduleRecord {
             last_run_at: None,
             last_error: None,
             waiting: None,
+            fuse: Fuse::default(),
         }
     }
 
@@ -167,10 +176,11 @@ impl ScheduleRecord {
     pub fn enable(&mut self, now: Timestamp) -> bool {
         match self.state {
             ScheduleState::Active => false,
-            ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => {
+            ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Paused { .. } => {
                 self.state = ScheduleState::Active;
                 self.generation += 1;
                 self.armed_at = now;
+                self.fuse = Fuse::default();
                 true
             }
         }
@@ -193,6 +203,37 @@ impl ScheduleRecord {
             self.waiting = None;
         }
         on
+    }
+
+    /// Its breaker says so; only one that is on can pause.
+    pub fn pause(&mut self, pause: Pause) -> bool {
+        let on = self.state == ScheduleState::Active;
+        if on {
+            self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
+            self.waiting = None;
+        }
+        on
+    }
+
+    /// Its pause is over: what it fires next is the probe. What fell due meanwhile is not made up.
+    pub fn resume(&mut self, now: Timestamp) -> bool {
+        let over = matches!(self.state, ScheduleState::Paused { until, .. } if until <= now);
+        if over {
+            self.state = ScheduleState::Active;
+            self.armed_at = now;
+        }
+        over
+    }
+
+    /// A person tried it, and it went well: whatever it paused for is gone.
+    pub fn proved(&mut self, now: Timestamp) -> bool {
+        self.fuse = Fuse::default();
+        let paused = matches!(self.state, ScheduleState::Paused { .. });
+        if paused {
+            self.state = ScheduleState::Active;
+            self.armed_at = now;
+        }
+        paused
     }
 
     /// A firing by the clock was decided, one way or another: the clock moves on.

@@ -8,7 +8,7 @@ use crate::word::written_as;
 use crate::work::WorkItemId;
 
 /// Which jobs of an agent share one conversation with the model: none, all, those for the same work item, or those of
-/// the same chat. Chat is not connected yet, so until then `per_chat` means `fresh`.
+/// the same chat. A job without a work item, or without a chat, begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionPolicy {
@@ -28,11 +28,12 @@ pub const EXPIRES: SignedDuration = SignedDuration::from_hours(24);
 
 impl SessionPolicy {
     /// The jobs of an agent that have the same key share a session; one that has none begins anew.
-    pub fn key(self, item: Option<&WorkItemId>) -> Option<String> {
+    pub fn key(self, item: Option<&WorkItemId>, chat: Option<&str>) -> Option<String> {
         match self {
-            Self::Fresh | Self::PerChat => None,
+            Self::Fresh => None,
             Self::Continue => Some("agent".to_owned()),
             Self::PerItem => item.map(|item| format!("item {item}")),
+            Self::PerChat => chat.map(|chat| format!("chat {chat}")),
         }
     }
 }
@@ -74,8 +75,17 @@ mod tests {
 
     #[test]
     fn keys_say_who_shares_a_session() {
-        assert_eq!(SessionPolicy::Fresh.key(None), None);
-        assert_eq!(SessionPolicy::Continue.key(None).as_deref(), Some("agent"));
-        assert_eq!(SessionPolicy::PerItem.key(None), None);
+        use SessionPolicy::{Continue, Fresh, PerChat, PerItem};
+        let item = "file-1".parse().unwrap();
+        for (policy, item, chat, expected) in [
+            (Fresh, Some(&item), Some("slack C1"), None),
+            (Continue, None, None, Some("agent")),
+            (PerItem, None, Some("slack C1"), None),
+            (PerItem, Some(&item), None, Some("item file-1")),
+            (PerChat, Some(&item), None, None),
+            (PerChat, None, Some("slack C1"), Some("chat slack C1")),
+        ] {
+            assert_eq!(policy.key(item, chat).as_deref(), expected, "{policy}");
+        }
     }
 }

@@ -87,6 +87,7 @@ fn job() -> NewJob {
         prompt: Some("Look for what is new and tidy up.".to_owned()),
         origin: None,
         work_item: None,
+        chat: None,
         not_before: None,
     }
 }

@@ -1,6 +1,7 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 
 pub mod api;
+pub mod audit;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -16,5 +17,6 @@ pub mod state;
 pub mod store;
 mod trace;
 pub mod trigger;
+pub mod veil;
 mod view;
 pub mod work;

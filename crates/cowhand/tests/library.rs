@@ -106,7 +106,9 @@ async fn a_fleet_runs_and_tells() {
     let seen = ended(&mut events, job.id()).await;
     let facts: Vec<&str> = seen.iter().map(|event| event.fact.type_name()).collect();
     assert_eq!(facts, ["job:created", "job:started", "job:completed"]);
-    assert!(seen.iter().all(|event| event.agent == name("worker") && event.job.as_ref() == Some(job.id())));
+    assert!(
+        seen.iter().all(|event| event.agent == Some(name("worker")) && event.job.as_ref() == Some(job.id()))
+    );
     let Fact::JobCompleted { exit_reason: ExitReason::Success, .. } = seen[2].fact else {
         panic!("{seen:?}")
     };
@@ -286,13 +288,13 @@ async fn agents_can_be_set_while_it_runs() {
 
     fleet.set_agents(vec![of("new")]).await.unwrap();
     let fired_by_new =
-        |event: &Event| event.agent == name("new") && matches!(event.fact, Fact::ScheduleFired { .. });
+        |event: &Event| event.agent == Some(name("new")) && matches!(event.fact, Fact::ScheduleFired { .. });
     until(&mut events, fired_by_new).await;
     let later = until(&mut events, fired_by_new).await;
     assert!(
         !later
             .iter()
-            .any(|event| matches!(event.fact, Fact::ScheduleFired { .. }) && event.agent == name("old"))
+            .any(|event| matches!(event.fact, Fact::ScheduleFired { .. }) && event.agent == Some(name("old")))
     );
     let twice = fleet.set_agents(vec![of("new"), of("new")]).await.unwrap_err();
     assert_eq!(twice.to_string(), "two agents have the name new");

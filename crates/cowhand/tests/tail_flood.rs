@@ -9,6 +9,7 @@ use std::path::Path;
 
 use cowhand::run::runtime::Reader;
 use cowhand::run::tail::{Files, Tail};
+use cowhand::veil::Veil;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -20,7 +21,7 @@ fn open(folder: &Path, reader: Reader) -> Tail {
         jsonl: folder.join("job.jsonl"),
         index: folder.join("job.index"),
     };
-    Tail::open(files, reader, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
+    Tail::open(files, reader, Veil::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
 }
 
 /// The most memory this process ever had, in KiB.

@@ -11,6 +11,9 @@ const images = join(here, '../../../docs/images');
 const folder = mkdtempSync(join(tmpdir(), 'pictures-'));
 cpSync(join(here, 'pictures'), folder, { recursive: true });
 mkdirSync(join(folder, 'tasks'));
+mkdirSync(join(folder, 'code/src'), { recursive: true });
+writeFileSync(join(folder, 'code/src/tokenizer.rs'), 'fn number(&mut self) -> Token {\n    let text = digits();\n    Token::Number(text)\n}\n');
+for (const given of [['init', '-q'], ['add', '-A'], ['commit', '-qm', 'first']]) execFileSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@example.com', ...given], { cwd: join(folder, 'code') });
 for (const [name, title, priority] of [['login', 'Login fails behind a proxy', 'critical'], ['links', 'Old links in the manual', 'low'], ['flaky', 'A test that fails now and then', 'high']]) {
   writeFileSync(join(folder, 'tasks', `${name}.md`), `---\ntitle: ${title}\npriority: ${priority}\n---\nSee the issue.\n`);
 }
@@ -32,12 +35,12 @@ try {
   await page.locator('#running li').nth(2).waitFor();
   const storageState = await page.context().storageState();
   const all = {
-    fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${first}`, 'job-running': `/jobs/${running}`, diff: `/jobs/${fork}/diff`,
+    fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${first}`, 'job-running': `/jobs/${running}`, diff: `/jobs/${fork}/diff`, 'job-workspace': `/jobs/${first}#hooks`,
     agent: '/agents/builder', schedule: '/schedules/builder/main', work: '/work', usage: '/usage', events: '/events', settings: '/settings',
   };
   const shots = [...Object.entries(all).map(([name, path]) => [name, path, 'light', 1280, 800]),
-    ['fleet-dark', '/', 'dark', 1280, 800], ['job-dark', all.job, 'dark', 1280, 800],
-    ['fleet-phone', '/', 'light', 390, 844], ['job-phone', all.job, 'dark', 390, 844]];
+    ['fleet-dark', '/', 'dark', 1280, 800], ['job-dark', all.job, 'dark', 1280, 800], ['job-workspace-dark', all['job-workspace'], 'dark', 1280, 800],
+    ['fleet-phone', '/', 'light', 390, 844], ['job-phone', all.job, 'dark', 390, 844], ['job-workspace-phone', all['job-workspace'], 'light', 390, 844]];
   for (const [name, path, colorScheme, width, height] of shots) {
     const context = await browser.newContext({ storageState, colorScheme, viewport: { width, height }, timezoneId: 'Europe/Berlin', locale: 'en-GB' });
     const tab = await context.newPage();

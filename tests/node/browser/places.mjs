@@ -8,9 +8,10 @@ export function fill() {
   const paid = ended('paid');
   ended('breaks');
   ended('quick', 'by-hand');
+  const changed = ended('changer');
   const fork = ended('quick', '--prompt', 'one more');
   return {
-    fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${paid}`, 'job-running': `/jobs/${running}`,
+    fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${paid}`, 'job-workspace': `/jobs/${changed}`, 'job-running': `/jobs/${running}`,
     'job-raw': `/jobs/${fork}?view=raw`, agent: '/agents/quick', schedule: '/schedules/quick/nightly', work: '/work', usage: '/usage',
     events: '/events', settings: '/settings', missing: '/agents/nobody',
   };

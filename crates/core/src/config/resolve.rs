@@ -13,11 +13,13 @@ use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
 use super::{enclosure, secret, shape};
+use crate::budget::Budget;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{TriggerConfig, TriggerError};
+use crate::workspace::Isolation;
 
 /// The agent and the form in which it is shown; none if it has errors, which are reported. `places` holds the
 /// names that are taken.
@@ -53,6 +55,7 @@ pub(super) fn agent(
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
+    check_price(loader, draft, &settings);
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
     enclosure::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
@@ -149,10 +152,12 @@ fn schedule(
         work_source: schedule.work_source,
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
+        isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
         sandbox: schedule.sandbox,
+        breaker: schedule.breaker.unwrap_or_default(),
     }
 }
 
@@ -184,6 +189,33 @@ fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
         _ => return,
     };
     loader.problems.add(problem.key(draft.key_of("command")));
+}
+
+/// Dollars that nobody can count are no limit.
+fn check_price(loader: &mut Loader<'_>, draft: &Draft, settings: &shape::Agent) {
+    let runtime = settings.runtime.unwrap_or_default();
+    let budgets = [settings.budget.unwrap_or_default(), loader.budget.limits];
+    let has_price = settings.model.as_ref().is_some_and(|model| loader.prices.has(model));
+    if has_price || !runtime.tells_no_dollars() || !budgets.iter().any(Budget::is_in_dollars) {
+        return;
+    }
+    let at = draft.node.get("budget").map_or(draft.entry, |budget| budget.at);
+    let name = runtime.name();
+    let (message, help) = match &settings.model {
+        Some(model) => (
+            format!(
+                "a budget in dollars needs the price of {model}, since `runtime: {name}` tells only tokens"
+            ),
+            format!("add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"),
+        ),
+        None => (
+            format!(
+                "a budget in dollars needs a `model` with a price, since `runtime: {name}` tells only tokens"
+            ),
+            "say `model`, and what it costs in `prices` of the root file".to_owned(),
+        ),
+    };
+    loader.problems.add(Problem::error(at, message).key(draft.key_of("budget")).help(help));
 }
 
 /// What this runtime cannot be told is no mistake, but nobody should believe that it counts.

@@ -8,7 +8,7 @@ pub const MASK: &str = "***";
 
 /// Does a variable of this name hold a secret? Better one too many than one too few.
 pub fn looks_secret(variable: &str) -> bool {
-    let upper = variable.to_ascii_uppercase();
+    let upper = variable.to_ascii_uppercase().replace("AUTHORI", "AUTH").replace("AUTHOR", "");
     ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH"].iter().any(|word| upper.contains(word))
 }
 
@@ -67,12 +67,19 @@ mod tests {
 
     #[test]
     fn names_of_secrets() {
-        for name in
-            ["GITHUB_TOKEN", "my_secret", "ApiKey", "DB_PASSWORD", "PASS", "AWS_CREDENTIALS", "BASIC_AUTH"]
-        {
+        for name in [
+            "GITHUB_TOKEN",
+            "my_secret",
+            "ApiKey",
+            "DB_PASSWORD",
+            "PASS",
+            "AWS_CREDENTIALS",
+            "BASIC_AUTH",
+            "AUTHORIZATION",
+        ] {
             assert!(looks_secret(name), "{name}");
         }
-        for name in ["HOME", "MODEL", "REPO"] {
+        for name in ["HOME", "MODEL", "REPO", "GIT_AUTHOR_NAME"] {
             assert!(!looks_secret(name), "{name}");
         }
     }

@@ -17,6 +17,7 @@ fn new_job() -> Job {
             prompt: Some("Analyze site traffic.".into()),
             origin: None,
             work_item: None,
+            chat: None,
             not_before: None,
         },
         at(0),
@@ -55,6 +56,7 @@ fn what_is_not_known_yet_is_null() {
         prompt: None,
         origin: None,
         work_item: None,
+        chat: None,
         not_before: None,
     };
     let mut job = Job::new(JobId::new(date(2024, 1, 19), 8), by_hand, at(0));
@@ -76,6 +78,7 @@ fn a_fork_names_its_parent() {
         prompt: None,
         origin: Some(Origin::ForkOf(parent.id.clone())),
         work_item: None,
+        chat: None,
         not_before: None,
     };
     let fork = Job::new(JobId::new(date(2024, 1, 19), 8), fork, at(9));

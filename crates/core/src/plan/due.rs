@@ -109,6 +109,9 @@ impl Look<'_> {
             verdict.wake_at = Some(opens);
         } else if let Some(hold) = self.in_the_way(places) {
             verdict.wait(self, due, hold);
+        } else if let Some(over) = places.over {
+            verdict.wait(self, due, Hold::OverBudget(over));
+            verdict.wake_at = over.until;
         } else {
             self.make_room(&mut verdict);
             verdict.fire(self, key, due, FiringOutcome::Ran);
@@ -222,6 +225,18 @@ impl Look<'_> {
                 verdict.wait(self, due, hold);
                 return None;
             }
+        }
+        match places.over {
+            // Others have reserved what it needs; it runs if they leave it.
+            Some(over) if over.may_pass() => {
+                verdict.wait(self, due, Hold::OverBudget(over));
+                verdict.wake_at = over.until;
+                return None;
+            }
+            Some(_) => return Some(FiringOutcome::Skipped(SkipReason::OverBudget)),
+            None => {}
+        }
+        if !self.missed(due) || self.schedule.timing.misfire != Misfire::RunAll {
             self.make_room(verdict);
         }
         places.take();

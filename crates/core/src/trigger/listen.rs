@@ -17,7 +17,7 @@ pub struct Listener<'a> {
 impl Listener<'_> {
     /// Whether the event is one that it waits for. A job never triggers the schedule that it came from.
     pub fn hears(self, event: &Event) -> bool {
-        let from = event.schedule.as_ref().map(|name| ScheduleId::of(&event.agent, name));
+        let from = event.schedule_id();
         from != Some(self.schedule.id)
             && match &self.schedule.trigger {
                 TriggerConfig::AgentLifecycle { event: wanted, agent } => {
@@ -37,7 +37,7 @@ impl Listener<'_> {
 
     fn is_of(self, name: Option<&str>, event: &Event) -> bool {
         let agent = name.map_or(Some(self.agent), |name| self.roster.agent_near(&self.agent.name, name));
-        agent.is_some_and(|agent| agent.name == event.agent)
+        agent.is_some_and(|agent| Some(&agent.name) == event.agent.as_ref())
     }
 
     fn came_from(self, name: Option<&str>, from: Option<ScheduleId>) -> bool {
@@ -91,7 +91,8 @@ mod tests {
         let event = Event {
             seq: 1,
             at: Timestamp::UNIX_EPOCH,
-            agent: agent.parse().unwrap(),
+            agent: Some(agent.parse().unwrap()),
+            by: None,
             schedule: schedule.map(|name| name.parse().unwrap()),
             job: None,
             fact,

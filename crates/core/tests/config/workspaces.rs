@@ -52,6 +52,49 @@ agents:
 }
 
 #[test]
+fn a_schedule_says_for_itself_what_its_jobs_have() {
+    let loaded = load_text(
+        "
+agents:
+  - name: a
+    isolation: {kind: worktree, base: main, max_kept: 1GB}
+    schedules:
+      as-agent: {type: manual, prompt: x}
+      beside: {type: manual, prompt: x, isolation: shared}
+      none: {type: manual, prompt: x, isolation: ~}
+      partly: {type: manual, prompt: x, isolation: {cleanup: never, max_kept: 2GB}}
+  - name: b
+    schedules:
+      alone: {type: manual, prompt: x, isolation: clone}
+",
+    );
+    fine(&loaded);
+    let [a, b] = &loaded.roster.agents[..] else { panic!("two agents") };
+    let rules = |agent: &Agent, schedule: Option<&str>| {
+        let rules = agent.isolation_of(schedule.map(|name| name.parse().unwrap()).as_ref());
+        (rules.kind, rules.base, rules.cleanup)
+    };
+    let main = || Some("main".to_owned());
+    for (agent, schedule, expected) in [
+        (a, None, (IsolationKind::Worktree, main(), Cleanup::KeepOnFailure)),
+        (a, Some("as-agent"), (IsolationKind::Worktree, main(), Cleanup::KeepOnFailure)),
+        (a, Some("long-gone"), (IsolationKind::Worktree, main(), Cleanup::KeepOnFailure)),
+        (a, Some("beside"), (IsolationKind::Shared, None, Cleanup::KeepOnFailure)),
+        (a, Some("none"), (IsolationKind::Shared, None, Cleanup::KeepOnFailure)),
+        (a, Some("partly"), (IsolationKind::Worktree, main(), Cleanup::Never)),
+        (b, None, (IsolationKind::Shared, None, Cleanup::KeepOnFailure)),
+        (b, Some("alone"), (IsolationKind::Clone, None, Cleanup::KeepOnFailure)),
+    ] {
+        assert_eq!(rules(agent, schedule), expected, "{} {schedule:?}", agent.name);
+    }
+    assert_eq!((a.isolations().count(), b.isolations().count()), (3, 1));
+    assert_eq!(a.isolations().map(|rules| rules.max_kept()).max(), Some(2_000_000_000));
+    let wrong =
+        load_text("agents: [{name: a, schedules: {s: {type: manual, prompt: x, isolation: {base: main}}}}]");
+    assert!(lines(&wrong)[0].contains("kind"), "{:?}", lines(&wrong));
+}
+
+#[test]
 fn what_isolation_does_not_take() {
     for (isolation, says) in [
         ("tree", "`tree`"),

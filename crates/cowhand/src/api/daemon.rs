@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use cowhand_core::event::Fact;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::given::Given;
@@ -46,7 +48,10 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {
-    Ok(Json(api.daemon()?.reload().await?))
+    let reloaded = api.daemon()?.reload().await?;
+    let Reloaded { agents, schedules } = reloaded;
+    api.store.note(Fact::FleetReloaded { agents, schedules }, api.now()).await?;
+    Ok(Json(reloaded))
 }
 
 /// Answers at once; the daemon is gone when its lock is free.
@@ -55,6 +60,11 @@ pub(super) async fn stop(
     Given(asked): Given<StopAsked>,
 ) -> Result<Json<DaemonView>, Problem> {
     let daemon = api.daemon()?;
+    // Whoever wants it to end is not kept from it by a store that cannot be written.
+    let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now()).await;
+    if let Err(error) = noted {
+        warn!("that the fleet is asked to stop is not written: {error}");
+    }
     daemon.begin_stop(match asked {
         StopAsked { keep_agents: true, .. } => Stop::KeepAgents,
         StopAsked { timeout_seconds: Some(seconds), .. } => {

@@ -23,6 +23,8 @@ pub(super) struct Asked {
     /// Go on with what happens from now on, one event a line. Clients that accept `text/event-stream` get that, with
     /// the numbers as ids; they always go on, and go on after `Last-Event-ID`.
     follow: Switch,
+    /// Only what somebody asked for, which says who.
+    audit: Switch,
 }
 
 const USUAL: u32 = 100;
@@ -34,15 +36,20 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = Count::or(asked.limit, USUAL);
     let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
+    let (form, audit) = (Form::of(&headers), asked.audit.is_on());
     let after = match last_id.or(asked.after) {
-        Some(after) => after,
-        None => api.store.last_event().await? - i64::from(limit),
+        Some(after) => Some(after),
+        None if audit => None,
+        None => Some(api.store.last_event().await? - i64::from(limit)),
     };
-    let form = Form::of(&headers);
     if asked.follow.is_on() || form == Form::Events {
-        return Ok(follow::answer(form, Log { api, after }));
+        return Ok(follow::answer(form, Log { api, after: after.unwrap_or_default(), audit }));
     }
-    let items = api.store.events_after(after, limit).await?;
+    let items = match after {
+        Some(after) if audit => api.store.asked_after(after, limit).await?,
+        Some(after) => api.store.events_after(after, limit).await?,
+        None => api.store.last_asked(limit).await?,
+    };
     let full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| full).map(|event| event.seq.to_string());
     Ok(Json(Page { items, next_cursor }).into_response())
@@ -52,6 +59,7 @@ pub(super) async fn list(
 struct Log {
     api: Api,
     after: i64,
+    audit: bool,
 }
 
 impl Growing for Log {
@@ -65,7 +73,9 @@ impl Growing for Log {
         // One by one: what stands behind a gap comes with the next look.
         for (_, event) in (number..).zip(events).take_while(|(number, event)| *number == event.seq) {
             self.after = event.seq;
-            write_line(&mut lines, &event)?;
+            if !self.audit || event.by.is_some() {
+                write_line(&mut lines, &event)?;
+            }
         }
         Ok(Some(Part { lines: lines.into(), number }))
     }

@@ -6,16 +6,17 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, JobRecord, JobStatus, TriggerType};
+use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
-use super::{Api, Page, Problem};
+use super::{Api, Page, Problem, WorkspaceView};
 use crate::fleet::{self, Changes, Listening};
-use crate::store::{Cancel, JobFilter};
+use crate::store::{Cancel, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -69,7 +70,7 @@ pub(super) async fn list(
     Ok(Json(Page { items, next_cursor }))
 }
 
-/// A job with what was, or is still to be, done after it.
+/// A job with what was, or is still to be, done after it, and where it works.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     #[serde(flatten)]
@@ -77,12 +78,66 @@ pub struct JobView {
     /// In the order in which they run; not there if the job has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
+    /// Not there if the job has none of its own, if it was handed on to another job, and once it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceView>,
+    /// Those that began, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<AttemptView>,
+    /// Why it has not started, where there is more to say than that its agent is busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
+}
+
+/// One process run for a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AttemptView {
+    pub number: u32,
+    pub node: String,
+    pub started_at: Timestamp,
+    /// None while it runs.
+    pub ended_at: Option<Timestamp>,
+    /// While it runs what it has told so far; none if it has told nothing.
+    pub usage: Option<JobUsage>,
+}
+
+/// What a job waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    pub reason: SkipReason,
+    /// When that ends by itself, at the latest.
+    pub until: Option<Timestamp>,
+    pub message: String,
 }
 
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
     let job = find(&api, &named(&id)?).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
-    Ok(Json(JobView { job: job.into(), hooks }))
+    let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
+    let history = api.store.history(job.id().clone()).await?;
+    let attempts = history.into_iter().flat_map(|history| history.attempts).map(AttemptView::from).collect();
+    let waits = waits(&api, &job).await?;
+    Ok(Json(JobView { job: job.into(), hooks, workspace, attempts, waits }))
+}
+
+async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
+    let (roster, now) = (api.roster(), api.now());
+    let Some(agent) = roster.agent(job.agent()).filter(|_| job.status() == JobStatus::Pending) else {
+        return Ok(None);
+    };
+    let ledger = api.store.spending(&roster, now).await?;
+    Ok(roster.over_budget(agent, &ledger, now).map(|over| Waits {
+        reason: SkipReason::OverBudget,
+        until: over.until,
+        message: over.sentence(&agent.name, roster.zone()),
+    }))
+}
+
+impl From<PastAttempt> for AttemptView {
+    fn from(attempt: PastAttempt) -> Self {
+        let PastAttempt { number, node, started_at, ended_at, usage, .. } = attempt;
+        Self { number, node, started_at, ended_at, usage }
+    }
 }
 
 /// A waiting job is cancelled at once; a running one is on its way to be.

@@ -27,6 +27,7 @@ mod timeline;
 mod tokens;
 mod usage;
 mod work;
+mod workspaces;
 
 use std::sync::{Arc, LazyLock};
 
@@ -49,7 +50,7 @@ pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
 pub(crate) use given::ByPage;
 pub use health::Health;
-pub use jobs::{JobResult, JobView};
+pub use jobs::{AttemptView, JobResult, JobView, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
 pub use nodes::NodeView;
@@ -60,8 +61,11 @@ pub use socket::{Socket, SocketError};
 pub use timeline::{Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
-pub use usage::{AgentUsage, DayUsage, Total, UsageOfModel, UsageView};
+pub use usage::{
+    AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
+};
 pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, WorkView};
+pub use workspaces::{WorkspacePhase, WorkspaceView};
 
 /// What the endpoints work on.
 #[derive(Debug, Clone)]

@@ -118,7 +118,7 @@ fn of_jobs() -> Vec<Route> {
             .tells::<Page<JobRecord>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
-            .about("One job, and its hooks.")
+            .about("One job, its hooks and its workspace.")
             .tells::<JobView>()
             .refuses(&[NotFound]),
         Route::delete("/api/v1/jobs/{job}", prune::delete)

@@ -5,12 +5,18 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use axum::Router;
+use axum::extract::Request;
+use axum::extract::connect_info::{ConnectInfo, Connected, IntoMakeServiceWithConnectInfo};
+use axum::middleware::{self, Next};
+use axum::serve::IncomingStream;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tracing::error;
 use uuid::Uuid;
 
 use super::Api;
+use crate::audit;
 use crate::state::StateFolder;
 
 /// What every system has room for in a socket's address.
@@ -51,7 +57,7 @@ impl Socket {
         };
         let (real, listener) = listen().map_err(|source| SocketError { place: known_as.clone(), source })?;
         let server = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, api.router()).await {
+            if let Err(error) = axum::serve(listener, by_persons(api.router())).await {
                 error!("the API has ended: {error}");
             }
         });
@@ -90,6 +96,29 @@ impl Socket {
 
 fn place(state: &StateFolder) -> PathBuf {
     state.path().join("sock")
+}
+
+/// The socket itself says who is at its other end.
+fn by_persons(router: Router) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
+    let named = |ConnectInfo(Peer(uid)): ConnectInfo<Peer>, request: Request, next: Next| async move {
+        match uid {
+            Some(uid) if !request.method().is_safe() => {
+                audit::by(audit::person(uid), next.run(request)).await
+            }
+            _ => next.run(request).await,
+        }
+    };
+    router.layer(middleware::from_fn(named)).into_make_service_with_connect_info()
+}
+
+/// The user, if the system tells.
+#[derive(Debug, Clone)]
+struct Peer(Option<u32>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(stream.io().peer_cred().ok().map(|peer| peer.uid()))
+    }
 }
 
 /// A folder of ours with a short name; the same state folder always has the same place in it.

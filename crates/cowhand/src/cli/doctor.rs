@@ -1,6 +1,7 @@
 //! `cowhand doctor`: can this fleet run here, and if not, what to do.
 
 mod agents;
+mod git;
 mod sandboxes;
 
 use std::path::Path;
@@ -73,6 +74,7 @@ impl Doctor {
             Finding::of("clock", clock(Timestamp::now())),
         ];
         findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
+        findings.extend(wait(async { Ok(git::look(&loaded.roster).await) })?);
         findings.extend(sandboxes::look(&loaded.roster));
         let base = place.config.parent().unwrap_or(Path::new(""));
         let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::event::Event;
+use cowhand_core::event::{Event, Fact};
 use jiff::Timestamp;
 
 use super::follow::Until;
@@ -15,6 +15,9 @@ pub(super) struct Events {
     /// Go on with what happens from now on
     #[arg(short, long)]
     follow: bool,
+    /// Only what somebody asked for, and who it was
+    #[arg(long)]
+    audit: bool,
     /// Only what has a greater number [default: the newest]
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
@@ -29,7 +32,8 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
-        let address = format!("events?limit={}{after}", self.limit);
+        let audit = if self.audit { "&audit=1" } else { "" };
+        let address = format!("events?limit={}{after}{audit}", self.limit);
         place::ask(config, async |client| {
             let events = client.get::<Page<Event>>(&address).await?.items;
             for event in &events {
@@ -39,7 +43,7 @@ impl Events {
                 return Ok(());
             }
             let last = events.last().map_or(self.after.unwrap_or_default(), |event| event.seq);
-            let address = |last: i64| format!("events?follow=1&after={last}");
+            let address = |last: i64| format!("events?follow=1&after={last}{audit}");
             let hear = |last, line: &str| {
                 let Ok(event) = serde_json::from_str::<Event>(line) else { return last };
                 self.print(&event);
@@ -54,14 +58,23 @@ impl Events {
             print::line(serde_json::to_string(event).unwrap_or_default());
             return;
         }
-        let schedule = event.schedule.as_ref().map(|schedule| format!("/{schedule}")).unwrap_or_default();
-        let job = event.job.as_ref().map(|job| format!("  {job}")).unwrap_or_default();
-        print::line(format!(
-            "{:>6}  {:<12}  {:<18}  {}{schedule}{job}",
+        let who = match &event.by {
+            Some(by) if self.audit => format!("{:<24}  ", by.to_string()),
+            _ => String::new(),
+        };
+        let job = event.job.as_ref().map(ToString::to_string);
+        let token = match &event.fact {
+            Fact::TokenCreated { name, .. } | Fact::TokenRevoked { name } => Some(name.to_string()),
+            _ => None,
+        };
+        let what: Vec<_> = [Some(event.whose()), job, token].into_iter().flatten().collect();
+        let line = format!(
+            "{:>6}  {:<12}  {who}{:<18}  {}",
             event.seq,
             ago::from_now(Timestamp::now(), event.at),
             event.fact.type_name(),
-            event.agent,
-        ));
+            what.join("  ").trim_start(),
+        );
+        print::line(line.trim_end().to_owned());
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::budget::{Amount, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
-use crate::api::JobView;
+use crate::api::{JobView, WorkspaceView};
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -40,6 +41,8 @@ impl Job {
             print::json(&job);
         } else {
             details(&job.job, Timestamp::now());
+            workspace(job.workspace.as_ref());
+            spending(&job);
             hooks(&job.hooks);
             let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
             print::line(print::styled(hint, print::FAINT));
@@ -130,6 +133,27 @@ fn details(job: &JobRecord, now: Timestamp) {
         if let Some(value) = value {
             print::line(format!("{name:<13}{value}"));
         }
+    }
+}
+
+fn workspace(workspace: Option<&WorkspaceView>) {
+    let Some(workspace) = workspace else { return };
+    print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.told()));
+    print::line(format!("{:<13}{}", "branch", workspace.branch));
+}
+
+/// What it waits for, and what it has cost.
+fn spending(job: &JobView) {
+    if let Some(waits) = &job.waits {
+        print::line(format!("{:<13}{} ({})", "waits", waits.message, waits.reason));
+    }
+    let running = job.attempts.last().filter(|attempt| attempt.ended_at.is_none());
+    let so_far = running.and_then(|attempt| attempt.usage.as_ref());
+    let spent = job.job.usage.iter().chain(so_far).map(Amount::of).reduce(Amount::plus);
+    if let Some(spent) = spent {
+        let so_far = if so_far.is_some() { " so far" } else { "" };
+        let (cost, tokens) = (money(spent.microdollars), tokens_in_words(spent.tokens));
+        print::line(format!("{:<13}{cost}, {tokens}{so_far}", "cost"));
     }
 }
 

@@ -33,6 +33,7 @@ mod status;
 mod stop;
 mod token;
 mod trigger;
+mod usage;
 mod why;
 mod work;
 
@@ -101,6 +102,8 @@ enum Verb {
     /// Look at the queues that work comes from, and take a hand in them
     #[command(subcommand)]
     Work(work::Work),
+    /// What was spent, and what the budgets leave
+    Usage(usage::Usage),
     /// What happened, in order
     Events(events::Events),
     /// Make, list and revoke tokens of the API
@@ -151,6 +154,7 @@ pub fn run() -> ExitCode {
         Verb::Schedule(schedule) => schedule.run(config),
         Verb::Why(why) => why.run(config),
         Verb::Work(work) => work.run(config),
+        Verb::Usage(usage) => usage.run(config),
         Verb::Events(events) => events.run(config),
         Verb::Token(token) => token.run(config),
         Verb::Dashboard(dashboard) => dashboard.run(config),

@@ -4,18 +4,23 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::breaker::Breaker;
+use cowhand_core::budget::OverBudget;
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Outcome, Settlement, Termination,
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
 };
 use cowhand_core::policy::{Retry, Timeout};
+use cowhand_core::provider::OnLimit;
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::workspace::Isolation;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::engine::Engine;
+use super::engine::{Engine, Loaded};
+use super::spending::Told;
 use super::workspaces;
 use crate::fault;
 use crate::hook::metadata;
@@ -25,6 +30,7 @@ use crate::run::launch;
 use crate::run::runtime::Finish;
 use crate::run::tail::{Files, Tail};
 use crate::store::{Settled, StoreError};
+use crate::veil::Veil;
 use crate::view::output::OutputLog;
 
 /// What is wanted of an attempt; the later, the stronger.
@@ -48,6 +54,7 @@ pub(super) enum Reason {
     Abandoned,
     TookTooLong(SignedDuration),
     SilentTooLong(SignedDuration),
+    OverBudget(OverBudget),
 }
 
 pub(super) struct Charge {
@@ -71,18 +78,23 @@ enum Followed {
 /// The rules of the config for this job, as they are when it starts or is taken up again.
 pub(super) struct Rules {
     pub(super) agent: Agent,
-    retry: Retry,
+    pub(super) retry: Retry,
+    breaker: Option<Breaker>,
     timeout: Timeout,
     idle_timeout: Timeout,
     output_to_file: bool,
+    /// Over all that it says.
+    veil: Veil,
 }
 
 impl Rules {
-    fn of(agent: &Agent, job: &Job) -> Self {
+    fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
         let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };
+        let mut settings = agent.settings.clone();
+        settings.isolation = Some(Isolation::Rules(agent.isolation_of(job.schedule())));
         Self {
             retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
             timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
@@ -91,8 +103,10 @@ impl Rules {
                 agent.settings.idle_timeout,
                 Timeout::IDLE,
             ),
+            breaker: schedule.map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
-            agent: agent.clone(),
+            agent: Agent { settings, ..agent.clone() },
+            veil: Veil::over(loaded, Some(agent)),
         }
     }
 }
@@ -105,13 +119,13 @@ impl Charge {
         let loaded = engine.loaded();
         let Some(agent) = loaded.roster.agent(self.job.agent()) else {
             // Taken up again, but its agent is gone from the config: let it run out under the defaults.
-            let rules = Rules::of(&Agent::new(self.job.agent().clone()), &self.job);
+            let rules = Rules::of(&loaded, &Agent::new(self.job.agent().clone()), &self.job);
             self.run(&rules, false).await;
             workspaces::tidy(&engine, &id).await;
             engine.end(&id);
             return;
         };
-        let rules = Rules::of(agent, &self.job);
+        let rules = Rules::of(&loaded, agent, &self.job);
         if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
         }
@@ -131,7 +145,7 @@ impl Charge {
         loop {
             match self.follow(rules).await {
                 Ok(Followed::Over(settlement)) => {
-                    workspaces::keep_diff(&self.engine, self.job.id()).await;
+                    workspaces::keep_diff(&self.engine, self.job.id(), &rules.veil).await;
                     return self.settle(settlement, rules).await;
                 }
                 Ok(Followed::NotOurs) => return,
@@ -168,16 +182,18 @@ impl Charge {
         };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
-        let tail = Tail::open(files, reader, self.now())?;
+        let tail = Tail::open(files, reader, rules.veil.clone(), self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
+        let mut told = Told::default();
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
             let standing = attempt.standing()?;
             output = self.advance(output).await?;
             self.tell_session(&output.tail, &mut session).await;
+            let over = self.hear(&mut output.tail, &mut told).await;
             let ending = match standing {
                 Standing::Ended(ending) => Some(ending),
                 Standing::Gone if attempt.began()? => Some(vanished(self.now())),
@@ -199,17 +215,13 @@ impl Charge {
                     warn!(job = %self.job.id(), "its private files are still there: {error}");
                 }
                 let usage = finish.usage.clone().map(|usage| self.priced(usage));
-                let metadata = self.metadata(rules, &attempt);
-                let outcome = outcome(finish, &ending, self.stopped);
-                return Ok(outcome.map_or(Followed::NotOurs, |outcome| {
-                    Followed::Over(Settlement { outcome, usage, metadata })
-                }));
+                return Ok(self.ended(rules, &attempt, finish, usage, &ending, &mut output.tail).await);
             }
             let wish = *self.wishes.borrow_and_update();
             if wish == Wish::Leave {
                 return Ok(Followed::NotOurs);
             }
-            let reason = self.reason(wish, rules, &attempt);
+            let reason = self.reason(wish, over, rules, &attempt);
             if let Some(reason) = reason {
                 let hurry = wish == Wish::CancelNow && self.stopped == Some(Reason::Asked);
                 self.stop(reason, hurry, &attempt, &mut kill_at);
@@ -222,15 +234,55 @@ impl Charge {
         }
     }
 
+    async fn ended(
+        &mut self,
+        rules: &Rules,
+        attempt: &Attempt,
+        finish: Finish,
+        usage: Option<JobUsage>,
+        ending: &Ending,
+        tail: &mut Tail,
+    ) -> Followed {
+        // Its program may have kept the limit that we told it, or a daemon before us stopped it.
+        let budget = |error: &JobError| error.kind == ErrorKind::Budget;
+        let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
+            || (ending.stopped.is_some() && self.stopped.is_none());
+        if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
+            self.stopped = Some(Reason::OverBudget(over));
+        }
+        let used_no_tool = usage.is_some() && tail.tool_calls() == 0;
+        let (metadata, breaker) = (self.metadata(rules, attempt), rules.breaker);
+        let resets_at = finish.resets_at;
+        match self.outcome(finish, ending) {
+            Some(outcome) => {
+                let limit = self.limit(rules, &outcome, resets_at);
+                Followed::Over(Settlement { outcome, usage, metadata, breaker, used_no_tool, limit })
+            }
+            None => Followed::NotOurs,
+        }
+    }
+
+    /// What it waits for, if its provider has sent it away.
+    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
+        let Outcome::Failed { error, .. } = outcome else { return None };
+        let provider = rules.agent.provider().filter(|_| error.kind == ErrorKind::RateLimited)?;
+        let loaded = self.engine.loaded();
+        let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
+        (on_limit == OnLimit::Park).then(|| Limit { provider: provider.to_owned(), resets_at })
+    }
+
     /// What the agent left for its hooks, before the next one can write over it.
     fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
         rules.agent.settings.hooks.as_ref()?;
         let ran_in = attempt.start().ok().map(|start| start.directory);
-        metadata::read(&rules.agent, &ran_in.unwrap_or_else(|| rules.agent.directory.clone()), self.job.id())
+        let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
+        let mut metadata = metadata::read(&rules.agent, &ran_in, self.job.id())?;
+        rules.veil.hide_in(&mut metadata);
+        Some(metadata)
     }
 
     /// Dollars from the table of prices, where the runtime told none.
-    fn priced(&self, mut usage: JobUsage) -> JobUsage {
+    pub(super) fn priced(&self, mut usage: JobUsage) -> JobUsage {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage
     }
@@ -279,11 +331,20 @@ impl Charge {
     }
 
     /// Why the attempt should end now, if it should.
-    fn reason(&self, wish: Wish, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
+    fn reason(
+        &self,
+        wish: Wish,
+        over: Option<OverBudget>,
+        rules: &Rules,
+        attempt: &Attempt,
+    ) -> Option<Reason> {
         match wish {
             Wish::Abandon => return Some(Reason::Abandoned),
             Wish::Cancel | Wish::CancelNow => return Some(Reason::Asked),
             Wish::GoOn | Wish::Leave => {}
+        }
+        if let Some(over) = over {
+            return Some(Reason::OverBudget(over));
         }
         let JobState::Running { since } = self.job.state() else { return None };
         let over = |limit: Timeout, from: Timestamp| {
@@ -315,14 +376,21 @@ impl Charge {
 
     /// Until it is written: a database that is away for a while must not make us forget how a job ended.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
-        let settlement = settlement.into();
+        let mut settlement = settlement.into();
+        // What keeps an attempt from starting is told by programs, too.
+        if let Outcome::Failed { error, .. } = &mut settlement.outcome {
+            error.message = rules.veil.hide(&error.message).into_owned();
+        }
         let mut pause = Duration::from_millis(200);
         loop {
-            let (id, retry) = (self.job.id().clone(), rules.retry.clone());
+            let (id, retry) = (self.job.id().clone(), self.retry_after(settlement.usage.as_ref(), rules));
             match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
                 Ok(Settled::Done(job)) => {
                     fault::place("settled");
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
+                    if let Err(error) = self.attempt().forget_output() {
+                        warn!(job = %job.id(), "its raw output is still there: {error}");
+                    }
                     return;
                 }
                 // Perhaps it has been pruned since.
@@ -343,6 +411,33 @@ impl Charge {
     pub(super) async fn give_back(&self) {
         if let Err(error) = self.engine.store.give_back(self.job.id().clone(), self.epoch, self.now()).await {
             warn!(job = %self.job.id(), "it never began and could not be given back: {error}");
+        }
+    }
+
+    /// None if the job is not ours to settle.
+    fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
+        let how = ending.stopped.map_or("", |how| match how {
+            Termination::Forced => " and had to be killed",
+            Termination::Graceful | Termination::NotStarted => "",
+        });
+        let too_long = |kind, message: String| {
+            let error = JobError { kind, message: format!("{message}{how}") };
+            Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
+        };
+        match self.stopped {
+            Some(Reason::Abandoned) => None,
+            Some(Reason::TookTooLong(limit)) => {
+                too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
+            }
+            Some(Reason::SilentTooLong(limit)) => {
+                too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
+            }
+            Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over, how)),
+            // Without a keeper nobody saw the end that we brought about.
+            Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
+                Some(Outcome::Cancelled { how: Termination::Forced })
+            }
+            Some(Reason::Asked) | None => Some(finish.outcome),
         }
     }
 
@@ -375,32 +470,6 @@ const HURRY: Duration = Duration::from_secs(2);
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// None if the job is not ours to settle.
-fn outcome(finish: Finish, ending: &Ending, stopped: Option<Reason>) -> Option<Outcome> {
-    let how = ending.stopped.map_or("", |how| match how {
-        Termination::Forced => " and had to be killed",
-        Termination::Graceful | Termination::NotStarted => "",
-    });
-    let too_long = |kind, message: String| {
-        let error = JobError { kind, message: format!("{message}{how}") };
-        Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
-    };
-    match stopped {
-        Some(Reason::Abandoned) => None,
-        Some(Reason::TookTooLong(limit)) => {
-            too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
-        }
-        Some(Reason::SilentTooLong(limit)) => {
-            too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
-        }
-        // Without a keeper nobody saw the end that we brought about.
-        Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
-            Some(Outcome::Cancelled { how: Termination::Forced })
-        }
-        Some(Reason::Asked) | None => Some(finish.outcome),
-    }
-}
 
 /// Agent and keeper are gone without a word: what the agent said last has to tell.
 fn vanished(at: Timestamp) -> Ending {

@@ -28,7 +28,13 @@ struct Beginning {
     directory: Option<PathBuf>,
     /// For people, in the output.
     notes: Vec<String>,
+    /// It knows already what the job is about.
+    goes_on: bool,
 }
+
+/// What an agent is told that a limit had stopped.
+const GO_ON: &str = "Your provider's usage limit stopped you here. It has ended. Go on with your task where you left \
+    off, and do not repeat what is done.";
 
 impl Charge {
     /// Says whether there is now something to follow.
@@ -71,6 +77,7 @@ impl Charge {
         };
         fault::place("workspace-made");
         agent.directory.clone_from(&desk.directory);
+        agent.settings.budget = self.allowance().await;
         let launch = self.plan(&agent, &beginning.session);
         let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
             Ok(launch) => launch,
@@ -89,7 +96,8 @@ impl Charge {
                 Session::Fresh | Session::FreshAs(_) => None,
             },
         };
-        self.start_keeper(&agent, &launch, &prelude, rules).await
+        let prompt = if beginning.goes_on { Some(GO_ON) } else { self.job.prompt() };
+        self.start_keeper(&agent, &launch, &prelude, prompt.unwrap_or_default(), rules).await
     }
 
     fn plan(&self, agent: &Agent, session: &Session) -> Result<Launch, String> {
@@ -99,14 +107,20 @@ impl Charge {
         Launch::of(agent, &self.job, session, own, &loaded.variables, &self.attempt().private())
     }
 
-    async fn start_keeper(&self, agent: &Agent, launch: &Launch, prelude: &Prelude, rules: &Rules) -> bool {
+    async fn start_keeper(
+        &self,
+        agent: &Agent,
+        launch: &Launch,
+        prelude: &Prelude,
+        prompt: &str,
+        rules: &Rules,
+    ) -> bool {
         let attempt = self.attempt();
         let runtime = agent.settings.runtime.unwrap_or_default().name();
         let (job, number) = (self.job.id().clone(), self.job.attempts());
         if let Err(error) = self.engine.store.set_place(job, number, &agent.directory, runtime).await {
             warn!(job = %self.job.id(), "where it runs is not written, so nobody can go on with it: {error}");
         }
-        let prompt = self.job.prompt().unwrap_or_default();
         let launched = attempt.write_private(&launch.files).and_then(|()| {
             let program = &self.engine.program;
             attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment)
@@ -188,20 +202,24 @@ impl Charge {
     /// goes back to the directory that it belongs to, or does not go on.
     async fn beginning(&self, rules: &Rules) -> Result<Beginning, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
+        if let Some(beginning) = self.after_limit(agent).await? {
+            return Ok(beginning);
+        }
         let forked = match self.job.origin() {
             Some(Origin::ForkOf(parent)) => Some(parent.clone()),
             _ => None,
         };
-        let stored = match (&forked, agent.session_key(self.job.work_item().map(|item| &item.id))) {
-            (Some(parent), _) => store.session_of(parent.clone()).await?,
-            (None, Some(key)) => {
-                let session = agent.settings.session.clone().unwrap_or_default();
-                let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
-                let (agent, job) = (agent.name.clone(), self.job.id().clone());
-                store.newest_session(agent, key, job, since).await?
-            }
-            (None, None) => None,
-        };
+        let stored =
+            match (&forked, agent.session_key(self.job.work_item().map(|item| &item.id), self.job.chat())) {
+                (Some(parent), _) => store.session_of(parent.clone()).await?,
+                (None, Some(key)) => {
+                    let session = agent.settings.session.clone().unwrap_or_default();
+                    let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
+                    let (agent, job) = (agent.name.clone(), self.job.id().clone());
+                    store.newest_session(agent, key, job, since).await?
+                }
+                (None, None) => None,
+            };
         let Some(stored) = stored else { return Ok(Beginning::default()) };
         let of = stored.session_id.clone();
         let session = if forked.is_some() {
@@ -215,9 +233,34 @@ impl Charge {
             session
         };
         Ok(match self.place_of(&stored, agent).await? {
-            Ok(directory) => Beginning { session, directory, notes: Vec::new() },
+            Ok(directory) => Beginning { session, directory, ..Beginning::default() },
             Err(why) => fresh(&stored, &why),
         })
+    }
+
+    /// A job that its provider has sent away goes on with what it said before that. None for all others.
+    async fn after_limit(&self, agent: &Agent) -> Result<Option<Beginning>, StoreError> {
+        let (store, id) = (&self.engine.store, self.job.id());
+        if self.job.parks() == 0 {
+            return Ok(None);
+        }
+        let history = store.history(id.clone()).await?;
+        let ended =
+            history.iter().flat_map(|history| &history.attempts).filter_map(|past| past.outcome.as_ref());
+        let limited = |outcome: &Outcome| matches!(outcome, Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited);
+        if !ended.last().is_some_and(limited) {
+            return Ok(None);
+        }
+        let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
+        let session = Session::Resume(stored.session_id.clone());
+        if let Some(refusal) = plan::refusal(agent.settings.runtime.unwrap_or_default(), &session) {
+            return Ok(Some(fresh(&stored, &refusal)));
+        }
+        let notes = vec!["the limit has ended; it goes on with its session".to_owned()];
+        Ok(Some(match self.place_of(&stored, agent).await? {
+            Ok(directory) => Beginning { session, directory, notes, goes_on: true },
+            Err(why) => fresh(&stored, &why),
+        }))
     }
 
     /// Where the session can go on: none means in the agent's own directory. Else a sentence on why it cannot.
@@ -257,12 +300,10 @@ impl Charge {
     }
 
     async fn forget_session(&self, session: &str) {
-        let Some(key) = self
-            .engine
-            .loaded()
-            .roster
-            .agent(self.job.agent())
-            .and_then(|agent| agent.session_key(self.job.work_item().map(|item| &item.id)))
+        let Some(key) =
+            self.engine.loaded().roster.agent(self.job.agent()).and_then(|agent| {
+                agent.session_key(self.job.work_item().map(|item| &item.id), self.job.chat())
+            })
         else {
             return;
         };

@@ -26,7 +26,7 @@ impl Charge {
             asked: &asked,
             base,
             directory: &agent.directory,
-            isolated: agent.isolation().kind != IsolationKind::Shared,
+            isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
             runtime: plan::description(runtime),
             environment: &environment,
             argv: &launch.start.argv,

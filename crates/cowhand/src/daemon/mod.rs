@@ -10,6 +10,7 @@ mod owed;
 mod prepare;
 mod prune;
 mod recover;
+mod spending;
 pub mod tick;
 mod triggers;
 mod workspaces;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cowhand_core::budget::Purse;
 use cowhand_core::config::report;
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
@@ -188,16 +190,20 @@ impl Daemon {
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
-        let Startable { job, max_concurrent, session_key, .. } = start;
+        let Startable { job, agent, max_concurrent, session_key } = start;
         expect();
-        let starter =
-            Starter { node: self.engine.home.node.clone(), lease: LEASE, max_concurrent, session_key };
+        let loaded = self.engine.loaded();
+        let agent = loaded.roster.agent(&agent);
+        let purse = agent.and_then(|agent| Purse::of(&loaded.roster, agent, now));
+        let seat = agent.and_then(|agent| loaded.roster.seat(agent));
+        let node = self.engine.home.node.clone();
+        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse, seat };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
-            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy => {}
+            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
         }
         Ok(())
     }

@@ -1,8 +1,11 @@
 //! After a restart: what ran goes on, what ended meanwhile is settled, what never began waits again.
 
+use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
-use tracing::info;
+use cowhand_core::id::JobId;
+use tracing::{info, warn};
 
 use crate::fault;
 
@@ -10,6 +13,9 @@ use super::Daemon;
 use super::attempt::Charge;
 use super::engine::LEASE;
 use crate::fleet::FleetError;
+use crate::prune::files::entries;
+use crate::run::attempt::Attempt;
+use crate::state::StateFolder;
 
 impl Daemon {
     /// Every attempt that this node started and nobody settled gets somebody who looks after it again, before
@@ -26,6 +32,24 @@ impl Daemon {
                 self.tasks.spawn(charge.look_after(false));
             }
         }
+        let (state, held) = (engine.home.state.clone(), engine.held());
+        let forgotten = tokio::task::spawn_blocking(move || forget_output(&state, &held)).await;
+        if let Err(error) = forgotten.map_err(io::Error::other).flatten() {
+            warn!("the raw output of attempts that were settled is still there: {error}");
+        }
         Ok(())
     }
+}
+
+/// Whoever settled an attempt may have died before he removed what it had written.
+fn forget_output(state: &StateFolder, held: &[(JobId, i64)]) -> io::Result<()> {
+    let held: HashSet<&JobId> = held.iter().map(|(job, _)| job).collect();
+    for entry in entries(&state.attempts())? {
+        let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
+        // Hooks are forgotten with their folders.
+        if attempt.job().is_some_and(|job| !held.contains(&job)) {
+            attempt.forget_output()?;
+        }
+    }
+    Ok(())
 }

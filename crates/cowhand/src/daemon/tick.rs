@@ -3,6 +3,7 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
+use cowhand_core::budget::Purse;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
@@ -71,7 +72,7 @@ pub async fn tick(
 ) -> Result<Tick, StoreError> {
     let mut fired = 0;
     for _ in 0..MOST_LOOKS {
-        let snapshot = store.snapshot().await?;
+        let snapshot = store.snapshot_of(roster, now).await?;
         let plan = plan(now, roster, &snapshot);
         let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
         let mut changed = false;
@@ -126,6 +127,13 @@ async fn act(
             }
             Ok(lost)
         }
+        Action::Resume { schedule } => {
+            let resumed = store.resume(schedule, now).await?;
+            if let (true, Some((agent, schedule))) = (resumed, roster.schedule(schedule)) {
+                info!(agent = %agent.name, schedule = %schedule.name, "its pause is over");
+            }
+            Ok(resumed)
+        }
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?
                 && let Some((agent, schedule)) = roster.schedule(schedule)
@@ -152,9 +160,11 @@ async fn act(
                         expect();
                     }
                     let (node, lease) = ((*node).to_owned(), *lease);
-                    // What is fired at once has no work item yet.
-                    let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None));
-                    let starter = Starter { node, lease, max_concurrent, session_key };
+                    // What the clock fires has no work item yet, and no chat.
+                    let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None, None));
+                    let purse = Purse::of(roster, agent, now);
+                    let seat = roster.seat(agent);
+                    let starter = Starter { node, lease, max_concurrent, session_key, purse, seat };
                     store.fire_and_claim(firing, starter, now).await?
                 }
                 None => store.fire_once(firing, now).await?,

@@ -11,7 +11,7 @@ use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::roster::Agent;
 use cowhand_core::session::SessionPolicy;
-use cowhand_core::workspace::{Cleanup, IsolationKind};
+use cowhand_core::workspace::{Cleanup, IsolationKind, IsolationRules};
 use jiff::Timestamp;
 use tracing::{info, warn};
 
@@ -20,6 +20,7 @@ use crate::fault;
 use crate::prune::files;
 use crate::run::workspace::{self, Ground, Left};
 use crate::store::{KnownWorkspace, StoreError, Workspace, WorkspaceState};
+use crate::veil::Veil;
 
 /// Where an agent works.
 #[derive(Debug)]
@@ -128,19 +129,19 @@ pub(super) async fn take(
 }
 
 /// What the job changed, beside its output. No diff is no reason to hold a job up.
-pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId) {
+pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
     let known = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(known)) => known.workspace,
         Ok(None) => return,
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
-    let state = engine.home.state.clone();
+    let (state, veil) = (engine.home.state.clone(), veil.clone());
     let kept = apart(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
         let text = workspace::diff(&known, &scratch)?;
         let write = || -> std::io::Result<()> {
             let mut file = tempfile::NamedTempFile::new_in(state.jobs())?;
-            file.write_all(&text)?;
+            file.write_all(&veil.hide_in_bytes(&text))?;
             file.persist(state.diff(&known.job))?;
             Ok(())
         };
@@ -191,13 +192,17 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
 
 /// The newest that fit stay.
 async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace>) {
-    let rules = engine.loaded().roster.agent(agent).map(Agent::isolation).unwrap_or_default();
+    // Whoever of the agent may keep most: its workspaces are counted together.
+    let loaded = engine.loaded();
+    let agent = loaded.roster.agent(agent);
+    let most = agent.into_iter().flat_map(Agent::isolations).map(|rules| rules.max_kept()).max();
+    let most = most.unwrap_or_else(|| IsolationRules::default().max_kept());
     let mut sum: u64 = 0;
     for known in kept {
         let path = known.workspace.path.clone();
         let size = apart(move || files::size(&path).map_err(|error| error.to_string())).await;
         sum = sum.saturating_add(size.unwrap_or_default());
-        if sum > rules.max_kept() {
+        if sum > most {
             info!(job = %known.workspace.job, "its workspace goes: `max_kept` is used up");
             remove(engine, &known).await;
         }
@@ -210,10 +215,15 @@ async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool)
     let roster = Arc::clone(&engine.loaded().roster);
     // Of an agent that has left the fleet, what failed is kept.
     let agent = roster.agent(&known.workspace.agent);
-    let rules = agent.map(Agent::isolation).unwrap_or_default();
+    let job = match engine.store.job(known.workspace.job.clone()).await {
+        Ok(job) => job,
+        Err(error) => return warn!(job = %known.workspace.job, "its workspace is looked at later: {error}"),
+    };
+    let schedule = job.as_ref().and_then(Job::schedule);
+    let rules = agent.map(|agent| agent.isolation_of(schedule)).unwrap_or_default();
     let now = engine.clock.now();
     let until = match agent.filter(|_| for_session) {
-        Some(agent) => session_until(engine, known, agent).await.filter(|until| *until > now),
+        Some(agent) => job.and_then(|job| session_until(job, agent)).filter(|until| *until > now),
         None => None,
     };
     let keep = until.is_some()
@@ -232,11 +242,10 @@ async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool)
 }
 
 /// How long the job's session may go on, which needs the directory it belongs to.
-async fn session_until(engine: &Arc<Engine>, known: &KnownWorkspace, agent: &Agent) -> Option<Timestamp> {
+fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
     if agent.session_policy() == SessionPolicy::Fresh {
         return None;
     }
-    let job = engine.store.job(known.workspace.job.clone()).await.ok().flatten()?;
     let expires = agent.settings.session.clone().unwrap_or_default().expires();
     job.session_id()?;
     JobRecord::from(job).finished_at?.checked_add(expires).ok()

@@ -9,7 +9,7 @@
 //! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
 //! // `fleet.output(job)` tells what a job says, `fleet.result(job)` what it came to.
 //! while let Some(event) = events.next().await? {
-//!     println!("{} {:?}", event.agent, event.fact);
+//!     println!("{} {:?}", event.whose(), event.fact);
 //! }
 //! fleet.stop(Stop::default()).await
 //! # }

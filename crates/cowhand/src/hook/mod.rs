@@ -5,7 +5,6 @@ pub(crate) mod guard;
 pub(crate) mod metadata;
 mod request;
 mod shell;
-mod veil;
 mod webhook;
 
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use serde_json::Value;
 use crate::daemon::{Engine, Loaded};
 use crate::fleet;
 use crate::store::OwedHook;
-use veil::Veil;
+use crate::veil::Veil;
 
 /// What came of one try.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +56,7 @@ impl Tried {
 
     /// As it may be written down.
     fn veiled(self, veil: &Veil) -> Self {
-        let hide = |text: String| veil.hide(&text);
+        let hide = |text: String| veil.hide(&text).into_owned();
         let said_in_short = |said: Option<String>| {
             let said = said.map(|said| cut(veil.hide(&said).trim(), 0, SAID_CAP));
             said.filter(|said| !said.is_empty())
@@ -101,7 +100,7 @@ impl Errand<'_> {
 /// Tries the hook once, or goes on with the process that a daemon before us began for it.
 pub(crate) async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
     let loaded = engine.loaded();
-    let veil = Veil::over(&loaded, &owed.agent);
+    let veil = Veil::over(&loaded, loaded.roster.agent(&owed.agent));
     if let Some(begun) = shell::take_up(engine, owed).await {
         return begun.veiled(&veil);
     }

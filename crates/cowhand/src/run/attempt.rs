@@ -135,6 +135,12 @@ impl Attempt {
         Self { folder: state.join("attempts").join(&name), name }
     }
 
+    /// The job whose attempt this is, if it is not a hook of it.
+    pub fn job(&self) -> Option<JobId> {
+        let (job, number) = self.name.rsplit_once('.')?;
+        number.parse::<u32>().is_ok().then(|| job.parse().ok())?
+    }
+
     /// The job and the number, if this is one of its hooks.
     pub fn hook(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
@@ -205,6 +211,12 @@ impl Attempt {
     pub fn forget_private(&self) -> io::Result<()> {
         forgiving(fs::remove_file(self.folder.join(CREDENTIALS)))?;
         forgiving(fs::remove_dir_all(self.private()))
+    }
+
+    /// After its end is settled: all that was said stands in the job's JSONL, without secrets.
+    pub fn forget_output(&self) -> io::Result<()> {
+        forgiving(fs::remove_file(self.stdout()))?;
+        forgiving(fs::remove_file(self.stderr()))
     }
 
     /// Makes the folder and what the keeper needs, then the keeper.

@@ -1,9 +1,9 @@
 //! Following what an attempt's process writes, and writing down what it means.
 //!
 //! ```text
-//! stdout ──▶ lines ──┐                    ┌──▶ the job's JSONL, capped
-//!                    ├──▶ reader ──▶ batch┼──▶ the index: a checkpoint
-//! stderr ──▶ lines ──┘                    └──▶ whoever listens
+//! stdout ──▶ lines ──┐                           ┌──▶ the job's JSONL, capped
+//!                    ├──▶ veil ──▶ reader ──▶ batch┼──▶ the index: a checkpoint
+//! stderr ──▶ lines ──┘                           └──▶ whoever listens
 //! ```
 //!
 //! A batch goes to the JSONL, and then a checkpoint says how far everything has come: the raw files up to the end
@@ -23,11 +23,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use cowhand_core::job::JobUsage;
 use cowhand_core::output::OutputMessage;
 use jiff::Timestamp;
 
 use super::ending::Ending;
 use super::runtime::{Finish, Reader, system};
+use crate::veil::Veil;
 use index::{Checkpoint, Index};
 use stream::Stream;
 
@@ -62,6 +64,8 @@ pub struct Tail {
     /// How the reader was at first, to begin again with.
     fresh: Reader,
     reader: Reader,
+    /// Over every line, before anybody reads it.
+    veil: Veil,
     stdout: Stream,
     stderr: Stream,
     jsonl: File,
@@ -90,7 +94,7 @@ enum Source {
 impl Tail {
     /// Begins an attempt's output, or goes on where an earlier tail of the same attempt stopped. The raw files
     /// need not be there yet.
-    pub fn open(files: Files, fresh: Reader, now: Timestamp) -> anyhow::Result<Self> {
+    pub fn open(files: Files, fresh: Reader, veil: Veil, now: Timestamp) -> anyhow::Result<Self> {
         let jsonl = append_to(&files.jsonl)?;
         let have = jsonl.metadata()?.len();
         let (mut index, found) = Index::open(&files.index, have)?;
@@ -107,6 +111,7 @@ impl Tail {
             stdout: Stream::new(files.stdout.clone(), at.stdout, at.reader.line_cap()),
             stderr: Stream::new(files.stderr.clone(), at.stderr, LINE_CAP),
             reader: at.reader,
+            veil,
             fresh,
             jsonl,
             index,
@@ -122,7 +127,7 @@ impl Tail {
     /// last checkpoint, so that a disk may be full for a while.
     pub fn advance(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
         if self.failed {
-            *self = Self::open(self.files.clone(), self.fresh.clone(), now)?;
+            *self = Self::open(self.files.clone(), self.fresh.clone(), self.veil.clone(), now)?;
         }
         self.failed = true;
         self.read_on(now, on)?;
@@ -152,6 +157,25 @@ impl Tail {
 
     pub fn session_id(&self) -> Option<&str> {
         self.reader.session_id()
+    }
+
+    /// How many lines the JSONL has.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// What the agent has spent until now, as far as it tells.
+    pub fn usage(&self) -> Option<JobUsage> {
+        self.reader.usage()
+    }
+
+    /// Whether the agent has said how its work ended.
+    pub fn has_result(&mut self) -> bool {
+        self.reader.has_result()
+    }
+
+    pub fn tool_calls(&mut self) -> u64 {
+        self.reader.tool_calls()
     }
 
     /// No further than the files reach now: an agent that never stops writing must not keep us from the others.
@@ -211,9 +235,10 @@ impl Tail {
     }
 
     fn hear(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
+        let line = self.veil.hide_in_line(line);
         let messages = match source {
-            Source::Stdout => self.reader.read(line),
-            Source::Stderr => vec![self.reader.read_stderr(line)],
+            Source::Stdout => self.reader.read(&line),
+            Source::Stderr => vec![self.reader.read_stderr(&line)],
         };
         messages.into_iter().try_for_each(|message| self.keep(message, now))
     }

@@ -8,12 +8,14 @@ use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use cowhand_core::actor::Actor;
 use cowhand_core::server::Scope;
 use tracing::warn;
 
 use super::door::{announced, only};
 use super::limit::Limit;
 use crate::api::{self, ByPage, Code, Problem, hash};
+use crate::audit;
 use crate::fleet::Fleet;
 use crate::store::Token;
 
@@ -111,7 +113,8 @@ pub(super) async fn check(
     if by_page {
         request.extensions_mut().insert(ByPage);
     }
-    Ok(next.run(request).await)
+    let actor = Actor::Token { name: token.name, from: peer.ip(), browser: by_page };
+    Ok(audit::by(actor, next.run(request)).await)
 }
 
 fn bearer(value: &str) -> Option<&str> {

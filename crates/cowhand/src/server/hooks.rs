@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
+use cowhand_core::actor::Actor;
 use cowhand_core::delivery::{Delivery, MOST_BYTES, TooLarge, Webhook};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::trigger::TriggerConfig;
@@ -24,6 +25,7 @@ use super::intake::{Closed, Intake};
 use super::limit::{Limit, TooMany};
 use super::signature::{self, Verdict};
 use crate::api::{Code, Problem, hex};
+use crate::audit;
 use crate::fleet::{Delivered, Fleet, FleetError};
 
 #[derive(Debug, Clone)]
@@ -177,7 +179,8 @@ async fn receive(
     let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT);
     let repository = webhook.repository().filter(|_| is_github).map(str::to_owned);
     let delivery_id = webhook.id.clone();
-    let delivered = hooks.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook)).await;
+    let delivering = hooks.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
+    let delivered = audit::by(Actor::Sender { from: peer }, delivering).await;
     let delivered = delivered.map_err(of_delivery)?;
     if let (Some(repository), true) = (repository, delivered.is_news()) {
         hooks.fleet.repository_changed(&repository, &delivery_id);

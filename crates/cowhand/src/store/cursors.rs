@@ -58,7 +58,13 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 sessions::forget_all(tx, &agent).await?;
-                tx.record(Recorded { at: now, agent, schedule: None, job: None, fact: Fact::AgentCleared });
+                tx.record(Recorded {
+                    at: now,
+                    agent: Some(agent),
+                    schedule: None,
+                    job: None,
+                    fact: Fact::AgentCleared,
+                });
                 Ok(())
             })
         })

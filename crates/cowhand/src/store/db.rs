@@ -1,5 +1,6 @@
 //! One face for two databases: arguments, rows and the transaction that a verb works in.
 
+use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use jiff::Timestamp;
@@ -18,6 +19,8 @@ use super::{StoreError, events};
 pub(super) struct Tx<'c> {
     connection: Connection<'c>,
     pub(super) recorded: Vec<Recorded>,
+    /// On whose account.
+    pub(super) by: Option<Actor>,
 }
 
 #[derive(Debug)]
@@ -30,19 +33,29 @@ enum Connection<'c> {
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) at: Timestamp,
-    pub(super) agent: AgentName,
+    pub(super) agent: Option<AgentName>,
     pub(super) schedule: Option<ScheduleName>,
     pub(super) job: Option<JobId>,
     pub(super) fact: Fact,
 }
 
+impl Recorded {
+    pub(super) fn of_fleet(fact: Fact, at: Timestamp) -> Self {
+        Self { at, agent: None, schedule: None, job: None, fact }
+    }
+}
+
 impl<'c> Tx<'c> {
     pub(super) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
-        Self { connection: Connection::Sqlite(connection), recorded: Vec::new() }
+        Self { connection: Connection::Sqlite(connection), recorded: Vec::new(), by: None }
     }
 
     pub(super) fn postgres(connection: &'c mut PgConnection) -> Self {
-        Self { connection: Connection::Postgres(connection), recorded: Vec::new() }
+        Self { connection: Connection::Postgres(connection), recorded: Vec::new(), by: None }
+    }
+
+    pub(super) fn on_account_of(self, by: Option<Actor>) -> Self {
+        Self { by, ..self }
     }
 
     pub(super) fn record(&mut self, recorded: Recorded) {
@@ -143,6 +156,12 @@ const LAST: Timestamp = Timestamp::constant(253_402_207_199, 0);
 impl From<Timestamp> for Arg {
     fn from(at: Timestamp) -> Self {
         Some(at).into()
+    }
+}
+
+impl From<Option<i64>> for Arg {
+    fn from(number: Option<i64>) -> Self {
+        Self::Int(number)
     }
 }
 

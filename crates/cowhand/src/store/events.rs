@@ -1,7 +1,8 @@
 //! The event log: numbered in the order of the commits, without gaps.
 
 use cowhand_core::event::{Event, Fact};
-use cowhand_core::id::{JobId, ScheduleName};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use jiff::Timestamp;
 
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
@@ -9,8 +10,12 @@ use super::{Store, StoreError};
 
 statements! {
     NUMBER_EVENTS = same "update counters set value = value + $1 where name = 'event' returning value";
-    ADD_EVENT = same "insert into events (seq, at, type, agent, schedule, job_id, data) values ($1, $2, $3, $4, $5, $6, $7)";
-    EVENTS_AFTER = same "select seq, at, agent, schedule, job_id, data from events where seq > $1 order by seq limit $2";
+    ADD_EVENT = same "insert into events (seq, at, type, agent, schedule, job_id, data, actor) values ($1, $2, $3, $4, $5, $6, $7, $8)";
+    EVENTS_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events where seq > $1 order by seq limit $2";
+    ASKED_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events \
+        where actor is not null and seq > $1 order by seq limit $2";
+    LAST_ASKED = same "select seq, at, agent, schedule, job_id, data, actor from events \
+        where actor is not null order by seq desc limit $1";
     LAST_EVENT = same "select value from counters where name = 'event'";
 }
 
@@ -21,11 +26,15 @@ pub(super) async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<i
     let row = row.ok_or_else(|| StoreError::Unreadable { what: "no event counter".to_owned() })?;
     let last: i64 = row.get("value")?;
     for (seq, event) in (last - count + 1..).zip(recorded) {
-        let data = serde_json::to_string(&event.fact)
-            .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
+        let json = |written: serde_json::Result<String>| {
+            written.map_err(|error| StoreError::Unreadable { what: error.to_string() })
+        };
+        let data = json(serde_json::to_string(&event.fact))?;
+        let by = tx.by.as_ref().map(|by| json(serde_json::to_string(by))).transpose()?;
+        let agent = event.agent.as_ref().map_or("", AgentName::as_str);
         let schedule = event.schedule.as_ref().map(ScheduleName::as_str);
         let job = event.job.as_ref().map(JobId::as_str);
-        let row = args![seq, event.at, event.fact.type_name(), event.agent.as_str(), schedule, job, data];
+        let row = args![seq, event.at, event.fact.type_name(), agent, schedule, job, data, by];
         tx.execute(ADD_EVENT, row).await?;
     }
     Ok(last)
@@ -37,6 +46,29 @@ impl Store {
         self.read(move |tx| {
             Box::pin(async move {
                 tx.all(EVENTS_AFTER, args![seq, limit]).await?.iter().map(read_event).collect()
+            })
+        })
+        .await
+    }
+
+    /// As above, only what somebody asked for.
+    pub async fn asked_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(ASKED_AFTER, args![seq, limit]).await }));
+        rows.await?.iter().map(read_event).collect()
+    }
+
+    /// The newest of them, the oldest first.
+    pub async fn last_asked(&self, limit: u32) -> Result<Vec<Event>, StoreError> {
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKED, args![limit]).await }));
+        rows.await?.iter().rev().map(read_event).collect()
+    }
+
+    /// A fact that changes nothing in the store, of the whole fleet.
+    pub async fn note(&self, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.record(Recorded::of_fleet(fact, now));
+                Ok(())
             })
         })
         .await
@@ -55,12 +87,16 @@ pub(super) async fn last(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
 fn read_event(row: &Row) -> Result<Event, StoreError> {
     let data: String = row.get("data")?;
     let fact: Fact = serde_json::from_str(&data).map_err(|_| row.unreadable("data", &data))?;
+    let agent: String = row.get("agent")?;
+    let by: Option<String> = row.get("actor")?;
+    let by = by.map(|by| serde_json::from_str(&by).map_err(|_| row.unreadable("actor", &by))).transpose()?;
     Ok(Event {
         seq: row.get("seq")?,
         at: row.time("at")?,
-        agent: row.parse("agent")?,
+        agent: if agent.is_empty() { None } else { Some(row.parse("agent")?) },
         schedule: row.parse_opt("schedule")?,
         job: row.parse_opt("job_id")?,
+        by,
         fact,
     })
 }

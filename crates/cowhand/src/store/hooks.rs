@@ -260,7 +260,7 @@ async fn end_hook(
     }
     let record = |tx: &mut Tx<'_>, fact| {
         let (agent, schedule, job) = (agent.clone(), schedule.clone(), Some(job.clone()));
-        tx.record(Recorded { at: now, agent, schedule, job, fact });
+        tx.record(Recorded { at: now, agent: Some(agent), schedule, job, fact });
     };
     record(tx, fact(run, state, reason));
     if state != HookState::Failed || !ends_the_rest {

@@ -273,7 +273,7 @@ pub(super) async fn failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) ->
 
 pub(super) fn recorded(item: &HeldItem, fact: Fact, now: Timestamp) -> Recorded {
     let (agent, schedule) = (item.agent.clone(), item.schedule.clone());
-    Recorded { at: now, agent, schedule, job: item.job(), fact }
+    Recorded { at: now, agent: Some(agent), schedule, job: item.job(), fact }
 }
 
 pub(super) fn read(row: &Row) -> Result<HeldItem, StoreError> {

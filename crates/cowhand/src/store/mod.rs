@@ -7,12 +7,13 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, usage, lease, work item, hook, schedule, event counter; of several
+//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod attempts;
+mod budgets;
 mod changes;
 mod claims;
 mod cursors;
@@ -28,6 +29,7 @@ mod latency;
 mod nodes;
 mod open;
 mod owed;
+mod providers;
 mod retention;
 mod schedules;
 mod sessions;
@@ -48,7 +50,10 @@ use db::Tx;
 use latency::Latency;
 use writer::Writer;
 
+use crate::audit;
+
 pub use attempts::{JobHistory, PastAttempt};
+pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
@@ -59,7 +64,7 @@ pub use nodes::BusyNode;
 pub use retention::{Ended, Pruned};
 pub use sessions::StoredSession;
 pub use tokens::{NewToken, Token};
-pub use usage::Spent;
+pub use usage::{Spent, SpentOnItem, SpentOnJob};
 pub use workspaces::{KnownWorkspace, Workspace, WorkspaceState};
 
 /// Clones share the connections.
@@ -93,7 +98,7 @@ impl Store {
             Database::Sqlite { writer, .. } => writer.write(verb).await,
             Database::Postgres(pool) => {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
-                let mut tx = Tx::postgres(&mut transaction);
+                let mut tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
                 let answer = verb(&mut tx).await?;
                 let last_event = tx.write_events().await?;
                 transaction.commit().await.map_err(StoreError::connection)?;
@@ -130,6 +135,7 @@ impl Store {
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
             attempts::ALL,
+            budgets::ALL,
             claims::ALL,
             cursors::ALL,
             events::ALL,
@@ -139,6 +145,7 @@ impl Store {
             jobs::ALL,
             nodes::ALL,
             owed::ALL,
+            providers::ALL,
             retention::ALL,
             schedules::ALL,
             sessions::ALL,

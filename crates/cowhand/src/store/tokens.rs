@@ -1,5 +1,6 @@
 //! Tokens: who may use the API over TCP. The store never sees a token itself, only its hash.
 
+use cowhand_core::event::Fact;
 use cowhand_core::id::TokenName;
 use cowhand_core::server::Scope;
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
-use super::db::{Row, Tx, args};
+use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError};
 
@@ -62,6 +63,7 @@ impl Store {
                 if tx.execute(ADD_TOKEN, row).await? == 0 {
                     return Ok(None);
                 }
+                tx.record(Recorded::of_fleet(Fact::TokenCreated { name: name.clone(), scope }, now));
                 live(tx, &name).await?.map(|row| read(&row)).transpose()
             })
         })
@@ -81,6 +83,7 @@ impl Store {
                 let Some(row) = live(tx, &name).await? else { return Ok(None) };
                 let id: String = row.get("id")?;
                 tx.execute(REVOKE_TOKEN, args![id, now]).await?;
+                tx.record(Recorded::of_fleet(Fact::TokenRevoked { name }, now));
                 Ok(Some(Token { revoked_at: Some(now), ..read(&row)? }))
             })
         })

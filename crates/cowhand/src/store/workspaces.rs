@@ -26,6 +26,8 @@ statements! {
         where workspaces.node = $1 and workspaces.path = $2";
     WORKSPACE_OF_JOB = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
         where workspaces.node = $1 and workspaces.job_id = $2 and workspaces.state <> 'branch' order by workspaces.since desc";
+    WORKSPACE_ANYWHERE = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
+        where workspaces.job_id = $1 order by workspaces.since desc, workspaces.path";
     WORKSPACES_OF_NODE = same "select workspaces.*, jobs.status from workspaces left join jobs on jobs.id = workspaces.job_id \
         where workspaces.node = $1 order by workspaces.since desc, workspaces.path";
     KEEP_WORKSPACE = same "update workspaces set state = $3, keep_until = $4, since = $5 where node = $1 and path = $2";
@@ -118,6 +120,16 @@ impl Store {
         self.read(move |tx| {
             Box::pin(async move {
                 tx.all(WORKSPACE_OF_JOB, args![node, job.as_str()]).await?.first().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// On whichever node, and also if only its branch is left.
+    pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<KnownWorkspace>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                tx.all(WORKSPACE_ANYWHERE, args![job.as_str()]).await?.first().map(read).transpose()
             })
         })
         .await

@@ -5,6 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use cowhand_core::actor::Actor;
 use futures_util::FutureExt;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::changes::Committed;
 use super::db::Tx;
 use super::{Answer, StoreError};
+use crate::audit;
 
 /// How many verbs may share a commit; enough to make the sync cheap, few enough to keep the wait short.
 const MOST_TOGETHER: usize = 256;
@@ -42,7 +44,7 @@ impl Writer {
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let verb = Box::new(Queued { verb: Some(verb), done: None, reply });
+        let verb = Box::new(Queued { verb: Some(verb), by: audit::current(), done: None, reply });
         self.queue.send(Request::Verb(verb)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
@@ -139,6 +141,7 @@ trait Verb: Send {
 
 struct Queued<T, F> {
     verb: Option<F>,
+    by: Option<Actor>,
     done: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -152,13 +155,13 @@ where
         &'r mut self,
         connection: &'r mut SqliteConnection,
     ) -> futures_util::future::BoxFuture<'r, Option<i64>> {
-        let verb = self.verb.take();
+        let (verb, by) = (self.verb.take(), self.by.take());
         let done = &mut self.done;
         Box::pin(async move {
             let verb = verb?;
             let mut last_event = 0;
             let whole = async {
-                let mut tx = Tx::sqlite(connection);
+                let mut tx = Tx::sqlite(connection).on_account_of(by);
                 let answer = verb(&mut tx).await?;
                 last_event = tx.write_events().await?;
                 Ok(answer)

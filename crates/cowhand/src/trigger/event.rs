@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cowhand_core::event::Event;
-use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
 use cowhand_core::trigger::listen::{Listener, of_end};
@@ -121,10 +120,7 @@ impl EventStrategy {
 
     async fn of_result(&self, event: &Event, job: Option<&Job>) -> Task {
         let status = of_end(&event.fact);
-        let whose = event
-            .schedule
-            .as_ref()
-            .map_or_else(|| event.agent.to_string(), |schedule| format!("{}/{schedule}", event.agent));
+        let whose = event.whose();
         let word = status.map_or("ended", |status| status.as_str());
         let mut task = Task { title: format!("{whose} {word}"), ..Task::default() };
         let Some((id, status)) = event.job.clone().zip(status) else { return task };
@@ -132,14 +128,14 @@ impl EventStrategy {
         let work_item = job.and_then(Job::work_item).map(|item| item.id.to_string());
         let result = self.setting.result(&id).await.or_else(|| summary.clone());
         task.body = summary.clone().unwrap_or_default();
-        let from = event.schedule.as_ref().map(|name| ScheduleId::of(&event.agent, name).to_string());
+        let from = event.schedule_id().map(|id| id.to_string());
         let own = [
             ("source_workflow_id", from),
             ("dispatch_id", Some(id.to_string())),
             ("status", Some(status.to_string())),
         ];
         task.metadata.extend(own.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
-        let (agent, schedule) = (event.agent.clone(), event.schedule.clone());
+        let (Some(agent), schedule) = (event.agent.clone(), event.schedule.clone()) else { return task };
         Upstream { agent, schedule, job_id: id, status, result, summary, work_item }
             .write(&mut task.metadata);
         task
@@ -154,12 +150,12 @@ fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
     };
     let metadata = [
         ("event_type", Some(word.to_owned())),
-        ("agent_id", Some(event.agent.to_string())),
+        ("agent_id", event.agent.as_ref().map(ToString::to_string)),
         ("job_id", event.job.as_ref().map(ToString::to_string)),
         ("session_id", job.and_then(Job::session_id).map(str::to_owned)),
     ];
     let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
-    Task { title: format!("{happened}: {}", event.agent), metadata, ..Task::default() }
+    Task { title: format!("{happened}: {}", event.whose()), metadata, ..Task::default() }
 }
 
 /// How many schedules led to each other before this task.

@@ -33,6 +33,13 @@ impl Scene {
         fs::create_dir(place("tasks")).unwrap();
         fs::write(place("tasks/login.md"), "---\ntitle: Repair the login\npriority: high\n---\nIt fails.\n")
             .unwrap();
+        fs::create_dir(place("code")).unwrap();
+        fs::write(place("code/README"), "first\n").unwrap();
+        for given in [["init", "--quiet"].as_slice(), &["add", "-A"], &["commit", "--quiet", "-m", "first"]] {
+            let mut git = Command::new("git");
+            git.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(given);
+            assert!(git.current_dir(place("code")).status().unwrap().success(), "git {given:?}");
+        }
         let log = fs::File::create(place("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
         command.arg("start").current_dir(folder.path());
@@ -94,6 +101,16 @@ fn output_appears_while_the_agent_runs() {
 #[test]
 fn cancel_retry_and_fork() {
     Scene::new().story("steer");
+}
+
+#[test]
+fn a_workspace_and_what_was_done_in_it_and_after_it() {
+    Scene::new().story("workspace");
+}
+
+#[test]
+fn pieces_of_a_message_grow() {
+    Scene::new().story("partial");
 }
 
 #[test]

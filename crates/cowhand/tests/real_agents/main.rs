@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod canaries;
 mod failures;
 mod going_on;
 mod models;
@@ -86,6 +87,8 @@ struct Scene {
     root: PathBuf,
     cli: Cli,
     models: Models,
+    /// What the model is reached with.
+    key: String,
 }
 
 impl Scene {
@@ -100,17 +103,29 @@ impl Scene {
         Self::at(cli, models, &url, settings)
     }
 
+    /// With secrets: one in the `.env` beside the config, and the key that the model is reached with.
+    fn planted(cli: Cli, settings: &Value, in_env_file: &str, key: &str) -> Self {
+        let models = Models::start();
+        let url = models.url();
+        Self::having(cli, models, &url, settings, &format!("DOTENV_KEY={in_env_file}\n"), key)
+    }
+
     /// Where nobody listens.
     fn alone(cli: Cli, settings: &Value) -> Self {
         Self::at(cli, Models::start(), "http://127.0.0.1:9", settings)
     }
 
     fn at(cli: Cli, models: Models, url: &str, settings: &Value) -> Self {
+        Self::having(cli, models, url, settings, "", "fake")
+    }
+
+    fn having(cli: Cli, models: Models, url: &str, settings: &Value, env_file: &str, key: &str) -> Self {
         let program = node_modules().join(cli.folder()).join(cli.name());
         assert!(program.exists(), "{} is not installed; scripts/test does that", program.display());
         let folder = TempDir::new().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let scene = Self { folder, root, cli, models };
+        let scene = Self { folder, root, cli, models, key: key.to_owned() };
+        scene.write(".env", env_file);
         scene.write("desk/.keep", "");
         scene.homes(url);
         let mut agent = json!({
@@ -150,7 +165,7 @@ impl Scene {
         });
         let provider = json!({
             "npm": "@ai-sdk/openai-compatible", "name": "fake", "models": {"m1": model},
-            "options": {"baseURL": format!("{url}/v1"), "apiKey": "fake"},
+            "options": {"baseURL": format!("{url}/v1"), "apiKey": self.key},
         });
         let opencode = json!({"provider": {"fake": provider}, "small_model": "fake/m1", "share": "disabled"});
         self.write("home/opencode.json", &opencode.to_string());
@@ -177,11 +192,11 @@ impl Scene {
             ("XDG_RUNTIME_DIR", self.root.to_str().unwrap()),
             ("TZ", "UTC"),
             ("ANTHROPIC_BASE_URL", &url),
-            ("ANTHROPIC_API_KEY", "fake"),
+            ("ANTHROPIC_API_KEY", &self.key),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
             ("CLAUDE_CODE_MAX_RETRIES", "1"),
-            ("OPENAI_API_KEY", "fake"),
-            ("GEMINI_API_KEY", "fake"),
+            ("OPENAI_API_KEY", &self.key),
+            ("GEMINI_API_KEY", &self.key),
             ("GOOGLE_GEMINI_BASE_URL", &url),
             ("OPENCODE_CONFIG", self.root.join("home/opencode.json").to_str().unwrap()),
             ("OPENCODE_DISABLE_MODELS_FETCH", "1"),

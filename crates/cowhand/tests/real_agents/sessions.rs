@@ -6,6 +6,7 @@ use cowhand::run::attempt::{Attempt, Standing};
 use cowhand::run::launch::Launch;
 use cowhand::run::runtime::{Finish, Session};
 use cowhand::run::tail::{Files, Tail};
+use cowhand::veil::Veil;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::roster::Agent;
@@ -45,6 +46,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         prompt: None,
         origin: None,
         work_item: None,
+        chat: None,
         not_before: None,
     };
     let job = Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, Timestamp::UNIX_EPOCH);
@@ -72,7 +74,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         index: attempt.folder().join("index"),
     };
     let now = Timestamp::UNIX_EPOCH;
-    let mut tail = Tail::open(files, launch.start.reader.unwrap(), now).unwrap();
+    let mut tail = Tail::open(files, launch.start.reader.unwrap(), Veil::default(), now).unwrap();
     tail.finish(&ending, now, &mut |_| {}).unwrap()
 }
 

@@ -104,3 +104,28 @@ fn doctor_knows_it(cli: Cli) {
     };
     assert!(agent["detail"].as_str().unwrap().starts_with(version), "{agent:#}");
 }
+
+/// Pieces come while the model speaks; what it said is there once.
+#[test]
+fn claude_tells_pieces_if_asked() {
+    let scene = Scene::with(Cli::Claude, &json!({"partial_messages": true}));
+    let job = scene.run("Say hello.");
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(job["summary"], "Hello from the model.");
+    assert_eq!(tokens(&job), [INPUT, CACHED, OUTPUT], "{job:#}");
+    let output = scene.output(&job);
+    let said = |partial: bool| {
+        let of =
+            output.iter().filter(|line| line["type"] == "assistant" && (line["partial"] == true) == partial);
+        of.filter_map(|line| line["content"].as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(said(false), ["Hello from the model."], "{output:#?}");
+    assert_eq!(said(true).concat(), "Hello from the model.", "{output:#?}");
+    assert!(said(true).len() > 1, "{output:#?}");
+    let seen = scene.command(&["logs", job["id"].as_str().unwrap()]).output().unwrap();
+    assert_eq!(
+        String::from_utf8(seen.stdout).unwrap().matches("Hello from the model.").count(),
+        2,
+        "and the summary"
+    );
+}

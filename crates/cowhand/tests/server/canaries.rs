@@ -13,7 +13,8 @@ server: {listen: "127.0.0.1:0"}
 agents:
   - name: worker
     runtime: command
-    command: [sh, -c, cat]
+    # It says all that it was given, in every way.
+    command: [sh, -c, "cat; env; env >&2; printf '{\"type\":\"result\",\"result\":\"%s\"}\\n' \"$SERVICE_TOKEN\"; printf '\"%s' \"$HOOK_NEW\""]
     env: {SERVICE_TOKEN: canary-in-agent-env, FROM_FILE: "${DOT_ENV_TOKEN}"}
     default_prompt: Work.
     mcp_servers:
@@ -103,6 +104,10 @@ async fn no_secret_is_ever_shown() {
     let _ = scene.run(&["trigger", "worker", "by-hand", "--wait"]);
     let job = serde_json::from_str::<Value>(&job).unwrap()["id"].as_str().map(str::to_owned);
     let job = job.unwrap_or_else(|| scene.jobs()[0]["id"].as_str().unwrap().to_owned());
+    let (_, said, _) = scene.run(&["logs", &job]);
+    for masked in ["SERVICE_TOKEN=***", "FROM_FILE=***", "HOOK_NEW=***", "ANTHROPIC_API_KEY=***"] {
+        assert!(said.contains(masked), "{masked}: {said}");
+    }
     assert_eq!(answer(scene.deliver("literal", "{}")).await.0, 401);
     assert_eq!(answer(scene.deliver("hook", "{}").header("x-gitlab-token", "wrong")).await.0, 401);
     assert_eq!(answer(scene.deliver("hook", "{}").header("x-gitlab-token", OLD)).await.0, 202);

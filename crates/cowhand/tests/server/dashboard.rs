@@ -118,3 +118,64 @@ async fn start_prints_a_link_on_a_terminal_and_nowhere_else() {
     let log = std::fs::read_to_string(scene.path("second.log")).unwrap();
     assert!(!log.contains("/login/"), "{log}");
 }
+
+/// What the API and the page tell of a job in a worktree, and of its hooks.
+#[tokio::test]
+async fn a_job_shows_its_workspace_its_changes_and_its_hooks() {
+    let mut scene = Scene::prepared(
+        r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: coder
+    runtime: command
+    working_directory: code
+    isolation: {kind: worktree, cleanup: never}
+    command: [sh, -c, 'cat > "<b>.md"; yes line | head -n 5000 > many; echo done']
+    hooks:
+      after_run:
+        - {type: shell, name: "<i>tell", command: "printf '<u>told'"}
+      on_error:
+        - {type: shell, command: "true"}
+"#,
+    );
+    let code = scene.path("code");
+    std::fs::create_dir(&code).unwrap();
+    for given in [["init", "--quiet"].as_slice(), &["commit", "--quiet", "--allow-empty", "-m", "first"]] {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(given).current_dir(&code);
+        assert!(git.status().unwrap().success());
+    }
+    scene.start(&[]);
+    let nasty = "<script>alert(1)</script>\u{202e}evil";
+    let (code, made, said) = scene.run(&["trigger", "coder", "--prompt", nasty, "--wait", "--json"]);
+    assert_eq!(code, 0, "{said}");
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let id = made["id"].as_str().unwrap().to_owned();
+    let job =
+        || -> serde_json::Value { serde_json::from_str(&scene.run(&["job", &id, "--json"]).1).unwrap() };
+    scene.until("its hook to end and its workspace to be kept", || {
+        let job = job();
+        job["hooks"][0]["state"] == "completed" && job["workspace"]["state"] == "kept"
+    });
+    let told = job()["workspace"].clone();
+    assert_eq!((&told["kind"], &told["branch"]), (&"worktree".into(), &format!("cowhand/coder/{id}").into()));
+    assert!(std::path::Path::new(told["path"].as_str().unwrap()).join("many").exists(), "{told}");
+    let token = scene.token("reader", "read");
+    let page = scene.ask("GET", &format!("/jobs/{id}")).bearer_auth(&token).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    for expected in [
+        "1. &lt;i&gt;tell",
+        "after_run, shell",
+        "<code class=\"any\">&lt;u&gt;told</code>",
+        "b/&lt;b&gt;.md",
+        "added: </span><span class=\"d-text\">&lt;script&gt;alert(1)&lt;/script&gt;‹U+202E›evil",
+        &format!("cowhand/coder/{id}"),
+        told["path"].as_str().unwrap(),
+        "more lines are not shown here",
+    ] {
+        assert!(page.contains(expected), "{expected} in {page}");
+    }
+    assert!(!page.contains("on_error") && !page.contains("<script>alert"), "{page}");
+    let (_, seen, _) = scene.run(&["job", &id]);
+    assert!(seen.contains("(kept)\n") && seen.contains("branch       cowhand/coder/"), "{seen}");
+}

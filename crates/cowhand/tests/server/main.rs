@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod audit;
 mod canaries;
 mod dashboard;
 mod described;

@@ -86,3 +86,37 @@ async fn the_names() {
     let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# ")).collect();
     insta::assert_snapshot!(names.join("\n"));
 }
+
+#[tokio::test]
+async fn hooks_are_counted_by_what_became_of_them() {
+    let scene = Scene::of(
+        r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, cat]
+    hooks:
+      after_run:
+        - {type: shell, command: "true"}
+        - {type: shell, command: "exit 3"}
+        - {type: shell, command: "true", when: metadata.nothing}
+"#,
+    );
+    let token = scene.token("prometheus", "read");
+    for _ in 0..2 {
+        assert_eq!(scene.run(&["trigger", "worker", "-p", "x", "--wait"]).0, 0);
+    }
+    let sample = |outcome: &str| {
+        format!(r#"cowhand_hooks_total{{agent="worker",kind="shell",outcome="{outcome}"}} 2"#)
+    };
+    let wanted = ["completed", "failed", "skipped"].map(sample);
+    let text = loop {
+        let text = metrics(&scene, &token).await;
+        if wanted.iter().all(|sample| text.lines().any(|line| line == sample)) {
+            break text;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    promtool(&text);
+}

@@ -19,6 +19,7 @@ async fn health_is_told_without_a_token() {
     assert_eq!((status, &health["store"], &health["takes_work"]), (200, &json!(true), &json!(true)));
     // A job that does not end keeps the daemon from ending.
     assert_eq!(scene.run(&["trigger", "waiter", "-p", "x"]).0, 0);
+    scene.until("the job to run", || scene.jobs()[0]["status"] == "running");
     assert_eq!(
         answer(scene.ask("POST", "/api/v1/stop").bearer_auth(scene.token("boss", "admin"))).await.0,
         200

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
 
 mod attempts;
+mod budgets;
 mod conformance;
 mod crash;
 mod damage;
@@ -111,6 +112,7 @@ pub(crate) fn new_job() -> NewJob {
         prompt: Some("Tidy up.\nThen rest.".into()),
         origin: None,
         work_item: None,
+        chat: None,
         not_before: None,
     }
 }

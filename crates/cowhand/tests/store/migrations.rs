@@ -14,6 +14,8 @@ use crate::{Place, on_both};
 on_both! {
     a_used_store_of_the_first_version_is_carried_along,
     a_new_store_is_opened_by_many_at_once,
+    what_was_left_out_is_made_up_for,
+    a_migration_that_was_changed_afterwards_is_refused,
 }
 
 const FIXTURE: &str = include_str!("fixtures/store-0001.sql");
@@ -38,8 +40,7 @@ async fn a_used_store_of_the_first_version_is_carried_along(place: Place) {
         server.execute(FIXTURE).await.unwrap();
         server.close().await.unwrap();
     } else {
-        let mut file =
-            sqlx::SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", place.url)).await.unwrap();
+        let mut file = connect(&place).await;
         SQLITE.run_to(1, &mut file).await.unwrap();
         file.execute(FIXTURE).await.unwrap();
         file.close().await.unwrap();
@@ -71,4 +72,53 @@ async fn a_new_store_is_opened_by_many_at_once(place: Place) {
     for thread in threads {
         thread.join().unwrap().unwrap();
     }
+}
+
+/// A store that a build with 0008 and without 0006 and 0007 has opened: each that is missing is applied, whatever the
+/// newest is.
+async fn what_was_left_out_is_made_up_for(place: Place) {
+    let left_out = [6, 7];
+    let some = |all: &Migrator| {
+        let kept =
+            all.iter().filter(|migration| migration.version <= 8 && !left_out.contains(&migration.version));
+        Migrator { migrations: kept.cloned().collect::<Vec<_>>().into(), ..Migrator::DEFAULT }
+    };
+    if place.url.starts_with("postgres") {
+        let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
+        some(&POSTGRES).run(&mut server).await.unwrap();
+        server.close().await.unwrap();
+    } else {
+        let mut file = connect(&place).await;
+        some(&SQLITE).run(&mut file).await.unwrap();
+        file.close().await.unwrap();
+    }
+    let store = place.open().await;
+    assert!(store.check_statements().await.unwrap() > 100, "every table and column is there");
+    store.close().await;
+    let applied: Vec<i64> = if place.url.starts_with("postgres") {
+        let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
+        sqlx::query_scalar(APPLIED).fetch_all(&mut server).await.unwrap()
+    } else {
+        sqlx::query_scalar(APPLIED).fetch_all(&mut connect(&place).await).await.unwrap()
+    };
+    assert_eq!(applied, SQLITE.iter().map(|migration| migration.version).collect::<Vec<_>>());
+}
+
+const APPLIED: &str = "select version from _sqlx_migrations order by version";
+
+async fn connect(place: &Place) -> sqlx::SqliteConnection {
+    sqlx::SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", place.url)).await.unwrap()
+}
+
+/// Nobody knows what is in such a store, so nobody writes to it.
+async fn a_migration_that_was_changed_afterwards_is_refused(place: Place) {
+    place.open().await.close().await;
+    let change = "update _sqlx_migrations set checksum = (select checksum from _sqlx_migrations where version = 1) where version = 2";
+    if place.url.starts_with("postgres") {
+        sqlx::PgConnection::connect(&place.url).await.unwrap().execute(change).await.unwrap();
+    } else {
+        connect(&place).await.execute(change).await.unwrap();
+    }
+    let error = Store::open(&place.url).await.unwrap_err().to_string();
+    assert!(error.contains("migration 2 was previously applied but has been modified"), "{error}");
 }

@@ -1,6 +1,9 @@
 //! Tokens: made, used, revoked.
 
+use cowhand::audit;
 use cowhand::store::NewToken;
+use cowhand_core::actor::Actor;
+use cowhand_core::event::Fact;
 use cowhand_core::server::Scope;
 
 use crate::{Place, at, on_both};
@@ -8,6 +11,7 @@ use crate::{Place, at, on_both};
 on_both! {
     a_token_is_good_until_it_expires_or_is_revoked,
     a_name_is_free_again_when_its_token_is_revoked,
+    what_somebody_asked_for_says_who,
 }
 
 fn new(name: &str, hash: &str) -> NewToken {
@@ -54,4 +58,31 @@ async fn a_name_is_free_again_when_its_token_is_revoked(place: Place) {
     store.add_token(new("ci", "h3"), at(3)).await.unwrap().unwrap();
     let known: Vec<_> = store.tokens().await.unwrap().into_iter().map(|token| token.revoked_at).collect();
     assert_eq!(known, [Some(at(2)), None]);
+}
+
+async fn what_somebody_asked_for_says_who(place: Place) {
+    let store = place.open().await;
+    let jo = Actor::Person { uid: 1000, name: Some("jo".into()) };
+    let first = store.last_event().await.unwrap();
+    store.add_token(new("by-itself", "h1"), at(0)).await.unwrap().unwrap();
+    audit::by(jo.clone(), store.add_token(new("ci", "h2"), at(1))).await.unwrap().unwrap();
+    // Several at once may share a commit, and each keeps its own.
+    let sender = Actor::Sender { from: "127.0.0.1".parse().unwrap() };
+    let note = || store.note(Fact::FleetStopping { keep_agents: true }, at(2));
+    let (one, two, three) =
+        tokio::join!(audit::by(sender.clone(), note()), note(), audit::by(jo.clone(), note()));
+    one.and(two).and(three).unwrap();
+    let events = store.events_after(first, 100).await.unwrap();
+    let who = |events: &[cowhand_core::event::Event]| {
+        let mut who: Vec<_> = events.iter().map(|event| event.by.as_ref().map(ToString::to_string)).collect();
+        who[2..].sort();
+        who
+    };
+    let (jo_said, sender_said) = (Some("jo".to_owned()), Some(sender.to_string()));
+    assert_eq!(who(&events), [None, jo_said.clone(), None, jo_said, sender_said]);
+    assert!(events.iter().all(|event| event.agent.is_none() && event.whose().is_empty()));
+    let asked = store.asked_after(first, 100).await.unwrap();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(store.asked_after(asked[0].seq, 1).await.unwrap(), asked[1..2]);
+    assert_eq!(store.last_asked(2).await.unwrap(), asked[1..]);
 }

@@ -15,6 +15,7 @@ on_both! {
     a_workspace_has_one_live_job_at_a_time,
     of_those_with_one_session_one_runs_at_a_time,
     the_newest_session_of_a_key_goes_on,
+    a_job_knows_its_chat,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -34,7 +35,7 @@ fn workspace(job: &JobId, path: &str) -> Workspace {
 
 async fn claim(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> Claim {
     let session_key = key.map(str::to_owned);
-    let starter = Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key };
+    let starter = Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key, purse: None };
     store.claim_in_turn(job.id().clone(), starter, now).await.unwrap()
 }
 
@@ -75,11 +76,15 @@ async fn a_workspace_has_one_live_job_at_a_time(place: Place) {
     assert_eq!(known.job_status, Some(JobStatus::Completed));
     assert_eq!(take(&two).await, Some(Workspace { job: two.id().clone(), ..made.clone() }));
     assert_eq!(of(&one).await, None, "it has been handed on");
+    let anywhere = async |job: &Job| store.workspace_anywhere(job.id().clone()).await.unwrap();
+    assert_eq!(anywhere(&one).await, None);
+    assert_eq!(anywhere(&two).await, of(&two).await);
     assert_eq!(of(&two).await.unwrap().state, WorkspaceState::Used);
     assert_eq!(store.workspaces("other".into()).await.unwrap(), []);
     assert_eq!(store.workspaces("n".into()).await.unwrap().len(), 1);
     store.keep_workspace(&made, WorkspaceState::Branch, at(8)).await.unwrap();
     assert_eq!(of(&two).await, None, "only its branch is left");
+    assert_eq!(anywhere(&two).await.unwrap().state, WorkspaceState::Branch);
     assert_eq!(take(&two).await, None);
     store.forget_workspace(&made).await.unwrap();
     assert_eq!(store.workspaces("n".into()).await.unwrap(), []);
@@ -151,4 +156,18 @@ async fn the_newest_session_of_a_key_goes_on(place: Place) {
     store.clear_agent("coder".parse().unwrap(), at(50)).await.unwrap();
     assert_eq!(newest("agent", 0).await, None);
     assert!(store.session_of(jobs[0].id().clone()).await.unwrap().is_some(), "a person can still go on");
+}
+
+async fn a_job_knows_its_chat(place: Place) {
+    let store = place.open().await;
+    let chat = Some("slack C1/1.2 \u{fc}".to_owned());
+    let of_chat = store.add_job(NewJob { chat: chat.clone(), ..hand_job() }, at(1)).await.unwrap();
+    let of_none = store.add_job(hand_job(), at(2)).await.unwrap();
+    let read = async |job: &Job| store.job(job.id().clone()).await.unwrap().unwrap();
+    assert_eq!((read(&of_chat).await.chat(), read(&of_none).await.chat()), (chat.as_deref(), None));
+    let live = store.snapshot().await.unwrap().jobs;
+    assert_eq!(live.iter().map(|job| job.chat.clone()).collect::<Vec<_>>(), [chat.clone(), None]);
+    let epoch = start(&store, &of_chat, Some("chat x"), at(3)).await;
+    end(&store, &of_chat, epoch, at(4)).await;
+    assert_eq!(read(&of_chat).await.chat(), chat.as_deref(), "to its end and after");
 }

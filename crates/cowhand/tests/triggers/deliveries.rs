@@ -19,6 +19,7 @@ fn message(id: &str, text: &str) -> Delivery {
         platform: ChatPlatform::Slack,
         id: id.to_owned(),
         channel: "C1".to_owned(),
+        thread: None,
         author: "ann".to_owned(),
         text: text.to_owned(),
         url: String::new(),

@@ -42,7 +42,7 @@ async fn a_result_makes_a_job_that_knows_it(home: Home) {
     );
     assert!(prompt.contains("\nBuilt {{agent}}.\n~~~~"), "a value is not expanded again: {prompt}");
     until(&mut events, |event| {
-        event.agent == name("tester") && matches!(event.fact, Fact::JobCompleted { .. })
+        event.agent == Some(name("tester")) && matches!(event.fact, Fact::JobCompleted { .. })
     })
     .await;
     fleet.stop(Stop::default()).await.unwrap();
@@ -98,6 +98,7 @@ async fn three_jobs_end(home: &Home) -> Vec<String> {
             prompt: Some("x".into()),
             origin: None,
             work_item: None,
+            chat: None,
             not_before: None,
         };
         let job = store.add_job(new, Timestamp::now()).await.unwrap();

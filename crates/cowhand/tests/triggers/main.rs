@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod chats;
 mod contract;
 mod crash;
 mod deliveries;
@@ -144,7 +145,7 @@ async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<
 async fn fires(events: &mut Subscription, agent: &str, schedule: &str) -> Event {
     let of_firing = |fact: &Fact| matches!(fact, Fact::ScheduleFired { .. } | Fact::ScheduleSkipped { .. });
     let fits = |event: &Event| {
-        event.agent.as_str() == agent
+        event.agent.as_ref().is_some_and(|name| name.as_str() == agent)
             && event.schedule.as_ref().is_some_and(|name| name.as_str() == schedule)
             && of_firing(&event.fact)
     };

@@ -50,6 +50,7 @@ async fn happen(fleet: &Fleet, trigger: &TriggerConfig) {
                 platform: ChatPlatform::Discord,
                 id: "1".into(),
                 channel: "c".into(),
+                thread: None,
                 author: "ann".into(),
                 text: "hello".into(),
                 url: String::new(),

@@ -171,3 +171,41 @@ fn a_job_begins_with_the_base_and_in_the_same_place_below() {
     assert_eq!(fs::read_to_string(deep.join("last")).unwrap().trim(), "first");
     assert!(scene.branches().contains(&format!("bots/{}", job["id"].as_str().unwrap())));
 }
+
+#[test]
+fn a_schedule_has_its_own_way() {
+    let settings = json!({
+        "isolation": {"kind": "worktree", "cleanup": "never"},
+        "schedules": {
+            "as-agent": {"type": "manual", "prompt": "x"},
+            "beside": {"type": "manual", "prompt": "x", "isolation": "shared"},
+            "leaves-nothing": {"type": "manual", "prompt": "x", "isolation": {"cleanup": "always", "setup": ["touch", "set-up"]}},
+            "copy": {"type": "manual", "prompt": "x", "isolation": {"kind": "clone"}},
+        },
+    });
+    let scene = Scene::started("pwd; ls; git rev-parse --git-common-dir", &settings);
+    let run = |schedule: Option<&str>| {
+        let words: Vec<&str> = ["trigger", "coder"].into_iter().chain(schedule).collect();
+        let id = scene.json(&words)["id"].as_str().unwrap().to_owned();
+        assert_eq!(came_to(&scene.finished(&id)), ["completed", "", ""], "{schedule:?}");
+        let said = fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{id}.jsonl"))).unwrap();
+        (id, said)
+    };
+    let own = |id: &str, said: &str| said.contains(&format!(".cowhand/workspaces/{id}"));
+    let (id, said) = run(Some("beside"));
+    assert!(!own(&id, &said) && scene.workspaces().is_empty(), "{said}");
+    let mut kept = 0;
+    for schedule in [None, Some("as-agent"), Some("copy")] {
+        let (id, said) = run(schedule);
+        assert!(own(&id, &said) && !said.contains("set-up"), "{schedule:?} {said}");
+        assert_eq!(said.contains("my repository"), schedule != Some("copy"), "a clone has its own {said}");
+        kept += 1;
+        assert_eq!(scene.workspaces().len(), kept, "{schedule:?}");
+    }
+    let (id, said) = run(Some("leaves-nothing"));
+    assert!(own(&id, &said) && said.contains("set-up"), "{said}");
+    until("the one workspace to be removed", || (scene.workspaces().len() == kept).then_some(()));
+    // What a sweep finds, it treats by the same rules.
+    scene.restart();
+    assert_eq!(scene.workspaces().len(), kept);
+}

@@ -153,3 +153,44 @@ fn a_retried_attempt_goes_on_in_the_same_workspace() {
     // Nobody is left to be ended.
     assert!(scene.daemon().is_some_and(|daemon| kill_process(daemon, rustix::process::Signal::CONT).is_ok()));
 }
+
+/// Only who needs git hears of it.
+#[test]
+fn the_doctor_looks_for_git() {
+    let findings = |scene: &Scene, path: Option<&str>| {
+        let mut command = scene.command(&["doctor", "--json"]);
+        let said = command.envs(path.map(|path| ("PATH", path))).output().unwrap();
+        let all: Vec<serde_json::Value> = serde_json::from_slice(&said.stdout).unwrap();
+        let git = all.into_iter().find(|finding| finding["what"] == "git");
+        (said.status.code(), git)
+    };
+    let scene = Scene::new("true", &json!({}));
+    let (code, git) = findings(&scene, None);
+    let git = git.unwrap();
+    assert_eq!((code, &git["ok"], &git["warning"]), (Some(0), &json!(true), &json!(false)), "{git}");
+    // The agent's own program is found there, and no git.
+    let empty = scene.root.join("bin");
+    std::fs::create_dir(&empty).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", empty.join("sh")).unwrap();
+    let (code, git) = findings(&scene, empty.to_str());
+    let git = git.unwrap();
+    let said = "it was not found on PATH, and `isolation` of coder needs it; install it";
+    assert_eq!((&git["ok"], &git["detail"]), (&json!(false), &json!(said)), "{code:?}");
+    assert_ne!(code, Some(0));
+    let old = "#!/bin/sh\necho git version 2.25.1\n";
+    std::fs::write(empty.join("git"), old).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(empty.join("git"), mode).unwrap();
+    let (code, git) = findings(&scene, empty.to_str());
+    let git = git.unwrap();
+    assert_eq!((code, &git["ok"], &git["warning"]), (Some(0), &json!(true), &json!(true)), "{git}");
+    assert!(git["detail"].as_str().unwrap().starts_with("2.25.1 is too old"), "{git}");
+    // For a schedule alone, too; and not for those who share.
+    let schedule = json!({"type": "manual", "prompt": "x", "isolation": "clone"});
+    for (settings, needed) in [
+        (json!({"isolation": "shared", "schedules": {"s": schedule}}), true),
+        (json!({"isolation": "shared"}), false),
+    ] {
+        assert_eq!(findings(&Scene::new("true", &settings), None).1.is_some(), needed, "{settings}");
+    }
+}

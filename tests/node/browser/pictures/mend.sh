@@ -1,4 +1,6 @@
 prompt=$(cat)
+sed -i 's/= digits()/= signed_digits()/' src/tokenizer.rs
+printf '%s\n' '#[test]' 'fn negative() {' '    assert_eq!(read("-3"), Ok(-3));' '}' > src/tests.rs
 printf '%s\n' '{"type":"assistant","content":"I run the tests first, to see what fails."}' \
   '{"type":"tool_use","tool_name":"Bash","tool_use_id":"t1","input":{"command":"cargo test -p parser","description":"run the tests"}}' \
   '{"type":"tool_result","tool_use_id":"t1","result":"running 41 tests\ntest numbers::negative ... FAILED\n\n40 passed; 1 failed","success":true}' \

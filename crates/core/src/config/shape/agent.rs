@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
+use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
 use crate::sandbox::Sandbox;
@@ -47,6 +49,9 @@ pub struct Agent {
     #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
+    /// The account or server of models that it shares with others; unset means all agents with the same runtime.
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub provider: Option<String>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
@@ -57,6 +62,8 @@ pub struct Agent {
     /// Where the agent leaves facts for its hooks, in the directory it works in; unset means `metadata.json`.
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
+    /// Whether what the agent says is told piece by piece while it is being said; unset means false.
+    pub partial_messages: Option<bool>,
     /// How the agent is started; unset means `claude`.
     pub runtime: Option<Runtime>,
     /// The program of `runtime: command` and its arguments; the prompt comes on its stdin.
@@ -72,6 +79,10 @@ pub struct Agent {
     pub idle_timeout: Option<Timeout>,
     /// What is kept of its finished jobs; unset means everything.
     pub retention: Option<Retention>,
+    /// What it may spend; unset means as much as the fleet may.
+    pub budget: Option<Budget>,
+    /// When its schedules pause themselves.
+    pub breaker: Option<Breaker>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,10 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WorkSource;
+use crate::breaker::Breaker;
 use crate::filter::Filter;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::sandbox::Sandbox;
 use crate::trigger::TriggerConfig;
+use crate::workspace::Isolation;
 
 /// One trigger, its prompt and its policies.
 // The order matters: the flattened structs take their keys first, and the trigger, which refuses unknown fields,
@@ -34,6 +36,9 @@ pub struct Schedule {
     #[serde(default)]
     #[schemars(extend("x-herdctl" = "`session.policy` of the agent decides"))]
     pub resume_session: Option<bool>,
+    /// What each of its jobs has to itself; what is unset, the agent says.
+    #[serde(default)]
+    pub isolation: Option<Isolation>,
     /// Unset means the agent's.
     #[serde(default)]
     pub retry: Option<Retry>,
@@ -46,6 +51,9 @@ pub struct Schedule {
     /// What the processes of its jobs may reach, within what the agent's may: the stricter of the two holds.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
+    /// Unset means the agent's.
+    #[serde(default)]
+    pub breaker: Option<Breaker>,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]

@@ -128,8 +128,7 @@ async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
     };
     let style = Style::new().fg_color(Some(color.into()));
     let time = event.at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
-    let schedule = event.schedule.as_ref().map(ToString::to_string).unwrap_or_default();
-    let name = format!("{}/{schedule}", event.agent);
+    let name = event.whose();
     anstream::println!("{time}  {name:<20} {style}{what}{style:#}");
     Ok(())
 }

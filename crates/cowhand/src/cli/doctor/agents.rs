@@ -41,7 +41,7 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Fin
     }
     let told = match asked.get(&path) {
         Some(told) => told.clone(),
-        None => version(&path, agent).await,
+        None => said_version(&path, &agent.directory, agent.settings.env.iter()).await,
     };
     asked.insert(path.clone(), told.clone());
     let found = format!("{program} at {}", path.display());
@@ -70,11 +70,15 @@ fn located(agent: &Agent, program: &str) -> Result<PathBuf, String> {
 }
 
 /// What it says when it is asked for its version.
-async fn version(path: &Path, agent: &Agent) -> Told {
+pub(super) async fn said_version<'a>(
+    path: &Path,
+    directory: &Path,
+    environment: impl Iterator<Item = (&'a String, &'a String)>,
+) -> Told {
     let asked = Command::new(path)
         .arg("--version")
-        .envs(&agent.settings.env)
-        .current_dir(&agent.directory)
+        .envs(environment)
+        .current_dir(directory)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
@@ -107,7 +111,7 @@ fn judge(about: &Description, told: Told) -> Result<String, String> {
 }
 
 /// The first `1.2.3` in a text.
-fn figures(text: &str) -> Option<[u32; 3]> {
+pub(super) fn figures(text: &str) -> Option<[u32; 3]> {
     text.split(|letter: char| !letter.is_ascii_digit() && letter != '.').find_map(|word| {
         let parts: Vec<u32> = word.trim_matches('.').split('.').map_while(|part| part.parse().ok()).collect();
         parts.get(..3)?.try_into().ok()
@@ -125,7 +129,7 @@ fn obstacle(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
 }
 
 /// As a shell would find it.
-fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
+pub(super) fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(directory.join(name)).filter(|path| runs(path));
     }

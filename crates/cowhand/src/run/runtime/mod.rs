@@ -12,8 +12,11 @@ mod record;
 mod result_line;
 mod session;
 
-use cowhand_core::job::{JobUsage, Outcome};
+use cowhand_core::job::{ErrorKind, JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;
+use cowhand_core::provider::reset;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
@@ -27,6 +30,8 @@ pub struct Finish {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
     pub session_id: Option<String>,
+    /// When the limit ends that it met, if it met one and somebody told.
+    pub resets_at: Option<Timestamp>,
 }
 
 /// What each runtime's reader does.
@@ -38,6 +43,11 @@ trait Listen {
 
     /// Known as soon as the agent has told it.
     fn session_id(&self) -> Option<&str>;
+
+    /// What it has used until now; none if this runtime tells that only when it ends, or has told nothing yet.
+    fn usage(&self) -> Option<JobUsage> {
+        None
+    }
 
     /// The process is gone and all of its lines were read.
     fn finish(self, status: &ExitStatus) -> Finish
@@ -127,12 +137,34 @@ impl Reader {
         self.listener().session_id()
     }
 
+    /// What the agent has spent until now, as far as it tells.
+    pub fn usage(&self) -> Option<JobUsage> {
+        self.listener().usage()
+    }
+
+    /// Whether the agent has said how its work ended.
+    pub fn has_result(&mut self) -> bool {
+        self.listener_mut().heard().result.is_some()
+    }
+
+    /// As far as the agent itself called them, and not a subagent.
+    pub fn tool_calls(&mut self) -> u64 {
+        self.listener_mut().heard().tools
+    }
+
     /// The process is gone and all of its lines were read.
     pub fn finish(self, ending: &Ending) -> Finish {
         let mut finish = self.finished(&ending.status);
         // An agent that is interrupted may well report success, and exit with 0.
         if let Some(how) = ending.stopped {
             finish.outcome = Outcome::Cancelled { how };
+        }
+        match &finish.outcome {
+            Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited => {
+                let told = || reset(&error.message, ending.at, &TimeZone::system());
+                finish.resets_at = finish.resets_at.or_else(told);
+            }
+            _ => finish.resets_at = None,
         }
         finish
     }

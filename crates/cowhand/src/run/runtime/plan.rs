@@ -151,10 +151,16 @@ pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, Strin
     Ok(words.map(str::to_owned).collect())
 }
 
-/// What the config forbids the agent and this runtime could not keep from it; then it is not started.
+/// What the config forbids the agent and this runtime could not keep from it, or what this runtime could not keep from
+/// others; then it is not started.
 pub fn unheld(agent: &Agent) -> Option<String> {
     let settings = &agent.settings;
     let runtime = settings.runtime.unwrap_or_default();
+    if let Some(name) = shown_server(agent).filter(|_| runtime == Runtime::Codex) {
+        return Some(format!(
+            "`mcp_servers.{name}.url` has a user name or a query in it, which may be secret, and Codex takes it only as an argument, for everyone on the machine to see; what is secret belongs in `headers`"
+        ));
+    }
     if !matches!(runtime, Runtime::Codex | Runtime::Command) {
         return None;
     }
@@ -178,6 +184,17 @@ pub fn unheld(agent: &Agent) -> Option<String> {
     Some(format!(
         "`{key}` forbids something that nobody can keep from `runtime: {name}`, so it is not started; take the key away, or choose a runtime that knows it"
     ))
+}
+
+/// An MCP server with an address in which people put secrets.
+fn shown_server(agent: &Agent) -> Option<&str> {
+    let holds_more = |url: &str| {
+        let place = url.split_once("://").map_or(url, |(_, place)| place);
+        let host = place.split(['/', '?', '#']).next().unwrap_or_default();
+        host.contains('@') || place.contains('?') || place.contains('#')
+    };
+    let mut servers = agent.settings.mcp_servers.iter();
+    servers.find(|(_, server)| server.url.as_deref().is_some_and(holds_more)).map(|(name, _)| name.as_str())
 }
 
 /// An id comes from what a program wrote and becomes an argument: it must not be an option, or a path.
@@ -260,6 +277,10 @@ mod tests {
             (r#"{"runtime":"codex","denied_tools":["Bash"]}"#, Some("denied_tools")),
             (r#"{"runtime":"codex","denied_tools":[]}"#, None),
             (r#"{"runtime":"codex","tools":[]}"#, Some("tools")),
+            (r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp@2"}}}"#, None),
+            (r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp?key=s"}}}"#, Some("far.url")),
+            (r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://u:s@h/mcp"}}}"#, Some("far.url")),
+            (r#"{"runtime":"claude","mcp_servers":{"far":{"url":"https://u:s@h/mcp"}}}"#, None),
             (r#"{"runtime":"command","permission_mode":"acceptEdits"}"#, None),
             (r#"{"runtime":"command","permission_mode":"plan"}"#, Some("permission_mode")),
             (

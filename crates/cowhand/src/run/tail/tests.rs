@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::run::ending::ExitStatus;
 use crate::run::watch::Watch;
+use crate::veil::Veil;
 
 /// A folder with the files of one attempt.
 struct Place(TempDir);
@@ -28,7 +29,7 @@ impl Place {
     }
 
     fn open(&self, reader: Reader) -> Tail {
-        Tail::open(self.files(), reader, now()).unwrap()
+        Tail::open(self.files(), reader, Veil::default(), now()).unwrap()
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cowhand_core::event::{Event, Fact};
+use cowhand_core::hook::HookKind;
 use cowhand_core::id::{AgentName, JobId};
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,6 +19,7 @@ pub(super) struct Tally {
     firings: BTreeMap<Firing, u64>,
     jobs: BTreeMap<Ended, u64>,
     attempts: BTreeMap<AgentName, u64>,
+    hooks: BTreeMap<Hook, u64>,
     lateness: Histogram,
     wait: Histogram,
     durations: BTreeMap<AgentName, Histogram>,
@@ -27,6 +29,8 @@ pub(super) struct Tally {
 
 /// Agent, schedule, outcome and reason.
 type Firing = (AgentName, String, &'static str, &'static str);
+/// Agent, kind and outcome.
+type Hook = (AgentName, &'static str, &'static str);
 /// Agent, status and exit reason.
 type Ended = (AgentName, &'static str, &'static str);
 
@@ -42,6 +46,7 @@ impl Tally {
             firings: BTreeMap::new(),
             jobs: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            hooks: BTreeMap::new(),
             lateness: Histogram::new(SHORT),
             wait: Histogram::new(SHORT),
             durations: BTreeMap::new(),
@@ -64,10 +69,13 @@ impl Tally {
     }
 
     fn count(&mut self, event: Event) {
-        let Event { at, agent, schedule, job, fact, .. } = event;
+        let Event { at, agent: Some(agent), schedule, job, fact, .. } = event else { return };
         let schedule = schedule.map(|name| name.to_string()).unwrap_or_default();
         let mut firing = |outcome, reason| {
             *self.firings.entry((agent.clone(), schedule.clone(), outcome, reason)).or_default() += 1;
+        };
+        let mut hook = |kind: HookKind, outcome| {
+            *self.hooks.entry((agent.clone(), kind.as_str(), outcome)).or_default() += 1;
         };
         let mut ended = |status, reason, seconds: u64| {
             *self.jobs.entry((agent.clone(), status, reason)).or_default() += 1;
@@ -82,6 +90,9 @@ impl Tally {
             Fact::ScheduleSkipped { reason, .. } => firing("skipped", reason.as_str()),
             Fact::ScheduleMissed { .. } => firing("missed", ""),
             Fact::ScheduleCoalesced { .. } => firing("coalesced", ""),
+            Fact::HookCompleted { kind, .. } => hook(kind, "completed"),
+            Fact::HookFailed { kind, .. } => hook(kind, "failed"),
+            Fact::HookSkipped { kind, .. } => hook(kind, "skipped"),
             Fact::JobCreated => self.waiting.extend(job.map(|job| (job, at))),
             Fact::JobStarted { .. } => {
                 *self.attempts.entry(agent).or_default() += 1;
@@ -139,6 +150,16 @@ impl Tally {
         let attempts = self.attempts.iter().map(|(agent, count)| ([("agent", agent.to_string())], *count));
         let help = "Attempts that began since the daemon began.";
         page.family(Kind::Counter, "cowhand_attempts_total", help, attempts);
+        let hooks = self.hooks.iter().map(|((agent, kind, outcome), count)| {
+            let labels = [
+                ("agent", agent.to_string()),
+                ("kind", (*kind).to_owned()),
+                ("outcome", (*outcome).to_owned()),
+            ];
+            (labels, *count)
+        });
+        let help = "Hooks that ended since the daemon began, by what became of them.";
+        page.family(Kind::Counter, "cowhand_hooks_total", help, hooks);
         let durations = self.durations.iter().map(|(agent, all)| (vec![("agent", agent.as_str())], all));
         page.histograms("cowhand_job_duration_seconds", "From the start of a job to its end.", durations);
         let wait = [(vec![], &self.wait)];

@@ -45,16 +45,21 @@ fn table(events: &[Event]) -> Markup {
     }
     html! {
         table {
-            thead { tr { th.wide.end { "No." } th { "When" } th { "What" } th { "Agent" } th.wide { "Schedule" } th.wide { "Job" } th.wide.grow { "Details" } } }
+            thead { tr { th.wide.end { "No." } th { "When" } th { "What" } th { "Agent" } th.wide { "Schedule" } th.wide { "Job" } th.wide { "By" } th.wide.grow { "Details" } } }
             tbody {
                 @for event in events {
                     tr {
                         td.wide.end { span.number.muted { (event.seq) } }
                         td { (marks::at(event.at)) }
                         td { code { (event.fact.type_name()) } }
-                        td { (marks::agent(&event.agent)) }
-                        td.wide { @if let Some(name) = &event.schedule { (marks::schedule(&event.agent, name)) } }
+                        td { @if let Some(agent) = &event.agent { (marks::agent(agent)) } }
+                        td.wide {
+                            @if let (Some(agent), Some(name)) = (&event.agent, &event.schedule) {
+                                (marks::schedule(agent, name))
+                            }
+                        }
                         td.wide { @if let Some(job) = &event.job { (marks::job(job)) } }
+                        td.wide { @if let Some(by) = &event.by { (by) } }
                         td.wide.grow.muted { span.any { (details(event)) } }
                     }
                 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use cowhand_core::actor::Actor;
 use cowhand_core::server::Scope;
 use maud::html;
 use tracing::{info, warn};
 
 use super::{Pages, outside};
 use crate::api::{Code, Logins, Problem, TokenAsked, TokenMade};
+use crate::audit;
 use crate::server::limit::Limit;
 
 const DAYS: u32 = 30;
@@ -51,7 +53,9 @@ pub(super) async fn enter(
             },
         ));
     }
-    let made = token(&pages).await.map_err(IntoResponse::into_response)?;
+    let made = audit::by(Actor::Link { from: peer.ip() }, token(&pages))
+        .await
+        .map_err(IntoResponse::into_response)?;
     info!(peer = %peer.ip(), name = %made.about.name, "a browser has come in");
     let seconds = u64::from(DAYS) * 24 * 60 * 60;
     let secure = if pages.login.has_tls { "; Secure" } else { "" };

@@ -36,7 +36,7 @@ pub(super) fn status(word: &str) -> Markup {
         "completed" | "ran" | "done" => "completed",
         "failed" | "error" | "missed" => "failed",
         "cancelled" => "cancelled",
-        "pending" | "closing" | "available" => "pending",
+        "pending" | "waiting" | "closing" | "available" => "pending",
         "skipped" | "coalesced" => "skipped",
         "disabled" => "off",
         _ => "idle",

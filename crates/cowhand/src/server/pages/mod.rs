@@ -9,6 +9,7 @@ mod assets;
 mod diff;
 mod events;
 mod fleet;
+mod hook_runs;
 mod job;
 mod jobs;
 mod layout;
@@ -23,6 +24,7 @@ mod text;
 mod timeline;
 mod usage;
 mod work;
+mod workspace;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +42,11 @@ use maud::{Markup, html};
 use super::access::{Access, Caller};
 use crate::api::{Api, Client, Code, Page, Problem, segment};
 use layout::{Frame, Tab};
+
+tokio::task_local! {
+    /// The newest event before anything of the page that is being made was read: what happens meanwhile is news, too.
+    static KNOWN: i64;
+}
 
 /// What the pages are made of.
 #[derive(Debug, Clone)]
@@ -64,7 +71,11 @@ impl Pages {
     }
 
     async fn page(&self, frame: Frame<'_>, main: Markup) -> Answer {
-        let seq = self.newest_event().await?;
+        let seq = match KNOWN.try_get() {
+            Ok(seq) => seq,
+            // One that nobody had to be let in for.
+            Err(_) => self.newest_event().await?,
+        };
         Ok(Html(layout::page(&frame, Some(seq), &main).into_string()).into_response())
     }
 }
@@ -125,7 +136,8 @@ async fn only_known(
     match pages.access.caller(peer.ip(), request.method(), request.headers()).await? {
         Caller::Known { token, .. } => {
             request.extensions_mut().insert(token);
-            Ok(next.run(request).await)
+            let seq = pages.newest_event().await.map_err(IntoResponse::into_response)?;
+            Ok(KNOWN.scope(seq, next.run(request)).await)
         }
         Caller::Stranger { was_given } => Err(login::stranger(was_given)),
     }

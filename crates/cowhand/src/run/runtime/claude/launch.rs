@@ -15,7 +15,7 @@ use crate::run::attempt::StopSignal;
 
 /// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
 /// list of processes; secrets belong in the environment and in the file of MCP servers.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 struct ClaudeLaunch {
     model: Option<String>,
     max_turns: Option<u32>,
@@ -30,6 +30,9 @@ struct ClaudeLaunch {
     setting_sources: Option<Vec<String>>,
     mcp_config_file: Option<PathBuf>,
     plugins: Vec<Plugin>,
+    partial_messages: bool,
+    /// In dollars; it stops when it has spent this.
+    max_budget: Option<f64>,
     session: Session,
 }
 
@@ -40,6 +43,7 @@ impl ClaudeLaunch {
         let options = [
             ("--model", self.model.clone()),
             ("--max-turns", self.max_turns.map(|turns| turns.to_string())),
+            ("--max-budget-usd", self.max_budget.map(|dollars| dollars.to_string())),
             ("--permission-mode", self.permission_mode.clone()),
             ("--system-prompt", self.system_prompt.clone()),
             ("--mcp-config", self.mcp_config_file.as_ref().map(|file| file.display().to_string())),
@@ -57,7 +61,8 @@ impl ClaudeLaunch {
         let options = options.into_iter().chain(plugins);
         let options = options.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
         let always = ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned);
-        always.into_iter().chain(options).chain(arguments_of(&self.session)).collect()
+        let partial = self.partial_messages.then(|| "--include-partial-messages".to_owned());
+        always.into_iter().chain(options).chain(partial).chain(arguments_of(&self.session)).collect()
     }
 }
 
@@ -105,6 +110,7 @@ fn plan(order: &Order<'_>) -> Plan {
         SettingSource::Project => "project".to_owned(),
         SettingSource::Local => "local".to_owned(),
     };
+    let before = before(order);
     let servers = (!settings.mcp_servers.is_empty()).then(|| mcp(&settings.mcp_servers));
     let launch = ClaudeLaunch {
         model: settings.model.clone(),
@@ -117,6 +123,12 @@ fn plan(order: &Order<'_>) -> Plan {
         setting_sources: settings.setting_sources.as_ref().map(|sources| sources.iter().map(word).collect()),
         mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
         plugins: settings.plugins.clone().unwrap_or_default(),
+        partial_messages: settings.partial_messages.unwrap_or(false),
+        // It counts all that the session has cost.
+        max_budget: settings
+            .budget
+            .and_then(|budget| budget.per_job_usd)
+            .map(|left| left + before.total_cost_usd.unwrap_or_default()),
         session: order.session.clone(),
     };
     Plan {
@@ -127,7 +139,7 @@ fn plan(order: &Order<'_>) -> Plan {
         files: servers.map(|servers| (MCP_FILE.to_owned(), servers.to_string())).into_iter().collect(),
         // Claude writes its result line on an interrupt.
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Claude(Claude { before: before(order), ..Claude::default() }),
+        reader: Reader::Claude(Claude { before, ..Claude::default() }),
     }
 }
 
@@ -220,6 +232,7 @@ mod tests {
                 },
                 " --plugin-dir a --plugin-dir-no-mcp b",
             ),
+            (ClaudeLaunch { partial_messages: true, ..plain() }, " --include-partial-messages"),
             (ClaudeLaunch { session: Session::FreshAs("id".into()), ..plain() }, " --session-id id"),
             (ClaudeLaunch { session: Session::Resume("id".into()), ..plain() }, " --resume id"),
             (

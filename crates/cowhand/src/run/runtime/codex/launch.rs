@@ -57,7 +57,12 @@ fn plan(order: &Order<'_>) -> Plan {
         environment: private.environment,
         files: private.files,
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Codex(Codex { before: used, model: settings.model.clone(), ..Codex::default() }),
+        reader: Reader::Codex(Codex {
+            before: used,
+            home: Some(order.home("CODEX_HOME", ".codex")),
+            model: settings.model.clone(),
+            ..Codex::default()
+        }),
     }
 }
 

@@ -1,0 +1,71 @@
+//! Who had something done: every event that somebody asked for says by whom.
+
+use core::net::IpAddr;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{JobId, TokenName};
+
+/// What nobody asked for was done by the fleet itself: the event's schedule, if it has one, says why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "who", rename_all = "snake_case")]
+pub enum Actor {
+    /// Somebody on this machine, over the socket.
+    Person {
+        uid: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// A program or a person with a token.
+    Token {
+        name: TokenName,
+        from: IpAddr,
+        /// It came with a browser's cookie.
+        #[serde(default)]
+        browser: bool,
+    },
+    /// Whoever sends a webhook.
+    Sender { from: IpAddr },
+    /// Whoever opened a link that `cowhand dashboard` printed.
+    Link { from: IpAddr },
+    /// An agent, from inside the job that it works on.
+    Job { job: JobId },
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person { name: Some(name), .. } => write!(f, "{name}"),
+            Self::Person { uid, name: None } => write!(f, "user {uid}"),
+            Self::Token { name, from, browser: false } => write!(f, "token {name} from {from}"),
+            Self::Token { name, from, browser: true } => write!(f, "browser {name} from {from}"),
+            Self::Sender { from } => write!(f, "webhook from {from}"),
+            Self::Link { from } => write!(f, "link opened from {from}"),
+            Self::Job { job } => write!(f, "{job}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_they_are_written_and_read() {
+        for (json, text) in [
+            (r#"{"who":"person","uid":1000,"name":"jo"}"#, "jo"),
+            (r#"{"who":"person","uid":1000}"#, "user 1000"),
+            (r#"{"who":"token","name":"ci","from":"10.0.0.7","browser":false}"#, "token ci from 10.0.0.7"),
+            (r#"{"who":"token","name":"page-1","from":"::1","browser":true}"#, "browser page-1 from ::1"),
+            (r#"{"who":"sender","from":"127.0.0.1"}"#, "webhook from 127.0.0.1"),
+            (r#"{"who":"link","from":"127.0.0.1"}"#, "link opened from 127.0.0.1"),
+            (r#"{"who":"job","job":"job-2026-01-05-000001"}"#, "job-2026-01-05-000001"),
+        ] {
+            let actor: Actor = serde_json::from_str(json).unwrap();
+            assert_eq!(actor.to_string(), text);
+            assert_eq!(serde_json::to_string(&actor).unwrap(), json);
+        }
+    }
+}

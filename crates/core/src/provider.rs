@@ -1,0 +1,174 @@
+//! Providers: what agents share, how many of them may use it, and when it is used up.
+
+mod reset;
+
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::AgentName;
+use crate::interval::Interval;
+pub use reset::reset;
+
+/// An account, or a server of models: its limits hold for all agents that use it together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Provider {
+    /// So many jobs of all its agents run at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_concurrent: Option<u32>,
+    /// At least so long between two starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_every: Option<Interval>,
+    /// What becomes of a job that meets its limit.
+    pub on_limit: OnLimit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    /// It waits for the reset and goes on with its session; nothing else of the provider starts before.
+    #[default]
+    Park,
+    /// It fails, and `retry` decides.
+    Fail,
+}
+
+/// A provider that is used up for now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Parked {
+    pub provider: String,
+    pub since: Timestamp,
+    /// Nothing of it starts before this.
+    pub until: Timestamp,
+    /// In its own words.
+    pub message: String,
+    /// How often in a row.
+    pub times: u32,
+}
+
+/// A provider as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderState {
+    /// Also when that is over.
+    pub parked: Option<Parked>,
+    pub last_start: Option<Timestamp>,
+}
+
+/// What it takes to start a job at its provider: the limits, and everybody whom they hold for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    pub provider: String,
+    pub limits: Provider,
+    pub agents: Vec<AgentName>,
+}
+
+impl Seat {
+    /// When it takes the next job, if not now.
+    pub fn opens(&self, state: &ProviderState, now: Timestamp) -> Option<Timestamp> {
+        let parked = state.parked.as_ref().map(|parked| parked.until);
+        let paced = self.limits.start_every.zip(state.last_start);
+        let paced = paced.and_then(|(every, last)| last.checked_add(every.duration()).ok());
+        parked.into_iter().chain(paced).max().filter(|opens| *opens > now)
+    }
+}
+
+/// Whoever says that it is used up until far away is not believed; a week is the longest that is known.
+const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
+/// After this long without another one, a limit is the first of a row again.
+const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
+
+impl Parked {
+    /// It was met once more: `reset` is what the provider says about its end. Several jobs meet the same limit within
+    /// moments, so what is parked already is parked no shorter.
+    #[must_use]
+    pub fn met(
+        before: Option<&Self>,
+        provider: String,
+        message: String,
+        reset: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        let row = before.filter(|before| now.duration_since(before.until) < FORGOTTEN);
+        let parked = row.filter(|row| row.until > now);
+        let times = match (parked, row) {
+            (Some(parked), _) => parked.times,
+            (None, Some(row)) => row.times.saturating_add(1),
+            (None, None) => 1,
+        };
+        let told = reset.filter(|reset| *reset > now && reset.duration_since(now) <= LONGEST);
+        let until = told.unwrap_or_else(|| now.checked_add(pause(times)).unwrap_or(now));
+        let until = parked.map_or(until, |parked| until.max(parked.until));
+        Self { provider, since: parked.map_or(now, |parked| parked.since), until, message, times }
+    }
+}
+
+/// How long to wait for what says nothing about its end: 15 s, then twice as long each time, at most 15 min.
+fn pause(times: u32) -> SignedDuration {
+    let doubled = 15_i64.saturating_mul(1 << times.saturating_sub(1).min(10));
+    SignedDuration::from_secs(doubled.min(15 * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_it_opens() {
+        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+        let parked = |until| Parked {
+            provider: "p".into(),
+            since: at(0),
+            until: at(until),
+            message: String::new(),
+            times: 1,
+        };
+        for (parked_until, last_start, every, expected) in [
+            (None, None, None, None),
+            (None, None, Some("10s"), None),
+            (None, Some(95), Some("10s"), Some(105)),
+            (None, Some(90), Some("10s"), None),
+            (None, Some(95), None, None),
+            (Some(100), None, None, None),
+            (Some(101), None, None, Some(101)),
+            (Some(101), Some(95), Some("10s"), Some(105)),
+            (Some(120), Some(95), Some("10s"), Some(120)),
+        ] {
+            let start_every = every.map(|every| every.parse().unwrap());
+            let limits = Provider { start_every, ..Provider::default() };
+            let seat = Seat { provider: "p".into(), limits, agents: Vec::new() };
+            let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
+            assert_eq!(seat.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_about_its_end_waits_longer_each_time() {
+        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+        let met = |before: Option<&Parked>, reset: Option<i64>, now: i64| {
+            Parked::met(before, "claude".into(), "busy".into(), reset.map(at), at(now))
+        };
+        let seconds = |parked: &Parked, now: i64| parked.until.duration_since(at(now)).as_secs();
+        let first = met(None, None, 0);
+        assert_eq!((seconds(&first, 0), first.times), (15, 1));
+        let same = met(Some(&first), None, 1);
+        assert_eq!(
+            (seconds(&same, 1), same.times, same.since),
+            (15, 1, at(0)),
+            "somebody else met the same one"
+        );
+        let second = met(Some(&first), None, 16);
+        assert_eq!((seconds(&second, 16), second.times, second.since), (30, 2, at(16)));
+        let many = Parked { times: 9, ..second.clone() };
+        assert_eq!(seconds(&met(Some(&many), None, 100), 100), 900);
+        assert_eq!(met(Some(&many), None, 10_000).times, 1, "long ago");
+        // What is told counts, unless it is over or beyond belief.
+        assert_eq!(seconds(&met(None, Some(3_600), 0), 0), 3_600);
+        assert_eq!(seconds(&met(None, Some(-5), 0), 0), 15);
+        assert_eq!(seconds(&met(None, Some(9 * 86_400), 0), 0), 15);
+        let parked = met(None, Some(3_600), 0);
+        assert_eq!(met(Some(&parked), None, 5).until, at(3_600), "no shorter");
+        assert_eq!(met(Some(&parked), Some(7_200), 5).until, at(7_200));
+    }
+}

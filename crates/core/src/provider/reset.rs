@@ -1,0 +1,179 @@
+//! When a limit ends, as providers and their programs say it in words.
+
+use std::sync::LazyLock;
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan};
+use regex::{Captures, Regex};
+
+/// A time without seconds may have passed by so much and is still meant for today.
+const JUST_PASSED: SignedDuration = SignedDuration::from_mins(2);
+
+/// The end of a limit, if the text tells one. `zone` is that of the program that wrote it.
+pub fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    // Whatever a provider writes, it says it in few words.
+    let text = &text[..text.floor_char_boundary(8 << 10)];
+    epoch(text).or_else(|| written_out(text)).or_else(|| wait(text, now)).or_else(|| clock(text, now, zone))
+}
+
+/// `usage limit reached|1749924000`, `"resets_at": 1749924000`.
+fn epoch(text: &str) -> Option<Timestamp> {
+    static EPOCH: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#"(?i)(?:\||resets?_?at"?\s*[:=]\s*)(\d{10})(\d{3})?\b"#).ok());
+    let found = EPOCH.as_ref()?.captures(text)?;
+    Timestamp::from_second(found[1].parse().ok()?).ok()
+}
+
+/// `2026-11-15T20:00:00Z`.
+fn written_out(text: &str) -> Option<Timestamp> {
+    static WRITTEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)").ok()
+    });
+    WRITTEN.as_ref()?.find(text)?.as_str().parse().ok()
+}
+
+/// `try again in 3 days 4 hours`, `reset after 2h3m4s`, `"retryDelay": "34.5s"`, `retry-after: 30`.
+fn wait(text: &str, now: Timestamp) -> Option<Timestamp> {
+    static WAIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let part = r"\d+(?:\.\d+)?\s*(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)\b?";
+        let lead = r#"(?:(?:again|retry|resets?|available)\s+(?:in|after)|retry-?(?:delay|after)"?\s*[:=])"#;
+        Regex::new(&format!(r#"(?i){lead}\s*"?((?:{part}[\s,]*(?:and\s+)?)+|\d+\b)"#)).ok()
+    });
+    static PART: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?i)(\d+(?:\.\d+)?)\s*(days?|d|h|ms|m|s)?").ok());
+    let found = WAIT.as_ref()?.captures(text)?;
+    let mut seconds = 0.0;
+    for part in PART.as_ref()?.captures_iter(&found[1]) {
+        let number: f64 = part[1].parse().ok()?;
+        let unit = part.get(2).map_or("s", |unit| unit.as_str()).to_ascii_lowercase();
+        seconds += number
+            * match unit.as_str() {
+                "ms" => 0.001,
+                "m" => 60.0,
+                "h" => 3_600.0,
+                "s" => 1.0,
+                _ => 86_400.0,
+            };
+    }
+    now.checked_add(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
+}
+
+/// `resets 7:37pm (UTC)`, `try again at 7:37 PM`, `resets Nov 17, 3pm (Europe/Berlin)`.
+fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let lead = r"(?:resets?|again)\s+(?:at\s+|on\s+)?";
+        let date = r"(?:(?<month>[a-z]{3})[a-z]*\s+(?<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?:(?<year>\d{4}),?\s+)?(?:at\s+)?)?";
+        let time = r"(?<hour>\d{1,2})(?::(?<minute>\d\d))?\s*(?<half>[ap]\.?m\b)?";
+        Regex::new(&format!(r"(?i){lead}{date}{time}(?:\s*\((?<zone>[A-Za-z_/+\-]+)\))?")).ok()
+    });
+    let found = CLOCK.as_ref()?.captures(text)?;
+    // A bare number is no time of day.
+    if found.name("minute").is_none() && found.name("half").is_none() {
+        return None;
+    }
+    let named = found.name("zone").map(|name| TimeZone::get(name.as_str()));
+    let zone = match named {
+        Some(known) => known.ok()?,
+        None => zone.clone(),
+    };
+    let time = time(&found)?;
+    let here = now.to_zoned(zone.clone());
+    let at =
+        |date: Date| DateTime::from_parts(date, time).to_zoned(zone.clone()).ok().map(|at| at.timestamp());
+    let earliest = now.checked_sub(JUST_PASSED).ok()?;
+    let date = match found.name("month") {
+        Some(month) => Some(date(&found, month.as_str(), here.date())?),
+        None => None,
+    };
+    match date {
+        Some(date) if found.name("year").is_none() && at(date)? < earliest => {
+            at(date.checked_add(1.year()).ok()?)
+        }
+        Some(date) => at(date),
+        None if at(here.date())? < earliest => at(here.date().tomorrow().ok()?),
+        None => at(here.date()),
+    }
+}
+
+fn time(found: &Captures<'_>) -> Option<Time> {
+    let hour: i8 = found["hour"].parse().ok()?;
+    let minute = found.name("minute").map_or(Ok(0), |minute| minute.as_str().parse()).ok()?;
+    let half = found.name("half").map(|half| half.as_str().to_ascii_lowercase());
+    let hour = match half {
+        Some(_) if !(1..=12).contains(&hour) => return None,
+        Some(half) if half.starts_with('p') => hour % 12 + 12,
+        Some(_) => hour % 12,
+        None => hour,
+    };
+    Time::new(hour, minute, 0, 0).ok()
+}
+
+fn date(found: &Captures<'_>, month: &str, today: Date) -> Option<Date> {
+    const MONTHS: [&str; 12] =
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let month = (1..).zip(MONTHS).find(|(_, name)| name.eq_ignore_ascii_case(month))?.0;
+    let year = found.name("year").map_or(Ok(today.year()), |year| year.as_str().parse()).ok()?;
+    Date::new(year, month, found["day"].parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_they_say_it() {
+        let now: Timestamp = "2026-11-15T19:36:50Z".parse().unwrap();
+        let utc = TimeZone::UTC;
+        for (text, expected) in [
+            ("Claude AI usage limit reached|1794771452", "2026-11-15T19:37:32Z"),
+            ("Claude AI usage limit reached|1794771452000", "2026-11-15T19:37:32Z"),
+            (r#"{"type":"usage_limit_reached","resets_at":1794771452}"#, "2026-11-15T19:37:32Z"),
+            ("the quota resets at 2026-11-15T21:00:00+01:00.", "2026-11-15T20:00:00Z"),
+            ("You've hit your 5-hour limit · resets 7:37pm (UTC)", "2026-11-15T19:37:00Z"),
+            ("You've hit your weekly limit · resets Nov 17, 3pm (Europe/Berlin)", "2026-11-17T14:00:00Z"),
+            ("You've hit your limit · resets Jan 2, 3:30am (UTC)", "2027-01-02T03:30:00Z"),
+            ("or try again at 7:37 PM.", "2026-11-15T19:37:00Z"),
+            ("try again at 7:36 PM.", "2026-11-15T19:36:00Z"),
+            ("try again at 7:20 AM.", "2026-11-16T07:20:00Z"),
+            ("try again at Nov 17th, 2026 3:14 PM.", "2026-11-17T15:14:00Z"),
+            ("try again at 12:10 AM", "2026-11-16T00:10:00Z"),
+            ("resets at 21:05", "2026-11-15T21:05:00Z"),
+            ("Please try again in 3 days 4 hours 2 minutes.", "2026-11-18T23:38:50Z"),
+            ("Please retry in 34.5s.", "2026-11-15T19:37:24.5Z"),
+            (r#"{"retryDelay": "34s"}"#, "2026-11-15T19:37:24Z"),
+            ("Your quota will reset after 2h3m4s.", "2026-11-15T21:39:54Z"),
+            ("Rate limit reached. Please try again in 250ms.", "2026-11-15T19:36:50.25Z"),
+            ("try again in 1 day, 2 hours and 5 mins", "2026-11-16T21:41:50Z"),
+            ("retry-after: 30", "2026-11-15T19:37:20Z"),
+            ("Retry after 12 seconds", "2026-11-15T19:37:02Z"),
+        ] {
+            let expected: Timestamp = expected.parse().unwrap();
+            assert_eq!(reset(text, now, &utc), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_tells_no_time() {
+        let now: Timestamp = "2026-11-15T19:36:50Z".parse().unwrap();
+        for text in [
+            "",
+            "API Error: Request rejected (429) · fake 429",
+            "Overloaded",
+            "resets 25pm (UTC)",
+            "resets 5pm (Nowhere/Land)",
+            "try again at 7",
+            "try again later",
+            "resets Foo 17, 3pm",
+            "try again in 999999999999999999999 days",
+            "|99999999999999999999",
+        ] {
+            assert_eq!(reset(text, now, &TimeZone::UTC), None, "{text}");
+        }
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        let expected = "2026-11-15T20:00:00Z".parse().unwrap();
+        assert_eq!(reset("try again at 9:00 PM", now, &berlin), Some(expected), "as its own clock says");
+        let long = format!("{} resets 7:40pm", "ä".repeat(100_000));
+        assert_eq!(reset(&long, now, &TimeZone::UTC), None);
+    }
+}

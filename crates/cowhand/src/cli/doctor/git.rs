@@ -1,0 +1,64 @@
+//! Whether the `git` that workspaces are made with is here, and new enough.
+
+use std::path::Path;
+
+use cowhand_core::roster::Roster;
+
+use super::Finding;
+use super::agents::{figures, find, said_version};
+
+/// The first whose `worktree list` knows `-z`; all else that is asked of it is older.
+const OLDEST: [u32; 3] = [2, 36, 0];
+
+/// Nothing if no job has a workspace of its own.
+pub(super) async fn look(roster: &Roster) -> Option<Finding> {
+    let mut users = roster.agents.iter().filter(|agent| agent.isolations().next().is_some());
+    let user = users.next()?;
+    let Some(path) = find("git", Path::new(""), None) else {
+        let others = users.count();
+        let more = if others == 0 { String::new() } else { format!(" and {others} more") };
+        return Some(Finding::of(
+            "git",
+            Err(format!(
+                "it was not found on PATH, and `isolation` of {}{more} needs it; install it",
+                user.name
+            )),
+        ));
+    };
+    let said = said_version(&path, Path::new("."), std::iter::empty()).await;
+    let (detail, warning) = judge(said);
+    Some(Finding { warning, ..Finding::of("git", Ok(format!("{} at {}", detail, path.display()))) })
+}
+
+/// What is found, and whether there is a doubt about it.
+fn judge(said: Result<String, String>) -> (String, bool) {
+    let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
+    match said.map(|said| (figures(&said), said)) {
+        Ok((Some(version), _)) if version >= OLDEST => (written(version), false),
+        Ok((Some(version), _)) => {
+            let needed = written(OLDEST);
+            (format!("{} is too old for workspaces, which need {needed},", written(version)), true)
+        }
+        Ok((None, said)) => (format!("unknown version (it says {said:?})"), true),
+        Err(why) => (format!("unknown version ({why})"), true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_git() {
+        for (said, expected) in [
+            (Ok("git version 2.39.5"), ("2.39.5", false)),
+            (Ok("git version 2.50.1 (Apple Git-155)"), ("2.50.1", false)),
+            (Ok("git version 2.25.1"), ("2.25.1 is too old for workspaces, which need 2.36.0,", true)),
+            (Ok("moo"), ("unknown version (it says \"moo\")", true)),
+            (Err("`--version` hung"), ("unknown version (`--version` hung)", true)),
+        ] {
+            let (detail, warning) = judge(said.map(str::to_owned).map_err(str::to_owned));
+            assert_eq!((detail.as_str(), warning), expected);
+        }
+    }
+}

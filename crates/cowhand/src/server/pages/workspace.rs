@@ -1,0 +1,161 @@
+//! Where a job worked that had a directory of its own, and what it changed there.
+
+use cowhand_core::id::JobId;
+use cowhand_core::job::{JobRecord, JobStatus};
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+
+use super::text::{plain, short};
+use super::{Pages, layout, marks};
+use crate::api::{Code, Problem, WorkspacePhase, WorkspaceView};
+
+/// A page with more lines than this is no pleasure to read, and slow.
+const MOST_LINES: usize = 3000;
+/// Of a line; the files of some programs have only one.
+const LONGEST_LINE: usize = 1000;
+
+/// What a job changed, as much of it as a page shows.
+pub(super) struct Changes {
+    lines: Vec<String>,
+    /// Of the whole diff.
+    total: usize,
+}
+
+impl Pages {
+    /// None if the job had no workspace of its own, or has not ended.
+    pub(super) async fn changes(&self, job: &JobRecord) -> Result<Option<Changes>, Problem> {
+        match self.client.text(&format!("jobs/{}/diff", job.id)).await {
+            Ok(diff) => Ok(Some(Changes::of(&diff))),
+            Err(problem) if problem.code == Code::NotFound => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+impl Changes {
+    fn of(diff: &[u8]) -> Self {
+        let lines = || diff.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let shown = lines().take(MOST_LINES).map(|line| {
+            let line = plain(&String::from_utf8_lossy(line));
+            match line.char_indices().nth(LONGEST_LINE) {
+                Some((end, _)) => format!("{}… (the line goes on)", &line[..end]),
+                None => line,
+            }
+        });
+        Self { lines: shown.collect(), total: lines().count() }
+    }
+}
+
+/// Whether it is about to be made, kept or removed, of which no event tells.
+pub(super) fn moves(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Timestamp) -> bool {
+    const AT_FIRST: SignedDuration = SignedDuration::from_secs(30);
+    let runs = job.status == JobStatus::Running;
+    match workspace.map(|workspace| workspace.state) {
+        None => runs && job.run_started_at.is_some_and(|since| now.duration_since(since) < AT_FIRST),
+        Some(WorkspacePhase::Making) => true,
+        Some(WorkspacePhase::Used) => !runs && job.status != JobStatus::Pending,
+        Some(WorkspacePhase::Kept | WorkspacePhase::Branch) => false,
+    }
+}
+
+pub(super) fn part(job: &JobId, workspace: Option<&WorkspaceView>, changes: Option<&Changes>) -> Markup {
+    if workspace.is_none() && changes.is_none() {
+        return html! {};
+    }
+    let content = html! {
+        @match workspace {
+            Some(workspace) => (place(workspace)),
+            None => p.muted { "It is removed; what the job changed in it is kept." },
+        }
+        @match changes {
+            Some(changes) => (diff(job, changes)),
+            None => p.empty { "What it changes is shown when it has ended." },
+        }
+    };
+    layout::part("workspace", "Workspace", &html! {}, &content)
+}
+
+fn place(workspace: &WorkspaceView) -> Markup {
+    html! {
+        dl.grid {
+            div { dt { "Kind" } dd { (workspace.kind.as_str()) } }
+            div { dt { "State" } dd { (workspace.state.told())
+                @if let Some(until) = workspace.keep_until { " until " (marks::at(until)) } } }
+            div { dt { "Branch" } dd { code.any { (short(&workspace.branch, 200)) } } }
+            div { dt { "Began with" } dd { code.any { (short(&workspace.base, 12)) } } }
+            div { dt { "Folder" } dd { code.any { (short(&workspace.path.to_string_lossy(), 400)) } span.muted { " on " (short(&workspace.node, 60)) } } }
+        }
+    }
+}
+
+fn diff(job: &JobId, changes: &Changes) -> Markup {
+    let whole = format!("/api/v1/jobs/{job}/diff");
+    if changes.lines.is_empty() {
+        return html! { p.empty { "It changed nothing." } };
+    }
+    html! {
+        div.diff role="group" tabindex="0" aria-label="What the job changed" {
+            @for (line, in_hunk) in in_hunks(&changes.lines) { (changed(line, in_hunk)) }
+        }
+        @let more = changes.total - changes.lines.len();
+        @if more > 0 { p.muted { (more) " more lines are not shown here. " a href=(whole) { "The whole diff" } } }
+        @else { p.muted { a href=(whole) { "As text" } } }
+    }
+}
+
+fn changed(line: &str, in_hunk: bool) -> Markup {
+    let (kind, sign, word, text) = match line.chars().next() {
+        Some('+') if in_hunk => ("ins", "+", "added: ", &line[1..]),
+        Some('-') if in_hunk => ("del", "−", "removed: ", &line[1..]),
+        Some(' ') if in_hunk => ("same", " ", "", &line[1..]),
+        Some('@') => ("hunk", " ", "", line),
+        _ => ("head", " ", "", line),
+    };
+    html! {
+        div class={ "d d-" (kind) } { span aria-hidden="true" { (sign) } span.hidden { (word) } span.d-text { (text) } }
+    }
+}
+
+/// Which lines stand below an `@@`: only there does the first sign say what became of the rest.
+fn in_hunks(lines: &[String]) -> impl Iterator<Item = (&str, bool)> {
+    lines.iter().scan(false, |in_hunk, line| {
+        *in_hunk = !line.starts_with("diff --git ") && (*in_hunk || line.starts_with("@@"));
+        Some((line.as_str(), *in_hunk))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(diff: &str) -> String {
+        let job = "job-2026-01-05-aaaaaa".parse().unwrap();
+        part(&job, None, Some(&Changes::of(diff.as_bytes()))).into_string()
+    }
+
+    #[test]
+    fn what_changed_is_text_with_signs() {
+        let page = shown(
+            "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-<script>\n--- is no heading\n+\u{202e}new\u{1b}[1m\n",
+        );
+        for expected in [
+            "d-head\"><span aria-hidden=\"true\"> </span><span class=\"hidden\"></span><span class=\"d-text\">--- a/x",
+            "removed: </span><span class=\"d-text\">&lt;script&gt;",
+            "removed: </span><span class=\"d-text\">-- is no heading",
+            "added: </span><span class=\"d-text\">‹U+202E›new</span>",
+        ] {
+            assert!(page.contains(expected), "{expected} in {page}");
+        }
+        assert!(page.contains("It is removed") && page.contains("As text"), "{page}");
+        assert!(shown("").contains("It changed nothing."));
+    }
+
+    #[test]
+    fn a_huge_diff_is_cut_and_says_so() {
+        let page = shown(&format!("@@ -0,0 +1 @@\n{}", "+line\n".repeat(MOST_LINES + 6)));
+        assert_eq!(page.matches("d-ins").count(), MOST_LINES - 1);
+        assert!(page.contains("7 more lines are not shown here"), "{}", &page[page.len() - 300..]);
+        let page = shown(&format!("+{}\n", "ü".repeat(1 << 20)));
+        assert!(page.contains("(the line goes on)") && page.len() < 10_000);
+    }
+}

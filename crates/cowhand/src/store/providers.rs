@@ -1,0 +1,102 @@
+//! Providers: who may start at one, and until when one is used up.
+
+use std::collections::HashMap;
+
+use cowhand_core::job::Limit;
+use cowhand_core::provider::{Parked, ProviderState, Seat};
+use jiff::Timestamp;
+
+use super::db::{Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError};
+
+statements! {
+    LOCK_PROVIDER = sqlite "select $1 as name" postgres "select $1::text as name, pg_advisory_xact_lock(hashtextextended('provider ' || $1, 0))";
+    GET_PROVIDER = same "select * from providers where name = $1";
+    ALL_PROVIDERS = same "select * from providers order by name";
+    RUNNING_OF_PROVIDER = same "select count(*) as running from jobs where agent = $1 and status = 'running'";
+    STARTED = same "insert into providers (name, last_start_at) values ($1, $2) \
+        on conflict (name) do update set last_start_at = excluded.last_start_at";
+    PARK = same "insert into providers (name, parked_since, parked_until, message, times) values ($1, $2, $3, $4, $5) \
+        on conflict (name) do update set parked_since = excluded.parked_since, parked_until = excluded.parked_until, \
+        message = excluded.message, times = excluded.times";
+    UNPARK = same "update providers set parked_until = $2, times = 0 where name = $1 and parked_until > $2";
+}
+
+impl Store {
+    pub async fn providers(&self) -> Result<HashMap<String, ProviderState>, StoreError> {
+        self.read(|tx| Box::pin(all(tx))).await
+    }
+
+    /// Somebody knows better: it takes jobs again. Says whether it took none.
+    pub async fn unpark(&self, provider: String, now: Timestamp) -> Result<bool, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { Ok(tx.execute(UNPARK, args![provider.as_str(), now]).await? > 0) })
+        })
+        .await
+    }
+}
+
+pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState>, StoreError> {
+    let rows = tx.all(ALL_PROVIDERS, args![]).await?;
+    rows.iter().map(|row| Ok((row.get("name")?, read(row)?))).collect()
+}
+
+/// Whether it takes one more job now. Asked before anything else is locked, since all that start there wait for each
+/// other here.
+pub(super) async fn has_seat(tx: &mut Tx<'_>, seat: &Seat, now: Timestamp) -> Result<bool, StoreError> {
+    let state = lock(tx, &seat.provider).await?;
+    if seat.opens(&state, now).is_some() {
+        return Ok(false);
+    }
+    let Some(max) = seat.limits.max_concurrent else { return Ok(true) };
+    let mut running = 0;
+    for agent in &seat.agents {
+        let row = tx.one(RUNNING_OF_PROVIDER, args![agent.as_str()]).await?;
+        running += row.map_or(Ok(0), |row| row.get::<i64>("running"))?;
+    }
+    Ok(running < i64::from(max))
+}
+
+/// Only who paces its starts needs to know.
+pub(super) async fn started(tx: &mut Tx<'_>, seat: Option<&Seat>, now: Timestamp) -> Result<(), StoreError> {
+    if let Some(seat) = seat.filter(|seat| seat.limits.start_every.is_some()) {
+        tx.execute(STARTED, args![seat.provider.as_str(), now]).await?;
+    }
+    Ok(())
+}
+
+/// A job met its limit.
+pub(super) async fn park(
+    tx: &mut Tx<'_>,
+    limit: Limit,
+    message: &str,
+    now: Timestamp,
+) -> Result<Parked, StoreError> {
+    let before = lock(tx, &limit.provider).await?.parked;
+    let parked = Parked::met(before.as_ref(), limit.provider, message.to_owned(), limit.resets_at, now);
+    let row =
+        args![parked.provider.as_str(), parked.since, parked.until, parked.message.as_str(), parked.times];
+    tx.execute(PARK, row).await?;
+    Ok(parked)
+}
+
+async fn lock(tx: &mut Tx<'_>, provider: &str) -> Result<ProviderState, StoreError> {
+    tx.one(LOCK_PROVIDER, args![provider]).await?;
+    tx.one(GET_PROVIDER, args![provider]).await?.as_ref().map_or_else(|| Ok(ProviderState::default()), read)
+}
+
+fn read(row: &Row) -> Result<ProviderState, StoreError> {
+    let (since, until) = (row.time_opt("parked_since")?, row.time_opt("parked_until")?);
+    let parked = match since.zip(until) {
+        Some((since, until)) => Some(Parked {
+            provider: row.get("name")?,
+            since,
+            until,
+            message: row.get::<Option<String>>("message")?.unwrap_or_default(),
+            times: row.count("times")?,
+        }),
+        None => None,
+    };
+    Ok(ProviderState { parked, last_start: row.time_opt("last_start_at")? })
+}

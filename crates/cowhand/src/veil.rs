@@ -1,0 +1,224 @@
+//! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
+
+use std::borrow::Cow;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use cowhand_core::config::shape::{Hook, HookAction};
+use cowhand_core::config::{MASK, looks_secret};
+use cowhand_core::roster::Agent;
+use cowhand_core::trigger::TriggerConfig;
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use crate::daemon::Loaded;
+
+/// A shorter secret is none, and to hide it would hide every text.
+const SHORTEST: usize = 6;
+/// Of a secret with several lines, such as a key, each line that is long enough to be one by itself.
+const SHORTEST_LINE: usize = 16;
+
+#[derive(Debug, Clone, Default)]
+pub struct Veil {
+    secrets: Vec<String>,
+    /// None if there is nothing to hide.
+    finder: Option<AhoCorasick>,
+}
+
+impl Veil {
+    /// What the daemon knows and what it gives to an agent: the values of variables whose names say that they are
+    /// secret, passwords in addresses, what signs deliveries, and what the agent's MCP servers are told.
+    pub(crate) fn over(loaded: &Loaded, agent: Option<&Agent>) -> Self {
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let of_agent = agent.map(|agent| agent.settings.env.clone()).unwrap_or_default();
+        let servers = agent.into_iter().flat_map(|agent| agent.settings.mcp_servers.values());
+        let told: Vec<_> = servers.clone().filter_map(|server| server.env.clone()).flatten().collect();
+        let headers = servers.filter_map(|server| server.headers.as_ref()).flat_map(IndexMap::values);
+        let headers = headers.flat_map(|value| said_in_parts(value));
+        let variables = own.chain(loaded.variables.clone()).chain(of_agent).chain(told);
+        let variables = variables.flat_map(|(name, value)| {
+            let password = password(&value).map(str::to_owned);
+            password.into_iter().chain(looks_secret(&name).then_some(value))
+        });
+        let schedules = loaded.roster.agents.iter().flat_map(|agent| &agent.schedules);
+        let of_schedules = schedules.flat_map(|schedule| {
+            let named =
+                schedule.trigger.secret_names().filter_map(|name| loaded.sources.setting().variable(name));
+            let own = match &schedule.trigger {
+                TriggerConfig::Webhook { secret, .. } => secret.clone(),
+                _ => None,
+            };
+            named.chain(own).collect::<Vec<_>>()
+        });
+        Self::of(variables.chain(headers).chain(of_schedules).collect())
+    }
+
+    pub fn of(secrets: Vec<String>) -> Self {
+        let mut all = Vec::new();
+        for secret in secrets {
+            let lines = secret.lines().map(str::trim);
+            all.extend(lines.filter(|line| line.len() >= SHORTEST_LINE).map(str::to_owned));
+            all.push(secret.trim().to_owned());
+        }
+        // As they stand inside a JSON text that is too broken to be read.
+        let escaped: Vec<_> = all.iter().map(|secret| escaped(secret)).collect();
+        all.extend(escaped);
+        all.retain(|secret| secret.len() >= SHORTEST);
+        all.sort();
+        all.dedup();
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&all);
+        let finder = finder.ok().filter(|_| !all.is_empty());
+        Self { secrets: all, finder }
+    }
+
+    /// And what stands in a hook.
+    pub(crate) fn and(self, hook: &Hook) -> Self {
+        let mut secrets = self.secrets;
+        if let HookAction::Webhook { headers, secret, .. } = &hook.action {
+            let values = headers.iter().flat_map(|headers| headers.values()).chain(secret);
+            secrets.extend(values.flat_map(|value| said_in_parts(value)));
+        }
+        Self::of(secrets)
+    }
+
+    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match &self.finder {
+            Some(finder) if finder.is_match(text) => {
+                Cow::Owned(finder.replace_all(text, &vec![MASK; finder.patterns_len()]))
+            }
+            _ => Cow::Borrowed(text),
+        }
+    }
+
+    /// Of a file that need not be text.
+    pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        match &self.finder {
+            Some(finder) if finder.is_match(bytes) => {
+                Cow::Owned(finder.replace_all_bytes(bytes, &vec![MASK; finder.patterns_len()]))
+            }
+            _ => Cow::Borrowed(bytes),
+        }
+    }
+
+    /// A line of output. In JSON a secret may be written in many ways, and a mask must not break it.
+    pub fn hide_in_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let Some(finder) = &self.finder else { return Cow::Borrowed(line) };
+        if !line.contains('\\') && !finder.is_match(line) {
+            return Cow::Borrowed(line);
+        }
+        match serde_json::from_str(line) {
+            Ok(mut value @ (Value::Object(_) | Value::Array(_))) => {
+                if self.hide_in(&mut value) {
+                    Cow::Owned(value.to_string())
+                } else {
+                    Cow::Borrowed(line)
+                }
+            }
+            _ => self.hide(line),
+        }
+    }
+
+    /// Says whether there was anything to hide.
+    pub fn hide_in(&self, value: &mut Value) -> bool {
+        match value {
+            Value::String(text) => match self.hide(text) {
+                Cow::Owned(hidden) => {
+                    *text = hidden;
+                    true
+                }
+                Cow::Borrowed(_) => false,
+            },
+            Value::Number(number) => match self.hide(&number.to_string()) {
+                Cow::Owned(hidden) => {
+                    *value = Value::String(hidden);
+                    true
+                }
+                Cow::Borrowed(_) => false,
+            },
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in(item) | hid),
+            Value::Object(fields) => {
+                let mut hid = false;
+                if fields.keys().any(|key| matches!(self.hide(key), Cow::Owned(_))) {
+                    hid = true;
+                    let renamed = std::mem::take(fields).into_iter();
+                    *fields = renamed.map(|(key, value)| (self.hide(&key).into_owned(), value)).collect();
+                }
+                fields.values_mut().fold(hid, |hid, field| self.hide_in(field) | hid)
+            }
+            Value::Null | Value::Bool(_) => false,
+        }
+    }
+}
+
+/// Whole and word by word: `Bearer abc` is said as `abc`.
+fn said_in_parts(value: &str) -> impl Iterator<Item = String> {
+    [value].into_iter().chain(value.split_whitespace().skip(1)).map(str::to_owned)
+}
+
+/// Of `https://user:password@host/`.
+fn password(value: &str) -> Option<&str> {
+    let (_, after) = value.split_once("://")?;
+    let authority = after.split(['/', '?', '#']).next()?;
+    Some(authority.rsplit_once('@')?.0.split_once(':')?.1)
+}
+
+fn escaped(secret: &str) -> String {
+    let quoted = Value::from(secret).to_string();
+    quoted.trim_matches('"').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn veil(secrets: &[&str]) -> Veil {
+        Veil::of(secrets.iter().map(|secret| (*secret).to_owned()).collect())
+    }
+
+    #[test]
+    fn secrets_are_hidden_the_longest_first() {
+        let veil = veil(&["secret", "secret-and-more", "x", ""]);
+        assert_eq!(veil.hide("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
+        assert!(matches!(veil.hide("nothing"), Cow::Borrowed(_)));
+        assert_eq!(Veil::default().hide("a secret"), "a secret");
+    }
+
+    #[test]
+    fn however_json_writes_them() {
+        let veil = veil(&["pa\"ss/wo\\rd<", "12345678"]);
+        for (line, expected) in [
+            (r#"{"a":"it is pa\"ss/wo\\rd<!"}"#, r#"{"a":"it is ***!"}"#),
+            (r#"{"a":"it is pa\"ss\/wo\\rd\u003c!"}"#, r#"{"a":"it is ***!"}"#),
+            (r#"{"\u0070a\"ss/wo\\rd<":[["pa\"ss/wo\\rd<"]]}"#, r#"{"***":[["***"]]}"#),
+            (r#"{"n":12345678,"m":1}"#, r#"{"n":"***","m":1}"#),
+            (r#"{"cut":"pa\"ss/wo\\rd< and"#, r#"{"cut":"*** and"#),
+            (r#"plain pa"ss/wo\rd< text"#, "plain *** text"),
+            (r#"{"a":"b\\c"}"#, r#"{"a":"b\\c"}"#),
+            (r#""12345678""#, r#""***""#),
+        ] {
+            assert_eq!(veil.hide_in_line(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_several_lines_is_hidden_line_by_line() {
+        let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----\n";
+        let veil = veil(&[key]);
+        assert_eq!(veil.hide("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
+        let line = serde_json::json!({ "file": format!("x{key}y") }).to_string();
+        assert_eq!(veil.hide_in_line(&line), "{\"file\":\"x***\\ny\"}");
+    }
+
+    #[test]
+    fn passwords_in_addresses() {
+        for (value, expected) in [
+            ("postgres://me:hunter22@db/x", Some("hunter22")),
+            ("https://me:p@ss:word@host", Some("p@ss:word")),
+            ("https://me@host", None),
+            ("https://host/a:b@c", None),
+            ("me:hunter22@db", None),
+        ] {
+            assert_eq!(password(value), expected, "{value}");
+        }
+    }
+}

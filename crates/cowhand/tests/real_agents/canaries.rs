@@ -1,0 +1,149 @@
+//! Secrets of every kind are planted, and looked for in the arguments of all processes all the time that an agent runs,
+//! and in everything that is told and kept afterwards.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+
+use super::{Cli, Scene, came_to, for_each_cli, until};
+
+for_each_cli!(no_secret_is_ever_an_argument);
+
+fn no_secret_is_ever_an_argument(cli: Cli) {
+    let canary = |place: &str| format!("canary-{}-in-{place}", std::process::id());
+    let script = "printf %s \"$TOKEN\" > mcp-token; exit 3";
+    let mut settings = json!({
+        "env": {"AGENT_TOKEN": canary("agent-env")},
+        "hooks": {"after_run": [
+            {"type": "shell", "command": "test -n ${DOTENV_KEY} && sleep 0.3"},
+            {
+                "type": "webhook", "url": "http://127.0.0.1:9/", "allow_private": true, "retries": 0,
+                "headers": {"Authorization": canary("hook-header")}, "secret": canary("hook-secret"),
+            },
+        ]},
+    });
+    if cli != Cli::Gemini {
+        settings["mcp_servers"] = json!({
+            "broken": {"command": "sh", "args": ["-c", script], "env": {"TOKEN": canary("mcp-env")}},
+            "away": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": canary("mcp-header")}},
+        });
+    }
+    let scene = Scene::planted(cli, &settings, &canary("env-file"), &canary("provider-key"));
+    let watch = Watch::over(&scene.root);
+    let job = scene.run("SCENARIO:tool");
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    // Once more and slowly, so that servers are surely started meanwhile.
+    let id = scene.trigger("SCENARIO:slow");
+    until("the servers to be started", || {
+        let token = fs::read_to_string(scene.root.join("desk/mcp-token")).unwrap_or_default();
+        let served =
+            scene.models.served().iter().any(|served| served.body.to_string().contains("SCENARIO:slow"));
+        (served && (cli == Cli::Gemini || token == canary("mcp-env"))).then_some(())
+    });
+    scene.json(&["cancel", &id]);
+    scene.finished(&id);
+    until("the hooks to end", || {
+        let hooks = scene.json(&["job", &id])["hooks"].as_array()?.clone();
+        hooks.iter().all(|hook| hook["ended_at"].is_string()).then_some(())
+    });
+    let seen = watch.over_now();
+    assert!(seen.looks > 50, "{} looks are not enough to say anything", seen.looks);
+    assert!(seen.programs.iter().any(|words| words.contains(cli.name())), "{:#?}", seen.programs);
+    assert!(seen.programs.iter().any(|words| words.contains("sleep 0.3")), "{:#?}", seen.programs);
+    assert_eq!(seen.leaks, BTreeSet::new());
+    nothing_tells(&scene, &id);
+}
+
+/// Neither what people and programs are told, nor a file that we keep.
+fn nothing_tells(scene: &Scene, job: &str) {
+    let mark = format!("canary-{}", std::process::id());
+    for verb in [
+        ["job", job, "--json"].as_slice(),
+        &["job", job],
+        &["logs", job],
+        &["events", "--json", "--limit", "1000"],
+        &["config", "show"],
+        &["doctor"],
+    ] {
+        let said = scene.command(verb).output().unwrap();
+        let said = [said.stdout, said.stderr].concat();
+        assert!(!String::from_utf8_lossy(&said).contains(&mark), "{verb:?}");
+    }
+    let files = files(&scene.root.join(".cowhand"));
+    assert!(files.iter().any(|file| file.ends_with(format!("jobs/{job}.jsonl"))), "{files:?}");
+    for file in files {
+        let holds = memchr::memmem::find(&fs::read(&file).unwrap(), mark.as_bytes()).is_some();
+        assert!(!holds, "a secret is in {}", file.display());
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let found = entries.map(|entry| match entry.file_type().unwrap() {
+        kind if kind.is_dir() => files(&entry.path()),
+        kind if kind.is_file() => vec![entry.path()],
+        _ => Vec::new(),
+    });
+    found.flatten().collect()
+}
+
+/// Looks at all processes without a pause, from a thread of its own.
+struct Watch {
+    over: Arc<AtomicBool>,
+    watcher: JoinHandle<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Those that found a process of an attempt.
+    looks: usize,
+    /// The arguments of every process of an attempt.
+    programs: BTreeSet<String>,
+    /// Arguments with a secret among them, of whatever process.
+    leaks: BTreeSet<String>,
+}
+
+impl Watch {
+    fn over(root: &Path) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let (ended, root) = (Arc::clone(&over), root.to_owned());
+        let watcher = std::thread::spawn(move || {
+            let mut seen = Seen::default();
+            while !ended.load(Ordering::Relaxed) {
+                seen.look(&root);
+            }
+            seen
+        });
+        Self { over, watcher }
+    }
+
+    fn over_now(self) -> Seen {
+        self.over.store(true, Ordering::Relaxed);
+        self.watcher.join().unwrap()
+    }
+}
+
+impl Seen {
+    fn look(&mut self, root: &Path) {
+        let mark = format!("canary-{}", std::process::id());
+        let mut found = false;
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let Ok(words) = fs::read(process.path().join("cmdline")) else { continue };
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            if words.contains(&mark) {
+                self.leaks.insert(words.clone());
+            }
+            let inside = fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(root));
+            if inside && !words.contains("cowhand start") {
+                found = true;
+                self.programs.insert(words);
+            }
+        }
+        self.looks += usize::from(found);
+    }
+}
