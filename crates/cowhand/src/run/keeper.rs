@@ -100,6 +100,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     let agent = match spawned {
         Ok(agent) => agent,
         Err(error) => {
+            end_all(&groups).await?;
             groups.remove();
             return Ok(not_started(start_failure(start, &error)));
         }
@@ -141,6 +142,16 @@ async fn at(time: Option<Instant>) {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
+}
+
+/// Of an agent that could not be written down, its children may have begun already.
+async fn end_all(groups: &Groups) -> io::Result<()> {
+    while !matches!(reap()?, Reaped::NoneLeft) {
+        groups.kill();
+        process::signal_all(&process::descendants(own_pid()), Signal::KILL);
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
 }
 
 fn not_started(message: String) -> Ending {
