@@ -80,6 +80,11 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
 
 impl Parked {
+    /// `claude is used up: You've hit your limit`.
+    pub fn sentence(&self) -> String {
+        format!("{} is used up: {}", self.provider, self.message)
+    }
+
     /// It was met once more: `reset` is what the provider says about its end. Several jobs meet the same limit within
     /// moments, so what is parked already is parked no shorter.
     #[must_use]

@@ -2,6 +2,7 @@
 
 mod money;
 mod preparing;
+mod seats;
 mod sessions;
 
 use super::*;

@@ -33,6 +33,7 @@ mod status;
 mod stop;
 mod token;
 mod trigger;
+mod unpark;
 mod usage;
 mod why;
 mod work;
@@ -88,6 +89,8 @@ enum Verb {
     Cancel(cancel::Cancel),
     /// Say that an agent is to begin anew
     Clear(clear::Clear),
+    /// Say that a provider takes jobs again before its limit ends
+    Unpark(unpark::Unpark),
     /// Run a finished job again, as a new one
     Retry(retry::Retry),
     /// Make a new job that goes on from an earlier one
@@ -148,6 +151,7 @@ pub fn run() -> ExitCode {
         Verb::Logs(logs) => logs.run(config),
         Verb::Cancel(cancel) => cancel.run(config),
         Verb::Clear(clear) => clear.run(config),
+        Verb::Unpark(unpark) => unpark.run(config),
         Verb::Retry(retry) => retry.run(config),
         Verb::Fork(fork) => fork.run(config),
         Verb::Resume(resume) => resume.run(config),

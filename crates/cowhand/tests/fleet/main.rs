@@ -6,6 +6,7 @@ mod api;
 mod concurrency;
 mod jobs;
 mod life;
+mod limits;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;

@@ -14,6 +14,8 @@ for_each_cli!(
 
 fn errors_of_the_model(cli: Cli) {
     let scene = Scene::new(cli);
+    // Else it would wait for the end of the limit.
+    scene.change(|fleet| fleet["providers"] = json!({cli.name(): {"on_limit": "fail"}}));
     for code in [400, 401, 429, 500, 529] {
         let job = scene.run(&format!("SCENARIO:err{code}"));
         let limited = matches!(code, 429 | 529);

@@ -7,6 +7,7 @@
 mod canaries;
 mod failures;
 mod going_on;
+mod limits;
 mod models;
 mod sandboxed;
 mod sessions;
@@ -142,6 +143,16 @@ impl Scene {
         let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
         scene
+    }
+
+    /// Changes the config while it runs.
+    fn change(&self, change: impl FnOnce(&mut Value)) {
+        let written = fs::read_to_string(self.root.join("cowhand.yaml")).unwrap();
+        let mut fleet = serde_json::from_str(&written).unwrap();
+        change(&mut fleet);
+        self.write("cowhand.yaml", &fleet.to_string());
+        let said = self.command(&["reload"]).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     }
 
     /// What each of the programs finds in its home.

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{NOBODY, Scene, User, for_each_sandbox, until};
@@ -171,6 +172,31 @@ fn caps_alone() {
     let (_, said) = loose("none", User::Root, script).unwrap();
     assert!(said.contains("the sandbox's cap on processes (48) was reached"), "{said}");
     assert!(said.contains("a-private-key"), "{said}");
+}
+
+/// The groups of a keeper that was killed go once its agent has: with its namespaces at once, else when it ends.
+#[test]
+fn without_its_keeper_no_group_is_left() {
+    for kind in ["none", "landlock", "bubblewrap"] {
+        let mut scene = Scene::new(User::Root, &waiting("exit 0"), &sandbox(kind));
+        scene.start();
+        let id = scene.trigger();
+        until("the agent", || scene.path("desk/ready").exists().then_some(()));
+        let folder = scene.path(&format!("fleet/.cowhand/attempts/{id}.1"));
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        let keeper: Value = serde_json::from_str(&read("keeper.json")).unwrap();
+        let groups: Vec<String> = read("caps").lines().map(str::to_owned).collect();
+        assert!(groups.iter().all(|group| Path::new(group).exists()), "{groups:?}");
+        let keeper = Pid::from_raw(i32::try_from(keeper["pid"].as_i64().unwrap()).unwrap()).unwrap();
+        kill_process(keeper, Signal::KILL).unwrap();
+        fs::write(scene.path("desk/go"), "").unwrap();
+        let (job, said) = scene.ended(&id);
+        assert_ne!(job["status"], "running", "{kind}: {job:#}\n{said}");
+        until("the groups to be gone", || {
+            groups.iter().all(|group| !Path::new(group).exists()).then_some(())
+        });
+        until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+    }
 }
 
 /// Where no group can be made, nobody pretends.

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::json;
 
-use super::{Scene, User};
+use super::{Scene, User, until};
 
 /// Answers everything in the same way, until the test ends.
 fn server() -> SocketAddr {
@@ -75,6 +75,31 @@ fn as_root() {
 #[test]
 fn as_nobody() {
     by_proxy(User::Nobody);
+}
+
+/// The proxy is the keeper's: it goes on without a daemon, and is there when the next one comes.
+#[test]
+fn a_daemon_that_dies() {
+    let open = server();
+    let script = format!(
+        "{ASK}touch up; while [ ! -e one ]; do sleep 0.05; done; ask 'GET http://{open}/alone'; touch asked; while [ ! -e two \
+         ]; do sleep 0.05; done; ask 'GET http://{open}/again'"
+    );
+    let sandbox = json!({"kind": "bubblewrap", "network": {"hosts": [open.to_string()]}});
+    let mut scene = Scene::new(User::Root, &script, &json!({ "sandbox": sandbox }));
+    scene.start();
+    let id = scene.trigger();
+    until("the agent", || scene.path("desk/up").exists().then_some(()));
+    let mut daemon = scene.daemon.take().unwrap();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    scene.write("desk/one", "");
+    until("its first answer", || scene.path("desk/asked").exists().then_some(()));
+    scene.start();
+    scene.write("desk/two", "");
+    let (job, said) = scene.ended(&id);
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    assert!(said.contains("answered GET /alone") && said.contains("answered GET /again"), "{said}");
 }
 
 /// What cannot be had of a kind is an error of the config.

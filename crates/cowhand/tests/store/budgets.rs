@@ -49,6 +49,7 @@ fn starter(purse: Purse) -> Starter {
         max_concurrent: 1_000,
         session_key: None,
         purse: Some(purse),
+        seat: None,
     }
 }
 

@@ -122,8 +122,14 @@ async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
     let fire = async |second, max_concurrent| {
         let decision = Decision::Run(new_job());
         let firing = Firing { schedule, key: cron_key(second), due: at(second), decision };
-        let starter =
-            Starter { node: "node-a".into(), lease: MINUTE, max_concurrent, session_key: None, purse: None };
+        let starter = Starter {
+            node: "node-a".into(),
+            lease: MINUTE,
+            max_concurrent,
+            session_key: None,
+            purse: None,
+            seat: None,
+        };
         store.fire_and_claim(firing, starter, at(second)).await.unwrap()
     };
     let Fired::Claimed { job, epoch } = fire(3_600, 1).await else { panic!("it has a place") };

@@ -11,6 +11,7 @@ mod hooks;
 mod items;
 mod migrations;
 mod postgres;
+mod providers;
 mod races;
 mod retention;
 mod tokens;

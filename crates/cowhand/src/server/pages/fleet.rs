@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
+use super::text::Text;
 use super::{Answer, Pages, marks, now, text};
 use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
 use crate::fleet::ScheduleView;
@@ -48,7 +49,7 @@ async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>,
 }
 
 fn head(status: &Status, running: usize, waiting: usize, spent: &Total, now: Timestamp) -> Markup {
-    let Status { daemon, agents } = status;
+    let Status { daemon, agents, parked } = status;
     html! {
         div.page-head #head data-live {
             h1 { "Fleet" }
@@ -62,6 +63,9 @@ fn head(status: &Status, running: usize, waiting: usize, spent: &Total, now: Tim
                     (marks::money(spent.usage.cost_usd.unwrap_or_default())) " today"
                 }
             }
+        }
+        @for parked in parked {
+            p.alert { b { (parked.provider) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
         }
     }
 }

@@ -7,7 +7,7 @@ mod responses;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -26,9 +26,20 @@ pub(crate) const OUTPUT: u64 = 50;
 /// A server of its own thread, gone with this.
 pub(crate) struct Models {
     address: SocketAddr,
-    served: Arc<Mutex<Vec<Served>>>,
+    shared: Arc<Shared>,
     _runtime: tokio::runtime::Runtime,
 }
+
+/// What all requests see.
+#[derive(Default)]
+struct Shared {
+    served: Mutex<Vec<Served>>,
+    /// When the limit ends that somebody met.
+    opens: Mutex<Option<SystemTime>>,
+}
+
+/// How long a limit lasts.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// One request and what it got.
 #[derive(Debug, Clone)]
@@ -38,6 +49,14 @@ pub(crate) struct Served {
     /// By which header it came, with what before it.
     pub(crate) key: Option<String>,
     pub(crate) scenario: Scenario,
+    pub(crate) got: Got,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Got {
+    Words,
+    Shell,
+    Error,
 }
 
 /// What the prompt asks for, by a word like `SCENARIO:tool`.
@@ -52,6 +71,8 @@ pub(crate) enum Scenario {
     Slow,
     /// Some words, then the connection is gone.
     Cut,
+    /// One shell command, then a limit, and a text when that has ended.
+    Limited,
     Error(u16),
 }
 
@@ -65,6 +86,7 @@ impl Scenario {
             "setsid" => Self::Setsid,
             "slow" => Self::Slow,
             "cut" => Self::Cut,
+            "limited" => Self::Limited,
             word => {
                 word.strip_prefix("err").and_then(|code| code.parse().ok()).map_or(Self::Text, Self::Error)
             }
@@ -92,12 +114,12 @@ impl Models {
     pub(crate) fn start() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let served = Arc::<Mutex<Vec<Served>>>::default();
+        let shared = Arc::<Shared>::default();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        let app = Router::new().fallback(serve).with_state(Arc::clone(&served));
+        let app = Router::new().fallback(serve).with_state(Arc::clone(&shared));
         runtime.spawn(async move { axum::serve(listener, app).await });
-        Self { address, served, _runtime: runtime }
+        Self { address, shared, _runtime: runtime }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -110,11 +132,11 @@ impl Models {
 
     /// The requests that came until now, small talk of the CLIs included.
     pub(crate) fn served(&self) -> Vec<Served> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-async fn serve(State(served): State<Arc<Mutex<Vec<Served>>>>, request: Request) -> Response {
+async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let header = ["x-api-key", "x-goog-api-key", "authorization"].into_iter().find_map(|name| {
         let value = request.headers().get(name)?.to_str().ok()?;
@@ -135,18 +157,55 @@ async fn serve(State(served): State<Arc<Mutex<Vec<Served>>>>, request: Request) 
     };
     let conversation = body[vendor.conversation].to_string();
     let scenario = Scenario::of(&conversation);
-    served.lock().unwrap_or_else(PoisonError::into_inner).push(Served {
-        path,
-        body: body.clone(),
-        key: header,
-        scenario,
-    });
+    let since = conversation.rfind("SCENARIO:").map_or("", |at| &conversation[at..]);
+    let answered = since.contains(vendor.answered);
+    let limit = (scenario == Scenario::Limited).then(|| shared.limit(answered)).flatten();
+    let got = match scenario {
+        Scenario::Error(_) => Got::Error,
+        _ if limit.is_some() => Got::Error,
+        Scenario::Tool | Scenario::Setsid | Scenario::Limited if !answered => Got::Shell,
+        _ => Got::Words,
+    };
+    let request = Served { path, body: body.clone(), key: header, scenario, got };
+    shared.served.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     if let Scenario::Error(code) = scenario {
         return error(code);
     }
-    let since = conversation.rfind("SCENARIO:").map_or("", |at| &conversation[at..]);
-    let answered = since.contains(vendor.answered);
+    if let Some(opens) = limit {
+        return used_up(opens);
+    }
     answer(&vendor, &body, scenario, answered, streamed)
+}
+
+impl Shared {
+    /// When the limit ends, if there is one now. Whoever comes with the answer of a tool begins it, once.
+    fn limit(&self, begins: bool) -> Option<SystemTime> {
+        let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
+        if begins {
+            opens.get_or_insert_with(|| SystemTime::now() + LIMIT);
+        }
+        opens.filter(|opens| *opens > SystemTime::now())
+    }
+}
+
+/// As the vendors say it to those who pay by the month.
+fn used_up(opens: SystemTime) -> Response {
+    let second = opens.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + 1;
+    let reset = second.to_string();
+    let headers = [
+        ("anthropic-ratelimit-unified-status", "rejected"),
+        ("anthropic-ratelimit-unified-representative-claim", "five_hour"),
+        ("anthropic-ratelimit-unified-reset", reset.as_str()),
+        ("x-should-retry", "false"),
+        ("x-codex-primary-used-percent", "100"),
+        ("x-codex-primary-window-minutes", "300"),
+        ("x-codex-primary-reset-at", reset.as_str()),
+    ];
+    let body = json!({
+        "type": "error",
+        "error": {"type": "usage_limit_reached", "message": "the limit is reached", "resets_at": second},
+    });
+    (StatusCode::TOO_MANY_REQUESTS, headers, Json(body)).into_response()
 }
 
 fn error(code: u16) -> Response {
@@ -172,7 +231,10 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
             // The child says that it is there; neither of the two ends by itself.
             Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
         }
-        Scenario::Tool | Scenario::Setsid => Reply::Words("The tool has answered.".to_owned()),
+        Scenario::Limited if !answered => Reply::Shell("echo once >> done.txt".to_owned()),
+        Scenario::Tool | Scenario::Setsid | Scenario::Limited => {
+            Reply::Words("The tool has answered.".to_owned())
+        }
         Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),
         _ => Reply::Words("Hello from the model.".to_owned()),
     };
