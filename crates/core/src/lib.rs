@@ -27,6 +27,7 @@ pub mod prompt;
 pub mod provider;
 pub mod retention;
 pub mod roster;
+pub mod sandbox;
 pub mod schedule;
 pub mod server;
 pub mod session;

@@ -14,6 +14,7 @@ use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::provider::{Provider, Seat};
 use crate::retention::Retention;
+use crate::sandbox::{Asked, Sandbox, SandboxKind, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
@@ -80,6 +81,8 @@ pub struct Schedule {
     pub timeout: Timeout,
     /// Of an attempt's silence.
     pub idle_timeout: Timeout,
+    /// Within its agent's.
+    pub sandbox: Option<Sandbox>,
     /// When it pauses itself.
     pub breaker: Breaker,
 }
@@ -128,6 +131,16 @@ impl Agent {
         self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
     }
 
+    /// What the processes of a job may reach, by its agent and the schedule it comes from.
+    pub fn sandbox(&self, schedule: Option<&ScheduleName>) -> Asked {
+        let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
+        let contained = self.settings.docker.as_ref().and_then(|docker| docker.enabled) == Some(true);
+        let docker = contained.then(|| SandboxRules { kind: SandboxKind::Docker, ..SandboxRules::default() });
+        let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
+        let all = own.into_iter().flatten().map(Sandbox::rules).chain(docker);
+        all.reduce(SandboxRules::and).unwrap_or_default().asked()
+    }
+
     /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
     pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
         let schedule = self.schedules.iter().find(|known| Some(&known.name) == schedule);
@@ -173,6 +186,7 @@ impl Schedule {
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
+            sandbox: None,
             breaker: Breaker::default(),
         }
     }

@@ -11,6 +11,7 @@ use crate::cron::Cron;
 use crate::id::check_name;
 use crate::interval::Interval;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
+use crate::sandbox::Host;
 use crate::size::Size;
 use crate::workspace::BranchName;
 
@@ -21,6 +22,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
         "interval" => message(text.parse::<Interval>()),
         "timeout" => message(text.parse::<Timeout>()),
         "size" => message(text.parse::<Size>()),
+        "host" => message(text.parse::<Host>()),
         "branch" => message(text.parse::<BranchName>()),
         "cron" => message(text.parse::<Cron>()),
         "timezone" => message(text.parse::<Zone>()),
@@ -41,11 +43,12 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 15] = [
+    const TEXTS: [&str; 16] = [
         "name",
         "interval",
         "timeout",
         "size",
+        "host",
         "branch",
         "cron",
         "timezone",

@@ -12,7 +12,7 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{secret, shape};
+use super::{enclosure, secret, shape};
 use crate::budget::Budget;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
@@ -57,6 +57,7 @@ pub(super) fn agent(
     show_resolved(&mut shown, "name", json!(name));
     check_price(loader, draft, &settings);
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
+    enclosure::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
 }
 
@@ -155,6 +156,7 @@ fn schedule(
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
+        sandbox: schedule.sandbox,
         breaker: schedule.breaker.unwrap_or_default(),
     }
 }

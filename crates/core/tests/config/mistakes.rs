@@ -47,6 +47,65 @@ fn fifty_agents_without_mistakes() {
 }
 
 #[test]
+fn sandboxes() {
+    let said = |agent: &str| {
+        let command = "runtime: command, command: [true], working_directory: .";
+        let loaded = load_text(&format!("agents:\n  - {{name: a, {command}, {agent}}}\n"));
+        (loaded.errors(), lines(&loaded).join("\n"))
+    };
+    let schedule = |sandbox: &str| {
+        format!("schedules: {{s: {{type: interval, interval: 1h, prompt: x, sandbox: {sandbox}}}}}")
+    };
+    for (agent, errors, word) in [
+        ("sandbox: landlock".to_owned(), 0, ""),
+        ("sandbox: {kind: landlock, network: off}".to_owned(), 0, ""),
+        (
+            "sandbox: {kind: landlock, network: {ports: [443, 53]}, memory: 1GB, pids: 64, cpu: 0.5}"
+                .to_owned(),
+            0,
+            "",
+        ),
+        ("sandbox: {kind: bubblewrap, network: {hosts: ['*.example.com', 10.0.0.7:80]}}".to_owned(), 0, ""),
+        (
+            "sandbox: {kind: landlock, network: {hosts: [a.com]}}".to_owned(),
+            1,
+            "Landlock knows ports but no addresses",
+        ),
+        ("sandbox: {kind: bubblewrap, network: {ports: [443]}}".to_owned(), 1, "name the hosts"),
+        ("sandbox: {kind: bubblewrap, network: {}}".to_owned(), 1, "either `ports`"),
+        (
+            "sandbox: {kind: bubblewrap, network: {hosts: [a.com], ports: [443]}}".to_owned(),
+            1,
+            "either `ports`",
+        ),
+        ("sandbox: {kind: bubblewrap, network: {hosts: ['https://a.com']}}".to_owned(), 1, "is no host"),
+        ("sandbox: {kind: landlock, credentials: outside}".to_owned(), 1, "needs `kind: bubblewrap`"),
+        ("sandbox: {kind: landlock, pids: 1}".to_owned(), 1, ""),
+        ("sandbox: {kind: landlock, memory: lots}".to_owned(), 1, ""),
+        ("sandbox: {kind: landlock, writes: [/x]}".to_owned(), 1, "unknown key"),
+        ("sandbox: landlok".to_owned(), 1, "landlok"),
+        ("sandbox: docker".to_owned(), 0, "containers are not used yet"),
+        (schedule("landlock"), 0, ""),
+        (schedule("{kind: landlock, network: {hosts: [a.com]}}"), 1, "Landlock knows ports but no addresses"),
+        // Each is well, and both together are not.
+        (
+            format!("sandbox: {{kind: landlock, network: {{ports: [443]}}}}, {}", schedule("bubblewrap")),
+            1,
+            "name the hosts",
+        ),
+    ] {
+        let (count, text) = said(&agent);
+        assert_eq!(count, errors, "{agent}: {text}");
+        assert!(text.contains(word), "{agent}: {text}");
+        assert!(!word.is_empty() || errors > 0 || text.is_empty(), "{agent}: {text}");
+    }
+    // One that has to reach its model.
+    let loaded = load_text("agents:\n  - {name: a, sandbox: landlock}\n");
+    assert_eq!(loaded.errors(), 0);
+    assert!(lines(&loaded).join("\n").contains("cannot reach its model"), "{:?}", lines(&loaded));
+}
+
+#[test]
 fn keys_of_hooks() {
     let problems = |hook: &str| {
         let hook = format!("hooks: {{after_run: [{{{hook}}}]}}");

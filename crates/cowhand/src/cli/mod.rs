@@ -44,6 +44,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::run::sandbox::{confine, forward};
 use crate::run::{acp, keeper};
 pub use exit::{Exit, Failure};
 
@@ -126,9 +127,12 @@ enum Verb {
 
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
 pub fn run() -> ExitCode {
-    match started_by_a_machine(std::env::args_os().skip(1)) {
-        Some(Machine::Keeper(folder)) => return keeper::keep(&folder),
-        Some(Machine::Acp(orders)) => return acp::run(&orders),
+    match hidden_verb(std::env::args_os().skip(1)) {
+        Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
+        Some(Hidden::Acp(orders)) => return acp::run(&orders),
+        Some(Hidden::Confine(folder)) => return confine::confine(&folder),
+        Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),
+        Some(Hidden::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
     let cli = Cli::parse();
@@ -170,19 +174,30 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What is not for people.
-enum Machine {
-    /// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it.
-    Keeper(PathBuf),
-    /// `cowhand acp FILE`: speak with an agent of `runtime: acp`. A keeper starts it.
+/// What the daemon and keepers start, not a person. An agent waits for it, so it is known before the verbs that people
+/// use are even described.
+enum Hidden {
+    /// `cowhand keeper FOLDER`: watch over one attempt.
+    Keep(PathBuf),
+    /// `cowhand acp FILE`: speak with an agent of `runtime: acp`.
     Acp(PathBuf),
+    /// `cowhand confine FOLDER`: become its agent, with less.
+    Confine(PathBuf),
+    /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: become an agent in namespaces of its own.
+    Enclosed(Vec<OsString>),
+    /// `cowhand forward`: be the way to that.
+    Forward { alone: bool },
 }
 
-/// An agent waits for these, so they are known before the verbs that people use are even described.
-fn started_by_a_machine(mut arguments: impl Iterator<Item = OsString>) -> Option<Machine> {
-    match (arguments.next(), arguments.next(), arguments.next()) {
-        (Some(verb), Some(folder), None) if verb == "keeper" => Some(Machine::Keeper(folder.into())),
-        (Some(verb), Some(orders), None) if verb == "acp" => Some(Machine::Acp(orders.into())),
+fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> {
+    let (verb, rest) = (arguments.next()?, arguments.collect::<Vec<_>>());
+    match (verb.to_str()?, rest.as_slice()) {
+        ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
+        ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
+        ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
+        ("enclosed", [_, _, ..]) => Some(Hidden::Enclosed(rest)),
+        ("forward", []) => Some(Hidden::Forward { alone: false }),
+        ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
         _ => None,
     }
 }

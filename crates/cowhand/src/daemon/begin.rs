@@ -78,7 +78,8 @@ impl Charge {
         fault::place("workspace-made");
         agent.directory.clone_from(&desk.directory);
         agent.settings.budget = self.allowance().await;
-        let launch = match self.plan(&agent, &beginning.session) {
+        let launch = self.plan(&agent, &beginning.session);
+        let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
             Ok(launch) => launch,
             Err(refusal) => {
                 self.not_started(refusal, rules).await;
@@ -150,6 +151,9 @@ impl Charge {
     pub(super) async fn not_started(&self, message: String, rules: &Rules) {
         let error = JobError { kind: ErrorKind::StartFailed, message };
         let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        if let Err(error) = self.attempt().forget_private() {
+            warn!(job = %self.job.id(), "its private files are still there: {error}");
+        }
         self.settle(outcome, rules).await;
     }
 

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod begin;
+mod enclose;
 mod engine;
 mod hooks;
 mod lapsed;
@@ -332,7 +333,7 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A fleet's files with what its `.env` names, or the whole report of what is wrong with them.
 pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
-    let config::FromDisk { loaded, variables, notes, .. } = config::load(file);
+    let config::FromDisk { loaded, variables, notes, files } = config::load(file);
     for note in notes {
         warn!("{note}");
     }
@@ -341,15 +342,17 @@ pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(FleetError::Config(report));
     }
-    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown) })
+    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
 }
 
 /// What a fleet is made of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) roster: Roster,
     /// Of the `.env`.
     pub(crate) variables: HashMap<String, String>,
     /// For people, without secrets; none if no file says it.
     pub(crate) shown: Option<Value>,
+    /// All that were asked for, there or not.
+    pub(crate) files: Vec<PathBuf>,
 }

@@ -13,6 +13,7 @@
 pub(crate) mod acp;
 pub mod attempt;
 mod bounded;
+pub(crate) mod caps;
 pub(crate) mod cgroup;
 mod descriptors;
 pub mod ending;
@@ -24,6 +25,7 @@ pub mod launch;
 pub mod lines;
 mod process;
 pub mod runtime;
+pub mod sandbox;
 pub mod tail;
 pub mod watch;
 pub(crate) mod workspace;

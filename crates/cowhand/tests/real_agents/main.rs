@@ -10,6 +10,7 @@ mod failures;
 mod going_on;
 mod limits;
 mod models;
+mod sandboxed;
 mod sessions;
 mod work;
 

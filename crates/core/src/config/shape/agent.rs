@@ -10,6 +10,7 @@ use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
+use crate::sandbox::Sandbox;
 use crate::session::{self, SessionPolicy};
 use crate::workspace::Isolation;
 
@@ -61,7 +62,9 @@ pub struct Agent {
     pub chat: Option<Chat>,
     /// What is done after a job has ended.
     pub hooks: Option<Hooks>,
-    #[schemars(extend("x-pending" = "containers are not used yet"))]
+    /// What its processes may reach; unset means everything.
+    pub sandbox: Option<Sandbox>,
+    #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
     /// The account or server of models that it shares with others; unset means all agents with the same runtime.

@@ -15,6 +15,7 @@ use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
+use crate::sandbox::Sandbox;
 use crate::server::Server;
 use crate::workspace::Isolation;
 
@@ -77,12 +78,13 @@ pub struct FleetInfo {
 pub struct Defaults {
     #[schemars(extend("x-old-names" = ["workspace"]))]
     pub working_directory: Option<WorkingDirectory>,
-    #[schemars(extend("x-pending" = "containers are not used yet"))]
+    #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
     pub docker: Option<Docker>,
     pub work_source: Option<WorkSource>,
     pub instances: Option<Instances>,
     pub session: Option<Session>,
     pub isolation: Option<Isolation>,
+    pub sandbox: Option<Sandbox>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,

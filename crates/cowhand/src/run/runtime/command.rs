@@ -32,6 +32,8 @@ pub(super) const DESCRIPTION: Description = Description {
     reader: Reader::command,
     interactive: &[],
     missing: &[],
+    homes: &[],
+    provider: None,
 };
 
 fn plan(order: &Order<'_>) -> Plan {

@@ -62,6 +62,46 @@ pub struct Description {
     pub interactive: &'static [&'static str],
     /// What its program says when a session is not there, in one way or another.
     pub missing: &'static [&'static str],
+    /// Where its program keeps its own things: sessions, settings, logins. A sandbox leaves them to it.
+    pub homes: &'static [Home],
+    /// How its provider is reached through us; none if its program cannot be told by variables.
+    pub provider: Option<Provider>,
+}
+
+/// Where a runtime's program finds its model, and by which key.
+#[derive(Debug, Clone, Copy)]
+pub struct Provider {
+    /// The variable that says where the provider is.
+    pub address: &'static str,
+    /// Where it is otherwise.
+    pub home: &'static str,
+    /// Variables that hold a key, the first that is set counts: its name, the header and what stands before the key.
+    pub keys: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// A file or folder of a runtime's program.
+#[derive(Debug, Clone, Copy)]
+pub struct Home {
+    /// The variable that says where it is, if it is set.
+    pub variable: &'static str,
+    /// Where it is otherwise, in the user's home.
+    pub folder: &'static str,
+    /// Which part of either.
+    pub below: &'static str,
+    pub is_folder: bool,
+}
+
+impl Home {
+    pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
+        Self { variable, folder, below: "", is_folder: true }
+    }
+
+    pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {
+        let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+        let own = set(self.variable).map(PathBuf::from);
+        let path = own.or_else(|| Some(Path::new(set("HOME")?).join(self.folder)))?.join(self.below);
+        path.is_absolute().then_some(path)
+    }
 }
 
 /// The one line that a new runtime adds here.

@@ -46,6 +46,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct Served {
     pub(crate) path: String,
     pub(crate) body: Value,
+    /// By which header it came, with what before it.
+    pub(crate) key: Option<String>,
     pub(crate) scenario: Scenario,
     pub(crate) got: Got,
 }
@@ -126,6 +128,10 @@ impl Models {
         Self { address, shared, _runtime: runtime }
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -138,6 +144,10 @@ impl Models {
 
 async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
+    let header = ["x-api-key", "x-goog-api-key", "authorization"].into_iter().find_map(|name| {
+        let value = request.headers().get(name)?.to_str().ok()?;
+        Some(format!("{name}: {value}"))
+    });
     let body = axum::body::to_bytes(request.into_body(), 64 << 20).await.unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (vendor, streamed) = match path.as_str() {
@@ -162,7 +172,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
         Scenario::Tool | Scenario::Setsid | Scenario::Limited if !answered => Got::Shell,
         _ => Got::Words,
     };
-    let request = Served { path, body: body.clone(), scenario, got };
+    let request = Served { path, body: body.clone(), key: header, scenario, got };
     shared.served.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     if let Scenario::Error(code) = scenario {
         return error(code);

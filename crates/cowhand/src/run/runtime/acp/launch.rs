@@ -19,6 +19,9 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::acp,
     interactive: &[],
     missing: &["the session {id} is not there"],
+    // Which program it is, and where that keeps its things, only the config knows: a sandbox is told so there.
+    homes: &[],
+    provider: None,
 };
 
 const ORDERS_FILE: &str = "acp.json";

@@ -7,7 +7,7 @@ use cowhand_core::job::JobUsage;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, transport};
 use super::super::result_line::per_model;
 use super::super::{Reader, Session, record};
 use super::Claude;
@@ -86,6 +86,19 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::claude,
     interactive: &["--resume"],
     missing: &["No conversation found with session ID: {id}"],
+    homes: &[
+        Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
+        Home { variable: "", folder: ".claude.json", below: "", is_folder: false },
+    ],
+    provider: Some(Provider {
+        address: "ANTHROPIC_BASE_URL",
+        home: "https://api.anthropic.com",
+        keys: &[
+            ("ANTHROPIC_API_KEY", "x-api-key", ""),
+            ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
+            ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
+        ],
+    }),
 };
 
 const MCP_FILE: &str = "mcp.json";
