@@ -130,6 +130,9 @@ pub enum Fact {
     /// The daemon is asked to end.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
+    /// Somebody said that it takes jobs again.
+    #[serde(rename = "provider:unparked")]
+    ProviderUnparked { provider: String },
     #[serde(rename = "token:created")]
     TokenCreated { name: TokenName, scope: Scope },
     #[serde(rename = "token:revoked")]
@@ -234,6 +237,7 @@ impl Fact {
             Self::AgentCleared => "agent:cleared",
             Self::FleetReloaded { .. } => "fleet:reloaded",
             Self::FleetStopping { .. } => "fleet:stopping",
+            Self::ProviderUnparked { .. } => "provider:unparked",
             Self::TokenCreated { .. } => "token:created",
             Self::TokenRevoked { .. } => "token:revoked",
             Self::WorkClaimed { .. } => "work:claimed",

@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::AgentName;
 use crate::interval::Interval;
 pub use reset::reset;
 
@@ -56,12 +55,11 @@ pub struct ProviderState {
     pub last_start: Option<Timestamp>,
 }
 
-/// What it takes to start a job at its provider: the limits, and everybody whom they hold for.
+/// What it takes to start a job at its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
     pub provider: String,
     pub limits: Provider,
-    pub agents: Vec<AgentName>,
 }
 
 impl Seat {
@@ -80,6 +78,11 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
 
 impl Parked {
+    /// `claude is used up: You've hit your limit`.
+    pub fn sentence(&self) -> String {
+        format!("{} is used up: {}", self.provider, self.message)
+    }
+
     /// It was met once more: `reset` is what the provider says about its end. Several jobs meet the same limit within
     /// moments, so what is parked already is parked no shorter.
     #[must_use]
@@ -137,7 +140,7 @@ mod tests {
         ] {
             let start_every = every.map(|every| every.parse().unwrap());
             let limits = Provider { start_every, ..Provider::default() };
-            let seat = Seat { provider: "p".into(), limits, agents: Vec::new() };
+            let seat = Seat { provider: "p".into(), limits };
             let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
             assert_eq!(seat.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }

@@ -89,6 +89,8 @@ pub enum SkipReason {
     Paused,
     /// An earlier job has the session that it would go on with.
     SessionBusy,
+    /// Its provider is used up for now.
+    UsageLimit,
 }
 
 /// What became of one planned firing; the ledger has a row for each.
@@ -111,7 +113,7 @@ written_as! {
         UnsupportedType = "unsupported_type", Disabled = "disabled", AlreadyRunning = "already_running",
         AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
-        SessionBusy = "session_busy",
+        SessionBusy = "session_busy", UsageLimit = "usage_limit",
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use cowhand_core::event::Fact;
+use cowhand_core::provider::Parked;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,13 +13,16 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::given::Given;
-use super::{Api, Problem};
+use super::{Api, Problem, providers};
 use crate::fleet::{FleetStatus, Reloaded, Stop};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
+    /// Providers that take no jobs at the moment.
+    #[serde(default)]
+    pub parked: Vec<Parked>,
 }
 
 /// Only `running` says something when none runs.
@@ -44,7 +48,8 @@ pub struct StopAsked {
 }
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Problem> {
-    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await? }))
+    let parked = providers::parked(&api).await?;
+    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, parked }))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {

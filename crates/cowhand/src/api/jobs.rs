@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
-use super::{Api, Page, Problem, WorkspaceView};
+use super::{Api, Page, Problem, WorkspaceView, providers};
 use crate::fleet::{self, Changes, Listening};
 use crate::store::{Cancel, JobFilter, PastAttempt};
 
@@ -131,10 +131,20 @@ async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
         return Ok(None);
     };
     let ledger = api.store.spending(&roster, now).await?;
-    Ok(roster.over_budget(agent, &ledger, now).map(|over| Waits {
+    let over = roster.over_budget(agent, &ledger, now).map(|over| Waits {
         reason: SkipReason::OverBudget,
         until: over.until,
         message: over.sentence(&agent.name, roster.zone()),
+    });
+    if over.is_some() {
+        return Ok(over);
+    }
+    let parked = providers::parked(api).await?;
+    let parked = parked.into_iter().find(|parked| Some(parked.provider.as_str()) == agent.provider());
+    Ok(parked.map(|parked| Waits {
+        reason: SkipReason::UsageLimit,
+        until: Some(parked.until),
+        message: parked.sentence(),
     }))
 }
 

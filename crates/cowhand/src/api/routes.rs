@@ -10,12 +10,12 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, LoginLink,
-    NodeView, Page, ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
-    WorkView,
+    NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked,
+    TokenMade, UsageView, WorkView,
 };
 use super::{
-    agents, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, sessions,
-    timeline, tokens, usage, work,
+    agents, config, daemon, events, health, jobs, login, nodes, openapi, providers, prune, schedules,
+    sessions, timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -216,6 +216,13 @@ fn of_fleet() -> Vec<Route> {
             .about("What was spent, by day, agent and model.")
             .params::<usage::Asked>()
             .tells::<UsageView>(),
+        Route::get("/api/v1/providers", providers::list)
+            .about("What agents share: the limits, and what is used up for now.")
+            .tells::<Page<ProviderView>>(),
+        Route::post("/api/v1/providers/{provider}/unpark", providers::unpark)
+            .about("Says that a provider takes jobs again.")
+            .tells::<ProviderView>()
+            .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/nodes", nodes::list)
             .about("The machines that share the store: this one, and those that run something.")
             .tells::<Page<NodeView>>(),

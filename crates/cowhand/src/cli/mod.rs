@@ -33,6 +33,7 @@ mod status;
 mod stop;
 mod token;
 mod trigger;
+mod unpark;
 mod usage;
 mod why;
 mod work;
@@ -43,7 +44,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::run::keeper;
+use crate::run::{acp, keeper};
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
@@ -87,6 +88,8 @@ enum Verb {
     Cancel(cancel::Cancel),
     /// Say that an agent is to begin anew
     Clear(clear::Clear),
+    /// Say that a provider takes jobs again before its limit ends
+    Unpark(unpark::Unpark),
     /// Run a finished job again, as a new one
     Retry(retry::Retry),
     /// Make a new job that goes on from an earlier one
@@ -123,8 +126,10 @@ enum Verb {
 
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
 pub fn run() -> ExitCode {
-    if let Some(folder) = attempt_to_keep(std::env::args_os().skip(1)) {
-        return keeper::keep(&folder);
+    match started_by_a_machine(std::env::args_os().skip(1)) {
+        Some(Machine::Keeper(folder)) => return keeper::keep(&folder),
+        Some(Machine::Acp(orders)) => return acp::run(&orders),
+        None => {}
     }
     let cli = Cli::parse();
     let config = cli.config.as_deref();
@@ -143,6 +148,7 @@ pub fn run() -> ExitCode {
         Verb::Logs(logs) => logs.run(config),
         Verb::Cancel(cancel) => cancel.run(config),
         Verb::Clear(clear) => clear.run(config),
+        Verb::Unpark(unpark) => unpark.run(config),
         Verb::Retry(retry) => retry.run(config),
         Verb::Fork(fork) => fork.run(config),
         Verb::Resume(resume) => resume.run(config),
@@ -164,11 +170,19 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it, not a person, and an agent waits for it, so it
-/// is known before the verbs that people use are even described.
-fn attempt_to_keep(mut arguments: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+/// What is not for people.
+enum Machine {
+    /// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it.
+    Keeper(PathBuf),
+    /// `cowhand acp FILE`: speak with an agent of `runtime: acp`. A keeper starts it.
+    Acp(PathBuf),
+}
+
+/// An agent waits for these, so they are known before the verbs that people use are even described.
+fn started_by_a_machine(mut arguments: impl Iterator<Item = OsString>) -> Option<Machine> {
     match (arguments.next(), arguments.next(), arguments.next()) {
-        (Some(verb), Some(folder), None) if verb == "keeper" => Some(folder.into()),
+        (Some(verb), Some(folder), None) if verb == "keeper" => Some(Machine::Keeper(folder.into())),
+        (Some(verb), Some(orders), None) if verb == "acp" => Some(Machine::Acp(orders.into())),
         _ => None,
     }
 }

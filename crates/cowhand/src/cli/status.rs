@@ -36,6 +36,12 @@ impl Status {
             }
             let now = Timestamp::now();
             print::line(daemon(&status.daemon, now));
+            for parked in &status.parked {
+                let (name, until) = (&parked.provider, ago::from_now(now, parked.until));
+                let message = print::one_line(&parked.message, 300);
+                let said = format!("{name} is used up, and takes jobs again {until}: {message}");
+                print::line(print::styled(said, print::ODD));
+            }
             print::line("");
             table(&status.agents, now).print();
             let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;

@@ -73,7 +73,9 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
     }
     lines.extend(match (view.skip_reason, view.next_run_at) {
         (Some(SkipReason::Disabled), _) => None,
-        (Some(SkipReason::Paused | SkipReason::OverBudget), _) if view.skip_note.is_some() => {
+        (Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit), _)
+            if view.skip_note.is_some() =>
+        {
             explained(view, now)
         }
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType) | None, _) if view.preparing => {
@@ -162,6 +164,7 @@ const fn because(reason: SkipReason) -> &'static str {
         SkipReason::OutsideHours => "it is outside its active hours",
         SkipReason::OverBudget => "the budget is used up",
         SkipReason::Paused => "it had paused itself",
+        SkipReason::UsageLimit => "its provider was used up",
         SkipReason::SessionBusy => "an earlier job has its session and has not ended",
     }
 }

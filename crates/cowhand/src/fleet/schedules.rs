@@ -1,7 +1,8 @@
 //! How the schedules of a fleet stand, and when they fire.
 
 use cowhand_core::id::{AgentName, ScheduleName};
-use cowhand_core::plan::{self, LiveState, Snapshot};
+use cowhand_core::plan::{self, LiveJob, LiveState, Snapshot};
+use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::Driver;
@@ -162,7 +163,23 @@ impl ScheduleView {
                 self.skip_reason = Some(SkipReason::OverBudget);
             }
             (self.skip_until, self.skip_note) = (over.until, Some(over.sentence(&agent.name, roster.zone())));
+        } else if let Some(parked) = parked(agent, schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::UsageLimit);
+            (self.skip_until, self.skip_note) = (Some(parked.until), Some(parked.sentence()));
         }
         self
     }
+}
+
+/// What its jobs wait for, if some wait for their provider.
+fn parked<'a>(
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+) -> Option<&'a Parked> {
+    let waits =
+        |job: &LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
+    let state = snapshot.providers.get(agent.provider()?).filter(|_| snapshot.jobs.iter().any(waits));
+    state?.parked.as_ref().filter(|parked| parked.until > now)
 }

@@ -6,6 +6,7 @@ mod api;
 mod concurrency;
 mod jobs;
 mod life;
+mod limits;
 mod money;
 #[path = "../store/postgres.rs"]
 mod postgres;

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
+use super::text::Text;
 use super::{Answer, Pages, budgets, marks, now, text};
 use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
 use crate::fleet::ScheduleView;
@@ -59,7 +60,7 @@ fn head(
     spent: &UsageView,
     now: Timestamp,
 ) -> Markup {
-    let Status { daemon, agents } = status;
+    let Status { daemon, agents, parked } = status;
     html! {
         div.page-head #head data-live {
             h1 { "Fleet" }
@@ -73,6 +74,9 @@ fn head(
                     (marks::money(today.usage.cost_usd.unwrap_or_default())) (budgets::of_today(&spent.budgets)) " today"
                 }
             }
+        }
+        @for parked in parked {
+            p.alert { b { (parked.provider) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
         }
     }
 }
