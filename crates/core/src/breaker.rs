@@ -69,10 +69,9 @@ impl Breaker {
     /// Takes note of a job, and says whether the schedule pauses.
     pub fn judge(&self, fuse: &mut Fuse, run: Run<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
-            // Somebody's wish says nothing about the schedule.
-            Outcome::Cancelled { .. } => None,
-            // A machine that went away does neither.
-            Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
+            // Neither somebody's wish nor a machine that went away says anything about the schedule.
+            Outcome::Cancelled { .. }
+            | Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
             Outcome::Failed { error, .. } => self.failed(fuse, error, now),
             Outcome::Completed { .. } if run.empty => self.empty(fuse, run.microdollars, now),
             Outcome::Completed { .. } => {
@@ -98,7 +97,7 @@ impl Breaker {
         } else {
             format!("{times} jobs in a row failed the same way")
         };
-        Some(self.pause(fuse, now, format!("{what}: {} ({})", error.message, error.kind)))
+        Some(self.pause(fuse, now, &format!("{what}: {} ({})", error.message, error.kind)))
     }
 
     fn empty(&self, fuse: &mut Fuse, microdollars: u64, now: Timestamp) -> Option<Pause> {
@@ -114,10 +113,10 @@ impl Breaker {
             return None;
         }
         let (runs, cost) = (fuse.empty, crate::budget::money(fuse.empty_microdollars));
-        Some(self.pause(fuse, now, format!("{runs} jobs in a row used no tool and cost {cost}")))
+        Some(self.pause(fuse, now, &format!("{runs} jobs in a row used no tool and cost {cost}")))
     }
 
-    fn pause(&self, fuse: &mut Fuse, now: Timestamp, reason: String) -> Pause {
+    fn pause(&self, fuse: &mut Fuse, now: Timestamp, reason: &str) -> Pause {
         const LONGEST: SignedDuration = SignedDuration::from_hours(24);
         let doubled = 1_i32.checked_shl(fuse.pauses.min(30)).unwrap_or(i32::MAX);
         let pause = self.pause.duration();
@@ -125,7 +124,7 @@ impl Breaker {
         fuse.pauses = fuse.pauses.saturating_add(1);
         Pause {
             until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
-            reason: cut(&reason, 0, LONGEST_REASON),
+            reason: cut(reason, 0, LONGEST_REASON),
         }
     }
 }

@@ -133,10 +133,9 @@ impl From<Outcome> for Settlement {
     }
 }
 
-/// A limit that an attempt met.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A limit that an attempt met at its provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    pub provider: String,
     /// Its end, as the provider tells it.
     pub resets_at: Option<Timestamp>,
 }

@@ -87,6 +87,10 @@ pub struct LiveJob {
     pub item: Option<WorkItemId>,
     /// The conversation that it answers in.
     pub chat: Option<String>,
+    /// An attempt was made, so there may be a session.
+    pub began: bool,
+    /// Of one that runs: where.
+    pub provider: Option<String>,
     /// Of one that runs: no other with the same key does.
     pub session_key: Option<String>,
     pub state: LiveState,
@@ -130,7 +134,14 @@ pub enum Action {
     /// The pause that its breaker made is over.
     Resume { schedule: ScheduleId },
     /// Claim this job, if the agent still has a place by then.
-    Start { job: JobId, agent: AgentName, max_concurrent: u32, session_key: Option<String> },
+    Start {
+        job: JobId,
+        agent: AgentName,
+        max_concurrent: u32,
+        session_key: Option<String>,
+        /// The number of the fallback that it starts with.
+        stand_in: Option<usize>,
+    },
 }
 
 /// What a due firing waits for.
@@ -265,14 +276,13 @@ impl Draft {
     }
 
     /// Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
-    fn seated(&mut self, agent: &Agent, seats: &mut Seats) -> bool {
-        let opens = match seats.take(agent, self.now) {
-            Taking::Taken => return true,
-            Taking::Opens(opens) => Some(opens),
-            Taking::Full => None,
-        };
-        opens.into_iter().for_each(|opens| self.wake(opens));
-        false
+    fn seated(&mut self, agent: &Agent, job: &LiveJob, seats: &mut Seats) -> Option<Option<usize>> {
+        match seats.take(agent, job, self.now) {
+            Taking::Taken { stand_in } => return Some(stand_in),
+            Taking::Opens(opens) => self.wake(opens),
+            Taking::Full => {}
+        }
+        None
     }
 
     fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, seats: &mut Seats) {
@@ -288,15 +298,14 @@ impl Draft {
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;
                     }
-                    if !self.seated(agent, seats) {
-                        break;
-                    }
+                    let Some(stand_in) = self.seated(agent, job, seats) else { continue };
                     free -= 1;
                     self.actions.push(Action::Start {
                         job: job.id.clone(),
                         agent: agent.name.clone(),
                         max_concurrent: agent.max_concurrent,
                         session_key,
+                        stand_in,
                     });
                 }
                 _ => {}

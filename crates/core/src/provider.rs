@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::AgentName;
 use crate::interval::Interval;
 pub use reset::reset;
 
@@ -56,12 +55,11 @@ pub struct ProviderState {
     pub last_start: Option<Timestamp>,
 }
 
-/// What it takes to start a job at its provider: the limits, and everybody whom they hold for.
+/// What it takes to start a job at its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
     pub provider: String,
     pub limits: Provider,
-    pub agents: Vec<AgentName>,
 }
 
 impl Seat {
@@ -142,7 +140,7 @@ mod tests {
         ] {
             let start_every = every.map(|every| every.parse().unwrap());
             let limits = Provider { start_every, ..Provider::default() };
-            let seat = Seat { provider: "p".into(), limits, agents: Vec::new() };
+            let seat = Seat { provider: "p".into(), limits };
             let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
             assert_eq!(seat.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }

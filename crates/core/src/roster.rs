@@ -94,6 +94,30 @@ impl Agent {
         self.settings.provider.as_deref().or_else(usual)
     }
 
+    /// The agent as its fallback of this number has it.
+    pub fn standing_in(&self, number: usize) -> Option<Self> {
+        let other = self.settings.fallback.get(number)?;
+        let mut agent = self.clone();
+        let settings = &mut agent.settings;
+        if let Some(runtime) =
+            other.runtime.filter(|other| other.name() != settings.runtime.unwrap_or_default().name())
+        {
+            (settings.runtime, settings.model, settings.provider) = (Some(runtime), None, None);
+        }
+        settings.model = other.model.clone().or(settings.model.take());
+        settings.provider = other.provider.clone().or(settings.provider.take());
+        settings.command = other.command.clone().or(settings.command.take());
+        settings.env.extend(other.env.clone());
+        Some(agent)
+    }
+
+    /// Itself, and then what it falls back to, with their numbers.
+    pub fn and_stand_ins(&self) -> impl Iterator<Item = (Option<usize>, Self)> {
+        let others = (0..self.settings.fallback.len())
+            .filter_map(|number| Some((Some(number), self.standing_in(number)?)));
+        std::iter::once((None, self.clone())).chain(others)
+    }
+
     pub fn session_policy(&self) -> SessionPolicy {
         self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
     }
@@ -176,11 +200,12 @@ impl Roster {
 
     /// What a job of the agent needs of its provider; none for an agent that has none.
     pub fn seat(&self, agent: &Agent) -> Option<Seat> {
-        let provider = agent.provider()?;
+        agent.provider().map(|provider| self.seat_at(provider))
+    }
+
+    pub fn seat_at(&self, provider: &str) -> Seat {
         let limits = self.providers.get(provider).cloned().unwrap_or_default();
-        let sharing = self.agents.iter().filter(|other| other.provider() == Some(provider));
-        let agents = sharing.map(|other| other.name.clone()).collect();
-        Some(Seat { provider: provider.to_owned(), limits, agents })
+        Seat { provider: provider.to_owned(), limits }
     }
 
     pub fn zone(&self) -> &TimeZone {

@@ -167,6 +167,7 @@ impl ScheduleRecord {
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
         self.waiting = None;
+        self.fuse = Fuse::default();
         if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
             self.state = ScheduleState::Active;
         }

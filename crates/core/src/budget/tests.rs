@@ -144,115 +144,43 @@ fn dearest(dollars: Option<f64>) -> Dearest {
     Dearest { microdollars: dollars.map(microdollars), tokens: None }
 }
 
+/// What it takes with it, or whose budget has no room.
+fn reserved(own: Budget, fleet: Budget, spent: Spending, by_all: Spending, most: Option<f64>) -> String {
+    match purse(own, fleet).reserve(Amount::default(), &spent, dearest(most), &by_all) {
+        Ok(reserved) => money(reserved.amount.microdollars),
+        Err(over) => format!("{}, {}", over.scope, over.window),
+    }
+}
+
 #[test]
 fn what_an_attempt_reserves() {
     let none = Budget::default();
     let day = |dollars| Budget { per_day_usd: Some(dollars), ..none };
     let job = |dollars, rest: Budget| Budget { per_job_usd: Some(dollars), ..rest };
     let nothing = Spending::default();
+    let spent = |day, held| spending(day, 9.0, 0.0, held);
     let table = [
-        ("no budget", none, none, nothing, nothing, None, Ok(0.0)),
-        ("only of a job", job(2.0, none), none, nothing, nothing, Some(9.0), Ok(2.0)),
-        ("the stricter of two", job(2.0, none), job(1.0, none), nothing, nothing, None, Ok(1.0)),
-        (
-            "nothing is known: all that is left",
-            day(5.0),
-            none,
-            spending(1.5, 9.0, 0.0, 0.0),
-            nothing,
-            None,
-            Ok(3.5),
-        ),
-        (
-            "and nothing for a second one",
-            day(5.0),
-            none,
-            spending(1.5, 9.0, 0.0, 3.5),
-            nothing,
-            None,
-            Err((Scope::Agent, Window::Day)),
-        ),
-        (
-            "the dearest of the last ones",
-            day(5.0),
-            none,
-            spending(1.5, 9.0, 0.0, 0.0),
-            nothing,
-            Some(0.7),
-            Ok(0.7),
-        ),
-        ("it fits exactly", day(5.0), none, spending(3.0, 9.0, 0.0, 1.3), nothing, Some(0.7), Ok(0.7)),
-        (
-            "it does not",
-            day(5.0),
-            none,
-            spending(3.0, 9.0, 0.0, 1.4),
-            nothing,
-            Some(0.7),
-            Err((Scope::Agent, Window::Day)),
-        ),
-        (
-            "the job's budget comes before what it did cost",
-            job(1.0, day(5.0)),
-            none,
-            nothing,
-            nothing,
-            Some(4.0),
-            Ok(1.0),
-        ),
-        (
-            "one that cost more than a day may starts all the same",
-            day(5.0),
-            none,
-            nothing,
-            nothing,
-            Some(7.0),
-            Ok(5.0),
-        ),
-        (
-            "but alone",
-            day(5.0),
-            none,
-            spending(0.0, 0.0, 0.0, 0.1),
-            nothing,
-            Some(7.0),
-            Err((Scope::Agent, Window::Day)),
-        ),
-        (
-            "used up",
-            day(5.0),
-            none,
-            spending(5.0, 5.0, 0.0, 0.0),
-            nothing,
-            Some(0.0),
-            Err((Scope::Agent, Window::Day)),
-        ),
-        (
-            "the fleet's",
-            none,
-            day(5.0),
-            nothing,
-            spending(4.5, 9.0, 0.0, 0.0),
-            Some(1.0),
-            Err((Scope::Fleet, Window::Day)),
-        ),
-        ("of another agent", day(5.0), none, nothing, spending(99.0, 99.0, 0.0, 0.0), Some(1.0), Ok(1.0)),
-        (
-            "the one that lasts longest is told",
-            Budget { per_day_usd: Some(1.0), per_month_usd: Some(2.0), ..none },
-            none,
-            spending(1.0, 2.0, 0.0, 0.0),
-            nothing,
-            None,
-            Err((Scope::Agent, Window::Month)),
-        ),
+        ("no budget", none, none, nothing, nothing, None, "$0.00"),
+        ("only of a job", job(2.0, none), none, nothing, nothing, Some(9.0), "$2.00"),
+        ("the stricter of two", job(2.0, none), job(1.0, none), nothing, nothing, None, "$1.00"),
+        ("nothing is known: all that is left", day(5.0), none, spent(1.5, 0.0), nothing, None, "$3.50"),
+        ("and nothing for a second one", day(5.0), none, spent(1.5, 3.5), nothing, None, "agent, day"),
+        ("the dearest of the last ones", day(5.0), none, spent(1.5, 0.0), nothing, Some(0.7), "$0.70"),
+        ("it fits exactly", day(5.0), none, spent(3.0, 1.3), nothing, Some(0.7), "$0.70"),
+        ("it does not", day(5.0), none, spent(3.0, 1.4), nothing, Some(0.7), "agent, day"),
+        ("the job's budget first", job(1.0, day(5.0)), none, nothing, nothing, Some(4.0), "$1.00"),
+        ("one that cost more than a day may", day(5.0), none, nothing, nothing, Some(7.0), "$5.00"),
+        ("starts alone", day(5.0), none, spent(0.0, 0.1), nothing, Some(7.0), "agent, day"),
+        ("used up", day(5.0), none, spent(5.0, 0.0), nothing, Some(0.0), "agent, day"),
+        ("the fleet's", none, day(5.0), nothing, spent(4.5, 0.0), Some(1.0), "fleet, day"),
+        ("of another agent", day(5.0), none, nothing, spent(99.0, 0.0), Some(1.0), "$1.00"),
     ];
     for (name, own, fleet, spent, by_all, most, expected) in table {
-        let answer = purse(own, fleet).reserve(Amount::default(), &spent, dearest(most), &by_all);
-        let answer =
-            answer.map(|reserved| reserved.amount.microdollars).map_err(|over| (over.scope, over.window));
-        assert_eq!(answer, expected.map(microdollars), "{name}");
+        assert_eq!(reserved(own, fleet, spent, by_all, most), expected, "{name}");
     }
+    // The one that lasts longest is told.
+    let both = Budget { per_day_usd: Some(1.0), per_month_usd: Some(2.0), ..none };
+    assert_eq!(reserved(both, none, spending(1.0, 2.0, 0.0, 0.0), nothing, None), "agent, month");
 }
 
 #[test]

@@ -50,14 +50,16 @@ impl OverBudget {
     pub fn sentence(&self, agent: &AgentName, zone: &TimeZone) -> String {
         let (limit, spent) = (self.unit.amount(self.limit), self.unit.amount(self.spent));
         let owner = Owner { over: self, agent };
-        let mut text = format!("{owner} of {limit} is used up: {spent} spent");
-        if self.spent < self.limit {
-            text = format!("{owner} of {limit} has no room: {spent} spent");
-            if self.reserved > 0 {
-                text += &format!(", {} reserved by jobs under way", self.unit.amount(self.reserved));
-            }
-            text += &format!(", and a run may need {}", self.unit.amount(self.needed));
-        }
+        let reserved = match self.reserved {
+            0 => String::new(),
+            reserved => format!(", {} reserved by jobs under way", self.unit.amount(reserved)),
+        };
+        let text = if self.spent < self.limit {
+            let needed = self.unit.amount(self.needed);
+            format!("{owner} of {limit} has no room: {spent} spent{reserved}, and a run may need {needed}")
+        } else {
+            format!("{owner} of {limit} is used up: {spent} spent")
+        };
         match self.until {
             Some(until) => {
                 let until = until.to_zoned(zone.clone());

@@ -175,16 +175,18 @@ fn show_zone(trigger: &TriggerConfig, shown: &mut Json) {
     }
 }
 
-/// `runtime: command` and `command:` belong together.
+/// `command:` belongs to the runtimes that are no program by themselves.
 fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     let runtime = draft.node.get("runtime");
-    let is_command = runtime.and_then(Node::text) == Some("command");
+    let name = runtime.and_then(Node::text).unwrap_or_default();
+    let is_command = matches!(name, "command" | "acp");
     let problem = match (runtime, draft.node.get("command")) {
         (Some(runtime), None) if is_command => {
-            Problem::error(runtime.at, "`runtime: command` needs `command: [PROGRAM, ARGUMENT, …]`")
+            let message = format!("`runtime: {name}` needs `command: [PROGRAM, ARGUMENT, …]`");
+            Problem::error(runtime.at, message)
         }
         (_, Some(command)) if !is_command => {
-            Problem::error(command.at, "`command` is only for `runtime: command`")
+            Problem::error(command.at, "`command` is only for `runtime: command` and `runtime: acp`")
         }
         _ => return,
     };

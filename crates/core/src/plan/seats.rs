@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{LiveState, Snapshot};
+use super::{LiveJob, LiveState, Snapshot};
 use crate::provider::{ProviderState, Seat};
 use crate::roster::{Agent, Roster};
 
 /// What is free at each provider of the fleet.
-pub(super) struct Seats<'a> {
-    providers: HashMap<&'a str, Free>,
+pub(super) struct Seats {
+    providers: HashMap<String, Free>,
 }
 
 struct Free {
@@ -21,51 +21,72 @@ struct Free {
 }
 
 pub(super) enum Taking {
-    Taken,
+    /// As the agent is, or as its fallback of this number.
+    Taken {
+        stand_in: Option<usize>,
+    },
     Opens(Timestamp),
     /// Until one of those that run ends.
     Full,
 }
 
-impl<'a> Seats<'a> {
-    pub(super) fn of(roster: &'a Roster, snapshot: &Snapshot) -> Self {
-        let mut providers: HashMap<&str, Free> = HashMap::new();
-        for agent in &roster.agents {
-            let Some(provider) = agent.provider() else { continue };
-            let free = providers.entry(provider).or_insert_with(|| {
-                let limits = roster.providers.get(provider).cloned().unwrap_or_default();
-                let left = limits.max_concurrent;
-                let seat = Seat { provider: provider.to_owned(), limits, agents: Vec::new() };
-                Free { seat, state: snapshot.providers.get(provider).cloned().unwrap_or_default(), left }
-            });
-            free.seat.agents.push(agent.name.clone());
+impl Seats {
+    pub(super) fn of(roster: &Roster, snapshot: &Snapshot) -> Self {
+        let mut providers = HashMap::new();
+        for agent in roster.agents.iter().filter(|agent| agent.provider().is_some()) {
+            for (_, agent) in agent.and_stand_ins() {
+                let Some(seat) = roster.seat(&agent) else { continue };
+                let state = snapshot.providers.get(&seat.provider).cloned().unwrap_or_default();
+                let left = seat.limits.max_concurrent;
+                providers.entry(seat.provider.clone()).or_insert(Free { seat, state, left });
+            }
         }
-        let mut seats = Self { providers };
-        for job in &snapshot.jobs {
-            let agent = roster.agent(&job.agent).filter(|_| matches!(job.state, LiveState::Running { .. }));
-            if let Some(left) = agent.and_then(|agent| seats.free(agent)?.left.as_mut()) {
+        let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
+        for provider in running.filter_map(|job| job.provider.as_ref()) {
+            if let Some(left) = providers.get_mut(provider).and_then(|free| free.left.as_mut()) {
                 *left = left.saturating_sub(1);
             }
         }
-        seats
+        Self { providers }
     }
 
-    fn free(&mut self, agent: &Agent) -> Option<&mut Free> {
-        self.providers.get_mut(agent.provider()?)
+    /// The job starts, if it may. While the agent's own provider is used up, a fallback takes its place; but one that
+    /// has begun has a session, which only its own runtime can go on with.
+    pub(super) fn take(&mut self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Taking {
+        let own = match self.at(agent, now) {
+            Ok(()) => return Taking::Taken { stand_in: None },
+            Err(own) => own,
+        };
+        if !self.is_used_up(agent, now) {
+            return own;
+        }
+        let runtime = |agent: &Agent| agent.settings.runtime.unwrap_or_default().name();
+        for (number, other) in agent.and_stand_ins().skip(1) {
+            let may = !job.began || runtime(&other) == runtime(agent);
+            if may && self.at(&other, now).is_ok() {
+                return Taking::Taken { stand_in: number };
+            }
+        }
+        own
     }
 
-    /// One more of the agent's jobs starts, if it may.
-    pub(super) fn take(&mut self, agent: &Agent, now: Timestamp) -> Taking {
-        let Some(free) = self.free(agent) else { return Taking::Taken };
+    fn is_used_up(&self, agent: &Agent, now: Timestamp) -> bool {
+        let free = agent.provider().and_then(|provider| self.providers.get(provider));
+        free.and_then(|free| free.state.parked.as_ref()).is_some_and(|parked| parked.until > now)
+    }
+
+    fn at(&mut self, agent: &Agent, now: Timestamp) -> Result<(), Taking> {
+        let free = agent.provider().and_then(|provider| self.providers.get_mut(provider));
+        let Some(free) = free else { return Ok(()) };
         if let Some(opens) = free.seat.opens(&free.state, now) {
-            return Taking::Opens(opens);
+            return Err(Taking::Opens(opens));
         }
         match &mut free.left {
-            Some(0) => return Taking::Full,
+            Some(0) => return Err(Taking::Full),
             Some(left) => *left -= 1,
             None => {}
         }
         free.state.last_start = Some(now);
-        Taking::Taken
+        Ok(())
     }
 }

@@ -85,6 +85,8 @@ impl Scene {
             schedule: of_schedule,
             by_trigger: whose == "clock",
             item: None,
+            began: false,
+            provider: None,
             chat: None,
             session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),
             state,

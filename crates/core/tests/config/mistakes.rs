@@ -477,13 +477,16 @@ fn a_command_and_its_runtime_belong_together() {
   - {name: a, runtime: command}
   - {name: b, command: [echo, hi]}
   - {name: c, runtime: command, command: [sh, -c, cat]}
+  - {name: d, runtime: acp}
+  - {name: e, runtime: acp, command: [gemini, --acp]}
 ",
     );
     assert_eq!(
         lines(&loaded),
         [
             "cowhand.yaml:2:24 `runtime: command` needs `command: [PROGRAM, ARGUMENT, …]`",
-            "cowhand.yaml:3:24 `command` is only for `runtime: command`",
+            "cowhand.yaml:3:24 `command` is only for `runtime: command` and `runtime: acp`",
+            "cowhand.yaml:5:24 `runtime: acp` needs `command: [PROGRAM, ARGUMENT, …]`",
         ]
     );
 }

@@ -8,5 +8,6 @@ create table providers (
     times         integer not null default 0
 ) strict;
 
--- How often the job met a limit and waited for its end.
+-- How often the job met a limit and waited for its end, and where it runs or ran last.
+alter table jobs add column provider text;
 alter table jobs add column parks integer not null default 0;

@@ -81,9 +81,6 @@ pub struct JobView {
     /// Not there if the job has none of its own, if it was handed on to another job, and once it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
-    /// Those that began, the first one first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attempts: Vec<AttemptView>,
     /// Why it has not started, where there is more to say than that its agent is busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
@@ -114,10 +111,18 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let job = find(&api, &named(&id)?).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
-    let history = api.store.history(job.id().clone()).await?;
-    let attempts = history.into_iter().flat_map(|history| history.attempts).map(AttemptView::from).collect();
     let waits = waits(&api, &job).await?;
-    Ok(Json(JobView { job: job.into(), hooks, workspace, attempts, waits }))
+    Ok(Json(JobView { job: job.into(), hooks, workspace, waits }))
+}
+
+pub(super) async fn attempts(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<Page<AttemptView>>, Problem> {
+    let job = find(&api, &named(&id)?).await?;
+    let history = api.store.history(job.id().clone()).await?;
+    let attempts = history.into_iter().flat_map(|history| history.attempts);
+    Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
 }
 
 async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {

@@ -55,14 +55,15 @@ async fn views(api: &Api) -> Result<Vec<ProviderView>, Problem> {
     let mut views: Vec<ProviderView> = Vec::new();
     for agent in &roster.agents {
         let Some(seat) = roster.seat(agent) else { continue };
-        if views.iter().any(|view| view.provider == seat.provider) {
+        if let Some(known) = views.iter_mut().find(|view| view.provider == seat.provider) {
+            known.agents.push(agent.name.clone());
             continue;
         }
         let parked = known.get(&seat.provider).and_then(|state| state.parked.clone());
         let parked = parked.filter(|parked| parked.until > now);
         views.push(ProviderView {
             provider: seat.provider,
-            agents: seat.agents,
+            agents: vec![agent.name.clone()],
             limits: seat.limits,
             parked,
         });

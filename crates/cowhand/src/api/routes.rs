@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, LoginLink, NodeView, Page,
-    ProviderView, ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
-    WorkView,
+    AgentView, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, LoginLink,
+    NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked,
+    TokenMade, UsageView, WorkView,
 };
 use super::{
     agents, config, daemon, events, health, jobs, login, nodes, openapi, providers, prune, schedules,
@@ -135,6 +135,10 @@ fn of_jobs() -> Vec<Route> {
         Route::get("/api/v1/jobs/{job}/result", jobs::result)
             .about("What it came to, in its own words.")
             .tells::<JobResult>()
+            .refuses(&[NotFound]),
+        Route::get("/api/v1/jobs/{job}/attempts", jobs::attempts)
+            .about("Its attempts that began, the first one first, and what each has used; of one that runs, so far.")
+            .tells::<Page<AttemptView>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/diff", sessions::diff)
             .about("What it changed in its workspace, as git tells it.")

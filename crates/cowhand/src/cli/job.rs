@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
-use crate::api::{JobView, WorkspaceView};
+use crate::api::{AttemptView, JobView, Page, WorkspaceView};
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -34,15 +34,17 @@ impl Job {
             print::raw(&diff);
             return Ok(());
         }
-        let job = place::ask(config, async |client| {
-            Ok(client.get::<JobView>(&format!("jobs/{}", self.id)).await?)
+        let (job, attempts) = place::ask(config, async |client| {
+            let job = client.get::<JobView>(&format!("jobs/{}", self.id)).await?;
+            let attempts: Page<AttemptView> = client.get(&format!("jobs/{}/attempts", self.id)).await?;
+            Ok((job, attempts.items))
         })?;
         if self.json {
             print::json(&job);
         } else {
             details(&job.job, Timestamp::now());
             workspace(job.workspace.as_ref());
-            spending(&job);
+            spending(&job, attempts.last());
             hooks(&job.hooks);
             let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
             print::line(print::styled(hint, print::FAINT));
@@ -68,6 +70,12 @@ pub(super) async fn tell(
     wait: bool,
     json: bool,
 ) -> Result<(), Failure> {
+    if job.status == JobStatus::Pending && !json {
+        let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
+        if let Some(waits) = view.waits {
+            print::note(format!("it waits: {}", waits.message));
+        }
+    }
     if wait {
         let id = &job.id;
         let goes_on =
@@ -143,11 +151,11 @@ fn workspace(workspace: Option<&WorkspaceView>) {
 }
 
 /// What it waits for, and what it has cost.
-fn spending(job: &JobView) {
+fn spending(job: &JobView, last: Option<&AttemptView>) {
     if let Some(waits) = &job.waits {
         print::line(format!("{:<13}{} ({})", "waits", waits.message, waits.reason));
     }
-    let running = job.attempts.last().filter(|attempt| attempt.ended_at.is_none());
+    let running = last.filter(|attempt| attempt.ended_at.is_none());
     let so_far = running.and_then(|attempt| attempt.usage.as_ref());
     let spent = job.job.usage.iter().chain(so_far).map(Amount::of).reduce(Amount::plus);
     if let Some(spent) = spent {

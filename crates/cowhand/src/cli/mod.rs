@@ -44,8 +44,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::run::keeper;
 use crate::run::sandbox::{confine, forward};
+use crate::run::{acp, keeper};
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
@@ -129,6 +129,7 @@ enum Verb {
 pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
         Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
+        Some(Hidden::Acp(orders)) => return acp::run(&orders),
         Some(Hidden::Confine(folder)) => return confine::confine(&folder),
         Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),
         Some(Hidden::Forward { alone }) => return forward::forward(alone),
@@ -178,6 +179,8 @@ pub fn run() -> ExitCode {
 enum Hidden {
     /// `cowhand keeper FOLDER`: watch over one attempt.
     Keep(PathBuf),
+    /// `cowhand acp FILE`: speak with an agent of `runtime: acp`.
+    Acp(PathBuf),
     /// `cowhand confine FOLDER`: become its agent, with less.
     Confine(PathBuf),
     /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: become an agent in namespaces of its own.
@@ -190,6 +193,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> 
     let (verb, rest) = (arguments.next()?, arguments.collect::<Vec<_>>());
     match (verb.to_str()?, rest.as_slice()) {
         ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
+        ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
         ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
         ("enclosed", [_, _, ..]) => Some(Hidden::Enclosed(rest)),
         ("forward", []) => Some(Hidden::Forward { alone: false }),

@@ -96,6 +96,9 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         }
         (None, None) => None,
     });
+    if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, &view.skip_note) {
+        lines.push(format!("If it were due now, it would not run: {}.", print::one_line(note, 400)));
+    }
     if let Some(at) = view.last_run_at {
         lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
     }

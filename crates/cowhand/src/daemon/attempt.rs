@@ -62,6 +62,8 @@ pub(super) struct Charge {
     pub(super) job: Job,
     pub(super) epoch: i64,
     pub(super) wishes: watch::Receiver<Wish>,
+    /// The number of the fallback that it is to start with.
+    pub(super) stand_in: Option<usize>,
     /// Set once we have asked for its end.
     pub(super) stopped: Option<Reason>,
 }
@@ -125,7 +127,8 @@ impl Charge {
             engine.end(&id);
             return;
         };
-        let rules = Rules::of(&loaded, agent, &self.job);
+        let other = self.stand_in.and_then(|number| agent.standing_in(number));
+        let rules = Rules::of(&loaded, other.as_ref().unwrap_or(agent), &self.job);
         if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
         }
@@ -268,7 +271,7 @@ impl Charge {
         let provider = rules.agent.provider().filter(|_| error.kind == ErrorKind::RateLimited)?;
         let loaded = self.engine.loaded();
         let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
-        (on_limit == OnLimit::Park).then(|| Limit { provider: provider.to_owned(), resets_at })
+        (on_limit == OnLimit::Park).then_some(Limit { resets_at })
     }
 
     /// What the agent left for its hooks, before the next one can write over it.

@@ -89,8 +89,14 @@ impl Charge {
         if desk.fresh && !self.set_up(&agent, &launch, rules).await {
             return false;
         }
+        let mut notes = beginning.notes;
+        if self.stand_in.is_some() {
+            let (runtime, model) = (agent.settings.runtime.unwrap_or_default().name(), &agent.settings.model);
+            let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
+            notes.push(format!("its provider is used up; a fallback stands in, with {runtime}{model}"));
+        }
         let prelude = Prelude {
-            notes: beginning.notes,
+            notes,
             resumed: match beginning.session {
                 Session::Resume(id) | Session::Fork { of: id, .. } => Some(id),
                 Session::Fresh | Session::FreshAs(_) => None,

@@ -162,7 +162,7 @@ impl Daemon {
     async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
-        let mut begin = |job, epoch| begin(engine, tasks, job, epoch);
+        let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
         let at_once = AtOnce { node: &engine.home.node, lease: LEASE, expect: &expect, begin: &mut begin };
         let tick = match tick::tick(&engine.store, &loaded.roster, now, Some(at_once)).await {
             Ok(tick) => tick,
@@ -190,17 +190,18 @@ impl Daemon {
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
-        let Startable { job, agent, max_concurrent, session_key } = start;
+        let Startable { job, agent, max_concurrent, session_key, stand_in } = start;
         expect();
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(&agent);
         let purse = agent.and_then(|agent| Purse::of(&loaded.roster, agent, now));
-        let seat = agent.and_then(|agent| loaded.roster.seat(agent));
+        let other = agent.zip(stand_in).and_then(|(agent, number)| agent.standing_in(number));
+        let seat = other.as_ref().or(agent).and_then(|agent| loaded.roster.seat(agent));
         let node = self.engine.home.node.clone();
         let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse, seat };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
-            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
+            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, stand_in),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
             Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
@@ -317,10 +318,10 @@ fn expect() {
 }
 
 /// A job that has just been claimed gets a task that looks after it.
-fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64) {
+fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, stand_in: Option<usize>) {
     fault::place("claimed");
     if let Some(wishes) = engine.begin(job.id(), epoch) {
-        let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stopped: None };
+        let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stand_in, stopped: None };
         tasks.spawn(charge.look_after(true));
     }
 }

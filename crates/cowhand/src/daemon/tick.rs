@@ -39,6 +39,8 @@ pub struct Startable {
     pub max_concurrent: u32,
     /// Of those that have the same, one runs at a time.
     pub session_key: Option<String>,
+    /// The number of the fallback that it starts with.
+    pub stand_in: Option<usize>,
 }
 
 /// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
@@ -105,8 +107,8 @@ async fn act(
     at_once: Option<&mut AtOnce<'_>>,
 ) -> Result<bool, StoreError> {
     match action {
-        Action::Start { job, agent, max_concurrent, session_key } => {
-            tick.start.push(Startable { job, agent, max_concurrent, session_key });
+        Action::Start { job, agent, max_concurrent, session_key, stand_in } => {
+            tick.start.push(Startable { job, agent, max_concurrent, session_key, stand_in });
             Ok(false)
         }
         Action::Prepare { schedule, key } => {

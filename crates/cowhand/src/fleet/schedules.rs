@@ -102,8 +102,7 @@ impl ScheduleView {
         let (status, gave_up) = match state {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
             ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
-            ScheduleState::Paused { .. } => (ScheduleStatus::Disabled, None),
-            ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
+            ScheduleState::Paused { .. } | ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
             ScheduleState::Active if !schedule.enabled => (ScheduleStatus::Disabled, None),
             ScheduleState::Active if runs => (ScheduleStatus::Running, None),
             ScheduleState::Active => (ScheduleStatus::Idle, None),
@@ -141,8 +140,8 @@ impl ScheduleView {
         }
     }
 
-    /// With all there is to say about a pause or a budget. One that waits for the clock, or for a place, says that there
-    /// is no money, since that is what it will wait for then.
+    /// With all there is to say about a pause or a budget. One that waits for something else has the note all the same:
+    /// that is what it will wait for then.
     fn explained(
         mut self,
         roster: &Roster,
@@ -157,13 +156,12 @@ impl ScheduleView {
             (self.skip_until, self.skip_note) = (Some(*until), Some(reason.clone()));
             return self;
         }
-        let waits =
-            matches!(self.skip_reason, Some(SkipReason::OverBudget | SkipReason::UnsupportedType) | None);
-        if waits
-            && matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running)
+        if matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running)
             && let Some(over) = roster.over_budget(agent, &snapshot.ledger, now)
         {
-            self.skip_reason = Some(SkipReason::OverBudget);
+            if matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
+                self.skip_reason = Some(SkipReason::OverBudget);
+            }
             (self.skip_until, self.skip_note) = (over.until, Some(over.sentence(&agent.name, roster.zone())));
         } else if let Some(parked) = parked(agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::UsageLimit);

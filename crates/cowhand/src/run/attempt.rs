@@ -45,6 +45,19 @@ pub struct Start {
     pub enclosure: Option<Enclosure>,
 }
 
+/// In the place of a program: the one that the keeper is, too, wherever that is.
+pub(super) const OURSELVES: &str = "(cowhand)";
+
+impl Start {
+    fn by(&self, program: &Path) -> Self {
+        let mut start = self.clone();
+        if let Some(first) = start.argv.first_mut().filter(|first| *first == OURSELVES) {
+            *first = program.display().to_string();
+        }
+        start
+    }
+}
+
 /// What the keeper sees to by itself, whether or not there is a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
@@ -252,7 +265,7 @@ impl Attempt {
             Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
             None => forgiving(fs::remove_file(self.folder.join(RESUMED)))?,
         }
-        self.write("start.json", start)?;
+        self.write("start.json", &start.by(program))?;
         let mark = self.mark();
         Command::new(program)
             .arg("keeper")

@@ -10,6 +10,7 @@
 //! Daemon and keeper share nothing but the folder and signals, so a daemon that crashes, is upgraded or restarted
 //! finds every attempt again, with its output and its exit code.
 
+pub(crate) mod acp;
 pub mod attempt;
 mod bounded;
 pub(crate) mod caps;

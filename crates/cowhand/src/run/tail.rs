@@ -106,11 +106,13 @@ impl Tail {
             index.append(&first)?;
             first
         };
+        let mut reader = at.reader;
+        reader.under(&veil);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
         Ok(Self {
-            stdout: Stream::new(files.stdout.clone(), at.stdout, at.reader.line_cap()),
+            stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
             stderr: Stream::new(files.stderr.clone(), at.stderr, LINE_CAP),
-            reader: at.reader,
+            reader,
             veil,
             fresh,
             jsonl,
@@ -150,6 +152,7 @@ impl Tail {
                 self.hear(source, &line, now)?;
             }
         }
+        self.reader.rest().into_iter().try_for_each(|message| self.keep(message, now))?;
         self.flush(now, on)?;
         self.failed = false;
         Ok(self.reader.clone().finish(ending))

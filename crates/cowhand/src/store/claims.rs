@@ -152,7 +152,7 @@ impl Store {
                 sessions::take_turn(tx, &id, session_key).await?;
                 let place = Beginning { node, lease, reserved };
                 let epoch = begin_attempt(tx, &job, place, now).await?;
-                providers::started(tx, seat.as_ref(), now).await?;
+                providers::started(tx, &id, seat.as_ref(), now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
         })
@@ -304,7 +304,7 @@ async fn settle(
     let retry = if cancelled { Retry::default() } else { retry };
     let parked = match (limit.filter(|_| !cancelled), &outcome) {
         (Some(limit), Outcome::Failed { error, .. }) => {
-            Some(providers::park(tx, limit, &error.message, now).await?)
+            providers::park(tx, &id, limit, &error.message, now).await?
         }
         _ => None,
     };

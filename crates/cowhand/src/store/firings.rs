@@ -309,7 +309,7 @@ async fn fire_once(
     };
     sessions::take_turn(tx, job.id(), session_key).await?;
     let epoch = claims::begin_attempt(tx, &job, Beginning { node, lease, reserved }, now).await?;
-    providers::started(tx, seat.as_ref(), now).await?;
+    providers::started(tx, job.id(), seat.as_ref(), now).await?;
     Ok(Fired::Claimed { job, epoch })
 }
 

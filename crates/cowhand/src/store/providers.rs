@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cowhand_core::event::Fact;
-use cowhand_core::id::AgentName;
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Limit;
 use cowhand_core::provider::{Parked, ProviderState, Seat};
 use jiff::Timestamp;
@@ -16,7 +16,9 @@ statements! {
     LOCK_PROVIDER = sqlite "select $1 as name" postgres "select $1::text as name, pg_advisory_xact_lock(hashtextextended('provider ' || $1, 0))";
     GET_PROVIDER = same "select * from providers where name = $1";
     ALL_PROVIDERS = same "select * from providers order by name";
-    RUNNING_OF_PROVIDER = same "select count(*) as running from jobs where agent = $1 and status = 'running'";
+    RUNNING_OF_PROVIDER = same "select count(*) as running from jobs where provider = $1 and status = 'running'";
+    RUNS_AT = same "update jobs set provider = $2 where id = $1";
+    PROVIDER_OF_JOB = same "select provider from jobs where id = $1";
     STARTED = same "insert into providers (name, last_start_at) values ($1, $2) \
         on conflict (name) do update set last_start_at = excluded.last_start_at";
     PARK = same "insert into providers (name, parked_since, parked_until, message, times) values ($1, $2, $3, $4, $5) \
@@ -69,35 +71,42 @@ pub(super) async fn has_seat(tx: &mut Tx<'_>, seat: &Seat, now: Timestamp) -> Re
         return Ok(false);
     }
     let Some(max) = seat.limits.max_concurrent else { return Ok(true) };
-    let mut running = 0;
-    for agent in &seat.agents {
-        let row = tx.one(RUNNING_OF_PROVIDER, args![agent.as_str()]).await?;
-        running += row.map_or(Ok(0), |row| row.get::<i64>("running"))?;
-    }
-    Ok(running < i64::from(max))
+    let row = tx.one(RUNNING_OF_PROVIDER, args![seat.provider.as_str()]).await?;
+    Ok(row.map_or(Ok(0), |row| row.get::<i64>("running"))? < i64::from(max))
 }
 
-/// Only who paces its starts needs to know.
-pub(super) async fn started(tx: &mut Tx<'_>, seat: Option<&Seat>, now: Timestamp) -> Result<(), StoreError> {
+/// Only who paces its starts needs to know when.
+pub(super) async fn started(
+    tx: &mut Tx<'_>,
+    job: &JobId,
+    seat: Option<&Seat>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.execute(RUNS_AT, args![job.as_str(), seat.map(|seat| seat.provider.as_str())]).await?;
     if let Some(seat) = seat.filter(|seat| seat.limits.start_every.is_some()) {
         tx.execute(STARTED, args![seat.provider.as_str(), now]).await?;
     }
     Ok(())
 }
 
-/// A job met its limit.
+/// The job met the limit of its provider, if it has one.
 pub(super) async fn park(
     tx: &mut Tx<'_>,
+    job: &JobId,
     limit: Limit,
     message: &str,
     now: Timestamp,
-) -> Result<Parked, StoreError> {
-    let before = lock(tx, &limit.provider).await?.parked;
-    let parked = Parked::met(before.as_ref(), limit.provider, message.to_owned(), limit.resets_at, now);
+) -> Result<Option<Parked>, StoreError> {
+    let row = tx.one(PROVIDER_OF_JOB, args![job.as_str()]).await?;
+    let Some(provider) = row.map_or(Ok(None), |row| row.get::<Option<String>>("provider"))? else {
+        return Ok(None);
+    };
+    let before = lock(tx, &provider).await?.parked;
+    let parked = Parked::met(before.as_ref(), provider, message.to_owned(), limit.resets_at, now);
     let row =
         args![parked.provider.as_str(), parked.since, parked.until, parked.message.as_str(), parked.times];
     tx.execute(PARK, row).await?;
-    Ok(parked)
+    Ok(Some(parked))
 }
 
 async fn lock(tx: &mut Tx<'_>, provider: &str) -> Result<ProviderState, StoreError> {

@@ -70,3 +70,23 @@ fn a_provider_that_is_not_to_be_waited_for() {
     let job: serde_json::Value = serde_json::from_str(&job.stdout).unwrap();
     assert_eq!((&job["status"], &job["error"]["kind"]), (&"failed".into(), &"rate_limited".into()));
 }
+
+#[test]
+fn a_fallback_stands_in() {
+    let fallback = r#"    fallback:
+      - {provider: spare, command: [sh, -c, "echo $WHO: $(cat)"], env: {WHO: the spare one}}
+    default_prompt: Work.
+"#;
+    let scene = Scene::with(&FLEET.replacen("    schedules:", &format!("{fallback}    schedules:"), 1));
+    scene.start();
+    let first = scene.json(&["trigger", "first", "nightly"])["id"].as_str().unwrap().to_owned();
+    // What has begun goes on with what it has, if that can be done; a command has no session.
+    let job = until("it to end", || Some(scene.job(&first)).filter(|job| job["status"] == "completed"));
+    assert_eq!((&job["parks"], &job["summary"]), (&1.into(), &"the spare one: Work.".into()));
+    let said = scene.run(&["logs", &first]).stdout;
+    assert!(said.contains("its provider is used up; a fallback stands in, with command"), "{said}");
+    // The next does not even try.
+    let next = scene.json(&["trigger", "first", "--wait"]);
+    assert_eq!((&next["status"], &next["summary"]), (&"completed".into(), &"the spare one: Work.".into()));
+    assert_eq!(next["parks"], serde_json::Value::Null);
+}

@@ -7,6 +7,7 @@ mod concurrency;
 mod jobs;
 mod life;
 mod limits;
+mod money;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;

@@ -22,7 +22,7 @@ on_both! {
 const AGENTS: [&str; 2] = ["coder", "other"];
 
 fn seat(limits: Provider) -> Seat {
-    Seat { provider: "claude".into(), limits, agents: AGENTS.map(|name| name.parse().unwrap()).to_vec() }
+    Seat { provider: "claude".into(), limits }
 }
 
 fn starter(limits: Provider) -> Starter {
@@ -49,7 +49,7 @@ fn epoch(claim: Claim) -> i64 {
 fn sent_away(resets_at: Option<Timestamp>) -> Settlement {
     let error = JobError { kind: ErrorKind::RateLimited, message: "the limit".into() };
     let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
-    Settlement { limit: Some(Limit { provider: "claude".into(), resets_at }), ..outcome.into() }
+    Settlement { limit: Some(Limit { resets_at }), ..outcome.into() }
 }
 
 async fn a_limit_parks_everybody(place: Place) {
@@ -91,10 +91,18 @@ async fn a_limit_parks_everybody(place: Place) {
     assert_eq!(parked.parks(), 2);
     assert!(matches!(claim(&store, &second, &any, 139).await, Claim::NoSeat));
     assert!(
-        store.unpark("claude".into(), seat(any.clone()).agents, at(120)).await.unwrap(),
+        store
+            .unpark("claude".into(), AGENTS.map(|name| name.parse().unwrap()).to_vec(), at(120))
+            .await
+            .unwrap(),
         "somebody knows better"
     );
-    assert!(!store.unpark("claude".into(), seat(any.clone()).agents, at(120)).await.unwrap());
+    assert!(
+        !store
+            .unpark("claude".into(), AGENTS.map(|name| name.parse().unwrap()).to_vec(), at(120))
+            .await
+            .unwrap()
+    );
     epoch(claim(&store, &second, &any, 121).await);
     let waits = store.job(first.clone()).await.unwrap().unwrap();
     assert_eq!(*waits.state(), JobState::Pending { not_before: Some(at(120)) }, "it need not wait either");

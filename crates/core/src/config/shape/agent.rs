@@ -14,6 +14,24 @@ use crate::sandbox::Sandbox;
 use crate::session::{self, SessionPolicy};
 use crate::workspace::Isolation;
 
+/// What else an agent can be: what is unset stays as the agent says.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-strict" = true))]
+pub struct Fallback {
+    /// With another runtime, the agent's `model` does not count.
+    pub runtime: Option<Runtime>,
+    pub model: Option<String>,
+    /// Unset means that of the runtime, if that is another one.
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub provider: Option<String>,
+    /// Of `runtime: command`.
+    pub command: Option<Vec<String>>,
+    /// Another account, for example.
+    #[schemars(extend("x-secret" = true))]
+    pub env: IndexMap<String, String>,
+}
+
 /// A configured way to run a coding agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -52,6 +70,8 @@ pub struct Agent {
     /// The account or server of models that it shares with others; unset means all agents with the same runtime.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
+    /// With what a job starts while the provider is used up: the first of these whose own is not.
+    pub fallback: Vec<Fallback>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
@@ -66,7 +86,7 @@ pub struct Agent {
     pub partial_messages: Option<bool>,
     /// How the agent is started; unset means `claude`.
     pub runtime: Option<Runtime>,
-    /// The program of `runtime: command` and its arguments; the prompt comes on its stdin.
+    /// The program and its arguments, of `runtime: command` (the prompt comes on its stdin) and of `runtime: acp`.
     #[schemars(length(min = 1))]
     pub command: Option<Vec<String>>,
     /// Variables for the agent's processes, beside those that every agent gets.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the agent is started. `sdk` and `cli` are herdctl's two ways to start `claude`.
+/// How the agent is started. `acp` is any agent that speaks the Agent Client Protocol. `sdk` and `cli` are herdctl's two ways to start `claude`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
@@ -12,6 +12,7 @@ pub enum Runtime {
     Codex,
     Gemini,
     Opencode,
+    Acp,
     Command,
     Sdk,
     Cli,
@@ -24,14 +25,15 @@ impl Runtime {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::Opencode => "opencode",
+            Self::Acp => "acp",
             Self::Command => "command",
         }
     }
 
-    /// Whom its program asks, unless the agent says something else; of any command nobody knows.
+    /// Whom its program asks, unless the agent says something else; of a command of one's own nobody knows.
     pub const fn provider(self) -> Option<&'static str> {
         match self {
-            Self::Command => None,
+            Self::Acp | Self::Command => None,
             _ => Some(self.name()),
         }
     }
@@ -43,7 +45,7 @@ impl Runtime {
 
     /// By the name that the above gives it.
     pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Command];
+        let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Acp, Self::Command];
         all.into_iter().find(|runtime| runtime.name() == name)
     }
 
@@ -54,6 +56,7 @@ impl Runtime {
             Self::Codex => &CODEX,
             Self::Gemini => &GEMINI,
             Self::Opencode => &OPENCODE,
+            Self::Acp => &ACP,
             Self::Command => &COMMAND,
         }
     }
@@ -88,6 +91,17 @@ const GEMINI: [(&str, &str); 6] = [
 const OPENCODE: [(&str, &str); 3] = [
     ("setting_sources", "OpenCode always reads its own config"),
     ("partial_messages", "OpenCode tells only whole messages"),
+    ("plugins", "they are folders for Claude Code"),
+];
+
+const NO_PLACE: &str = "the Agent Client Protocol has no place for it; the agent's own settings may";
+
+const ACP: [(&str, &str); 6] = [
+    ("max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
+    ("session.max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
+    ("partial_messages", "the chunks of a message are joined, and told as a whole"),
+    ("system_prompt", NO_PLACE),
+    ("setting_sources", NO_PLACE),
     ("plugins", "they are folders for Claude Code"),
 ];
 

@@ -42,13 +42,13 @@ pub(super) fn views(
     });
     let owners = fleet.into_iter().chain(agents);
     owners
-        .flat_map(|(scope, agent, budget, spending)| of(scope, agent, &budget, &spending, &periods))
+        .flat_map(|(scope, agent, budget, spending)| of(scope, agent.as_ref(), &budget, &spending, &periods))
         .collect()
 }
 
 fn of(
     scope: Scope,
-    agent: Option<AgentName>,
+    agent: Option<&AgentName>,
     budget: &Budget,
     spending: &Spending,
     periods: &Purse,
@@ -69,7 +69,7 @@ fn of(
                 Unit::Tokens => value as f64,
             };
             let (spent, reserved) = (shown(settled.saturating_add(heard)), shown(held.saturating_sub(heard)));
-            let (agent, limit) = (agent.clone(), shown(limit));
+            let (agent, limit) = (agent.cloned(), shown(limit));
             views.push(BudgetView { scope, agent, window, unit, limit, spent, reserved, until });
         }
     }

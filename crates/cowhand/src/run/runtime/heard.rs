@@ -64,6 +64,10 @@ impl Heard {
         self.result = Some(result);
     }
 
+    pub(super) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
+    }
+
     pub(super) fn summary(&self) -> Option<String> {
         let told = self.result.as_ref().and_then(ResultLine::summary);
         told.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))

@@ -1,5 +1,6 @@
 //! Runtimes: how an agent is started and how its output is read. One file for each, and a line in [`Reader`].
 
+mod acp;
 pub mod claude;
 mod codex;
 mod command;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::ending::{Ending, ExitStatus};
+use crate::veil::Veil;
 use heard::Heard;
 pub use session::Session;
 
@@ -43,6 +45,14 @@ trait Listen {
 
     /// Known as soon as the agent has told it.
     fn session_id(&self) -> Option<&str>;
+
+    /// Nothing more will come: what it has not told yet, because it was not whole.
+    fn rest(&mut self) -> Vec<OutputMessage> {
+        Vec::new()
+    }
+
+    /// For a reader that joins what came in several lines: no line by itself held a secret that was cut in two.
+    fn under(&mut self, _veil: &Veil) {}
 
     /// What it has used until now; none if this runtime tells that only when it ends, or has told nothing yet.
     fn usage(&self) -> Option<JobUsage> {
@@ -94,6 +104,7 @@ readers! {
     Codex => codex::Codex,
     Gemini => gemini::Gemini,
     Opencode => opencode::Opencode,
+    Acp => acp::Acp,
 }
 
 impl Reader {
@@ -117,6 +128,10 @@ impl Reader {
         Self::Opencode(opencode::Opencode::default())
     }
 
+    pub fn acp() -> Self {
+        Self::Acp(acp::Acp::default())
+    }
+
     pub fn line_cap(&self) -> usize {
         self.listener().line_cap()
     }
@@ -135,6 +150,16 @@ impl Reader {
     /// Known as soon as the agent has told it.
     pub fn session_id(&self) -> Option<&str> {
         self.listener().session_id()
+    }
+
+    /// What it joins is hidden as the lines were.
+    pub fn under(&mut self, veil: &Veil) {
+        self.listener_mut().under(veil);
+    }
+
+    /// Nothing more will come: what it has not told yet, because it was not whole.
+    pub fn rest(&mut self) -> Vec<OutputMessage> {
+        self.listener_mut().rest()
     }
 
     /// What the agent has spent until now, as far as it tells.

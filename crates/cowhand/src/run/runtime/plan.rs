@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode, Runtime};
 use cowhand_core::roster::Agent;
 
-use super::{Reader, Session, claude, codex, command, gemini, opencode};
+use super::{Reader, Session, acp, claude, codex, command, gemini, opencode};
 use crate::run::attempt::StopSignal;
 
 /// What is to be started.
@@ -111,6 +111,7 @@ pub const fn description(runtime: Runtime) -> &'static Description {
         Runtime::Codex => &codex::DESCRIPTION,
         Runtime::Gemini => &gemini::DESCRIPTION,
         Runtime::Opencode => &opencode::DESCRIPTION,
+        Runtime::Acp => &acp::DESCRIPTION,
         Runtime::Command => &command::DESCRIPTION,
     }
 }
@@ -261,6 +262,7 @@ mod tests {
             (Runtime::Codex, Ok("codex resume s-1")),
             (Runtime::Gemini, Ok("gemini --resume s-1")),
             (Runtime::Opencode, Ok("opencode --session s-1")),
+            (Runtime::Acp, Err("the program of `runtime: acp` cannot be opened with a session")),
             (Runtime::Command, Err("`runtime: command` cannot go on with an earlier session")),
         ] {
             let words = interactive(runtime, "s-1").map(|words| words.join(" "));

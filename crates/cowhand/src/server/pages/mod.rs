@@ -6,6 +6,7 @@
 
 mod agent;
 mod assets;
+mod budgets;
 mod diff;
 mod events;
 mod fleet;

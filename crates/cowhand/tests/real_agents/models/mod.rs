@@ -65,6 +65,10 @@ pub(crate) enum Scenario {
     Text,
     /// One shell command, then a text.
     Tool,
+    /// One shell command after the other, and each answer takes a while.
+    Loop,
+    /// The same, as fast as it goes.
+    Spin,
     /// A shell command that does not end, whose child has a session of its own.
     Setsid,
     /// Words that come for longer than anybody waits.
@@ -83,6 +87,8 @@ impl Scenario {
         let end = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(word.len());
         match &word[..end] {
             "tool" => Self::Tool,
+            "loop" => Self::Loop,
+            "spin" => Self::Spin,
             "setsid" => Self::Setsid,
             "slow" => Self::Slow,
             "cut" => Self::Cut,
@@ -226,6 +232,7 @@ fn error(code: u16) -> Response {
 
 fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, streamed: bool) -> Response {
     let reply = match scenario {
+        Scenario::Loop | Scenario::Spin => Reply::Shell("echo once more".to_owned()),
         Scenario::Tool if !answered => Reply::Shell("echo from-the-tool".to_owned()),
         Scenario::Setsid if !answered => {
             // The child says that it is there; neither of the two ends by itself.
@@ -242,7 +249,11 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
         Reply::Words(text) => (vendor.words)(body, &text.split_inclusive(' ').collect::<Vec<_>>()),
         Reply::Shell(command) => (vendor.shell)(body, command),
     };
-    let pause = Duration::from_millis(if scenario == Scenario::Slow { 100 } else { 0 });
+    let pause = Duration::from_millis(match scenario {
+        Scenario::Slow => 100,
+        Scenario::Loop => 250,
+        _ => 0,
+    });
     // A cut stream has begun to speak and never comes to its end.
     let count = if scenario == Scenario::Cut { events.len() / 2 } else { events.len() };
     let events = stream::iter(events.into_iter().take(count)).then(move |event| async move {
