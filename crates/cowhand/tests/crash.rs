@@ -67,7 +67,7 @@ impl Fleet {
             self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
         let mut text = format!("{store}budget: {{per_month_usd: 100000, per_job_usd: 0.05}}\nagents:\n");
         let line = r#"{"type":"assistant","content":"x","usage":{"input_tokens":7,"cost_usd":0.01}}"#;
-        let script = format!("for i in 1 2 3 4 5 6 7 8; do echo '{line}'; sleep 0.05; done");
+        let script = format!("for i in 1 2 3 4 5 6 7 8; do echo '{line}'; echo . >> spent; sleep 0.05; done");
         for number in 0..agents {
             write!(
                 text,
@@ -80,10 +80,17 @@ impl Fleet {
         std::fs::write(self.path().join("cowhand.yaml"), text).unwrap();
     }
 
-    /// What all agents have said that they spent, in cents: the raw output is the truth about that.
+    /// What all agents have said that they spent, in cents.
     fn cents_said(&self) -> usize {
-        let said = self.attempts().into_iter().filter_map(|folder| std::fs::read(folder.join("stdout")).ok());
-        said.map(|text| String::from_utf8_lossy(&text).matches("\"cost_usd\":0.01}}").count()).sum()
+        let files = std::fs::read_dir(self.path().join(".cowhand/jobs")).into_iter().flatten().flatten();
+        let jsonl = files.map(|file| file.path()).filter(|path| path.extension() == Some("jsonl".as_ref()));
+        let said = jsonl.filter_map(|path| std::fs::read_to_string(path).ok());
+        said.map(|text| text.matches("\"cost_usd\":0.01").count()).sum()
+    }
+
+    /// What they have written down elsewhere, each time after they said so.
+    fn cents_spent(&self) -> usize {
+        std::fs::read_to_string(self.path().join("spent")).unwrap_or_default().lines().count()
     }
 
     /// Says whether it became ready, or died first.
@@ -377,9 +384,9 @@ async fn twenty_kills_never_forget_a_cent(database: &str) {
     fleet.write_spenders(6, true);
     for round in 0..20 {
         assert!(fleet.start(None), "round {round}: {}", fleet.log());
-        let before = fleet.cents_said();
+        let before = fleet.cents_spent();
         let some = fastrand::usize(1..25);
-        fleet.wait_for("some money to be spent", |fleet| fleet.cents_said() >= before + some);
+        fleet.wait_for("some money to be spent", |fleet| fleet.cents_spent() >= before + some);
         if round % 2 == 0 {
             fleet.kill_a_keeper();
         }
@@ -387,7 +394,9 @@ async fn twenty_kills_never_forget_a_cent(database: &str) {
     }
     fleet.write_spenders(6, false);
     let jobs = fleet.settle().await;
-    let said = u64::try_from(fleet.cents_said()).unwrap() * 10_000;
+    let (said, spent) = (fleet.cents_said(), fleet.cents_spent());
+    assert!((spent..=spent + jobs.len()).contains(&said), "{said} cents were heard, {spent} spent");
+    let said = u64::try_from(said).unwrap() * 10_000;
     let of_jobs: u64 =
         jobs.iter().filter_map(|job| job.usage().map(|usage| Amount::of(usage).microdollars)).sum();
     let store = Store::open(&fleet.store_url()).await.unwrap();

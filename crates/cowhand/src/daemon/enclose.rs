@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use cowhand_core::config::shape::Runtime;
 use cowhand_core::roster::Agent;
 use cowhand_core::sandbox::{Reaches, SandboxKind};
 use cowhand_core::workspace::IsolationKind;
@@ -22,6 +23,9 @@ impl Charge {
         let (attempt, loaded) = (self.attempt(), self.engine.loaded());
         let private = attempt.private();
         let runtime = agent.settings.runtime.unwrap_or_default();
+        let argv = launch.start.by(&self.engine.program).argv;
+        let client = runtime == Runtime::Acp;
+        let command = agent.settings.command.as_ref().filter(|_| client);
         let setting = Setting {
             asked: &asked,
             base,
@@ -29,7 +33,8 @@ impl Charge {
             isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
             runtime: plan::description(runtime),
             environment: &environment,
-            argv: &launch.start.argv,
+            argv: &argv,
+            agent: command.and_then(|command| command.first()).map(String::as_str),
             private: &private,
             has_private: !launch.files.is_empty(),
             state: self.engine.home.state.path(),

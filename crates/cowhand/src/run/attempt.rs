@@ -49,7 +49,8 @@ pub struct Start {
 pub(super) const OURSELVES: &str = "(cowhand)";
 
 impl Start {
-    fn by(&self, program: &Path) -> Self {
+    /// With that program in its place.
+    pub(crate) fn by(&self, program: &Path) -> Self {
         let mut start = self.clone();
         if let Some(first) = start.argv.first_mut().filter(|first| *first == OURSELVES) {
             *first = program.display().to_string();

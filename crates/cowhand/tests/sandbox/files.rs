@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Scene, User, for_each_sandbox, until};
 
-for_each_sandbox!(declared_paths, a_worktree, a_trap_for_those_who_come_after, asked_to_stop, leftovers);
+for_each_sandbox!(declared_paths, an_agent_behind_a_client, a_worktree, a_trap_for_those_who_come_after, asked_to_stop, leftovers);
 
 fn declared_paths(kind: &str, user: User) {
     let script = "echo w >../shared/w && echo wrote; cat ../books/b; echo w >../books/w || echo no-book; cat ../more/m \
@@ -23,6 +23,22 @@ fn declared_paths(kind: &str, user: User) {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(scene.path("shared/w").exists() && !scene.path("books/w").exists());
+}
+
+/// With `runtime: acp` the program that is held is a client of ours, and the agent its child.
+fn an_agent_behind_a_client(kind: &str, user: User) {
+    let script = r#"
+        hear() { IFS= read -r heard || exit 9; }
+        say() { printf '%s\n' "$1"; }
+        hear; say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
+        hear; say '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s-1"}}'
+        hear; word=$(cat "$HOME/.ssh/id" 2>/dev/null || echo held)
+        say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$word"'"}}}}'
+        say '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'; cat >/dev/null"#;
+    let mut scene = Scene::new(user, script, &json!({"runtime": "acp", "sandbox": kind}));
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!((&job["status"], &job["summary"]), (&"completed".into(), &"held".into()), "{job:#}\n{said}");
 }
 
 /// Commits reach the repository that the worktree belongs to; its config and its hooks do not change.

@@ -78,6 +78,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) runtime: &'a Description,
     pub(crate) environment: &'a HashMap<String, String>,
     pub(crate) argv: &'a [String],
+    /// The agent, where that program is only a client of ours.
+    pub(crate) agent: Option<&'a str>,
     /// Of the attempt: what its program reads and nobody else may.
     pub(crate) private: &'a Path,
     pub(crate) has_private: bool,
@@ -102,14 +104,18 @@ pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String
         return Err(refused(why.to_owned()));
     }
     let caps = asked.caps;
-    let program = found(setting)?;
+    let name = setting.argv.first().map(String::as_str).unwrap_or_default();
+    let program = found(setting, name)?;
     if asked.kind == SandboxKind::None {
         return Ok(Some(Enclosure { program, caps, network: Reaches::Everybody, ..Enclosure::default() }));
     }
     let hidden = hidden(setting);
     let frozen = present(setting.files.iter().cloned());
     let write = written(setting, &hidden).map_err(refused)?;
-    let read = readable(setting, &program, &hidden).map_err(refused)?;
+    let mut read = readable(setting, &program, &hidden).map_err(refused)?;
+    if let Some(agent) = setting.agent {
+        read.push(package(&found(setting, agent)?));
+    }
     let enclosure = Enclosure {
         kind: asked.kind,
         program,
@@ -260,9 +266,8 @@ fn package(program: &Path) -> PathBuf {
     above.last().map_or_else(|| real.clone(), Path::to_owned)
 }
 
-/// The agent's program, as a shell finds it.
-fn found(setting: &Setting<'_>) -> Result<PathBuf, String> {
-    let name = setting.argv.first().map(String::as_str).unwrap_or_default();
+/// A program, as a shell finds it.
+fn found(setting: &Setting<'_>, name: &str) -> Result<PathBuf, String> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
