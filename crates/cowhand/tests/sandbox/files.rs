@@ -6,7 +6,14 @@ use serde_json::json;
 
 use super::{Scene, User, for_each_sandbox, until};
 
-for_each_sandbox!(declared_paths, an_agent_behind_a_client, a_worktree, a_trap_for_those_who_come_after, asked_to_stop, leftovers);
+for_each_sandbox!(
+    declared_paths,
+    an_agent_behind_a_client,
+    a_worktree,
+    a_trap_for_those_who_come_after,
+    asked_to_stop,
+    leftovers
+);
 
 fn declared_paths(kind: &str, user: User) {
     let script = "echo w >../shared/w && echo wrote; cat ../books/b; echo w >../books/w || echo no-book; cat ../more/m \

@@ -59,7 +59,8 @@ struct Scene {
     /// What stands before the daemon's command.
     within: Vec<String>,
     program: PathBuf,
-    _folders: [TempDir; 2],
+    #[expect(dead_code, reason = "they are held, not used")]
+    folders: [TempDir; 2],
 }
 
 impl Scene {
@@ -69,8 +70,8 @@ impl Scene {
         let folder = TempDir::new_in("/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (program, programs) = program();
-        let (variables, within, _folders) = (Vec::new(), Vec::new(), [folder, programs]);
-        let scene = Self { root, user, daemon: None, variables, within, program, _folders };
+        let (variables, within, folders) = (Vec::new(), Vec::new(), [folder, programs]);
+        let scene = Self { root, user, daemon: None, variables, within, program, folders };
         for (name, text) in [
             ("home/.ssh/id", "a-private-key\n"),
             ("home/.aws/credentials", "a-cloud-key\n"),
