@@ -12,6 +12,8 @@ use super::{Exit, Failure, interrupt, print};
 use crate::api::{Client, DaemonView, LoginLink, Problem, Status};
 
 const LOOK: Duration = Duration::from_millis(50);
+/// For so long a socket may be there at which nobody answers.
+const UNANSWERED: Duration = Duration::from_secs(10);
 
 /// Answers when the daemon does, or says why it does not.
 pub(super) fn start(place: &Place, arguments: &[String]) -> Result<(), Failure> {
@@ -46,12 +48,17 @@ pub(super) fn ready_line(url: Option<&str>) -> String {
 const GOES_ON: &str = "the daemon may come up all the same; `cowhand status` tells";
 
 async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView, Failure> {
+    let patience = Instant::now() + UNANSWERED;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
             return Err(Failure::new(Exit::of_code(status.code()), tail(place, said).trim()));
         }
-        if let Some(daemon) = daemon(place).await?.filter(|daemon| daemon.pid == Some(child.id())) {
-            return Ok(daemon);
+        match daemon(place).await {
+            Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
+            Ok(_) => {}
+            // One that was killed a moment ago may still hold the socket.
+            Err(problem) if Instant::now() > patience => return Err(problem.into()),
+            Err(_) => {}
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -25,16 +25,16 @@ impl Charge {
         let runtime = agent.settings.runtime.unwrap_or_default();
         let argv = launch.start.by(&self.engine.program).argv;
         let client = runtime == Runtime::Acp;
-        let command = agent.settings.command.as_ref().filter(|_| client);
+        let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
         let setting = Setting {
             asked: &asked,
             base,
             directory: &agent.directory,
             isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
-            runtime: plan::description(runtime),
+            runtime: plan::description(command.and_then(|name| known(name)).unwrap_or(runtime)),
             environment: &environment,
             argv: &argv,
-            agent: command.and_then(|command| command.first()).map(String::as_str),
+            agent: command.map(String::as_str),
             private: &private,
             has_private: !launch.files.is_empty(),
             state: self.engine.home.state.path(),
@@ -60,6 +60,11 @@ impl Charge {
         launch.start.enclosure = Some(enclosure);
         Ok(launch)
     }
+}
+
+/// A program that is a runtime of its own keeps its things in one place, however it is spoken to.
+fn known(command: &str) -> Option<Runtime> {
+    Runtime::named(Path::new(command).file_name()?.to_str()?)
 }
 
 /// What stands where a key was; programs ask for one before they ask anybody anything.

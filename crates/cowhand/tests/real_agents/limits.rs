@@ -49,6 +49,10 @@ fn parks_three_agents(cli: Cli, killed: bool) {
     if killed {
         let pid = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+        until("the daemon to be gone", || {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            (state.is_empty() || state.contains(") Z")).then_some(())
+        });
         let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     }

@@ -3,9 +3,19 @@
 use serde_json::{Value, json};
 
 use super::models::Models;
-use super::{Cli, Scene, came_to, for_each_cli, until};
+use super::{Cli, Scene, came_to, until};
 
-for_each_cli!(in_landlock, in_bubblewrap);
+/// Those that can be held: `opencode acp` listens, which no network of a sandbox lets it do.
+macro_rules! for_each_held {
+    ($($name:ident: $cli:ident),+ $(,)?) => {
+        $(mod $name {
+            #[test] fn in_landlock() { super::in_landlock(crate::Cli::$cli); }
+            #[test] fn in_bubblewrap() { super::in_bubblewrap(crate::Cli::$cli); }
+        })+
+    };
+}
+
+for_each_held!(claude: Claude, codex: Codex, gemini: Gemini, opencode: Opencode, gemini_acp: GeminiAcp);
 
 fn enclosed(cli: Cli, sandbox: impl FnOnce(&Models) -> Value) -> Scene {
     let models = Models::start();
@@ -20,6 +30,10 @@ fn works(scene: &Scene) {
     let job = scene.run("SCENARIO:tool");
     let output = scene.output(&job);
     assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}\n{output:#?}");
+    // What it tells of tools and sessions has stories of its own.
+    if scene.cli == Cli::GeminiAcp {
+        return;
+    }
     let answer = output.iter().find(|line| line["type"] == "tool_result").expect("an answer of the tool");
     assert!(answer["result"].to_string().contains("from-the-tool"), "{output:#?}");
     let next = scene.run("Say hello.");
