@@ -18,6 +18,7 @@ pub mod id;
 pub mod interval;
 pub mod job;
 pub mod output;
+pub mod permission;
 pub mod plan;
 pub mod policy;
 pub mod price;

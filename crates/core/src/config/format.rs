@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::cron::Cron;
 use crate::id::check_name;
 use crate::interval::Interval;
+use crate::permission::Rule;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
 use crate::size::Size;
 use crate::workspace::BranchName;
@@ -22,6 +23,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
         "timeout" => message(text.parse::<Timeout>()),
         "size" => message(text.parse::<Size>()),
         "branch" => message(text.parse::<BranchName>()),
+        "permission" => message(text.parse::<Rule>()),
         "cron" => message(text.parse::<Cron>()),
         "timezone" => message(text.parse::<Zone>()),
         "clock-time" => message(text.parse::<ClockTime>()),
@@ -41,12 +43,13 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 15] = [
+    const TEXTS: [&str; 16] = [
         "name",
         "interval",
         "timeout",
         "size",
         "branch",
+        "permission",
         "cron",
         "timezone",
         "clock-time",

@@ -9,6 +9,8 @@ use super::{
     Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, Traces, WorkSource,
     WorkingDirectory,
 };
+use crate::interval::Interval;
+use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
 use crate::retention::Retention;
@@ -80,6 +82,8 @@ pub struct Defaults {
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
     pub permission_mode: Option<PermissionMode>,
+    pub permissions: Option<Permissions>,
+    pub ask_timeout: Option<Interval>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,

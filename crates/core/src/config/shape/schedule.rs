@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WorkSource;
 use crate::filter::Filter;
+use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::trigger::TriggerConfig;
 use crate::workspace::Isolation;
@@ -37,6 +38,9 @@ pub struct Schedule {
     /// What each of its jobs has to itself; what is unset, the agent says.
     #[serde(default)]
     pub isolation: Option<Isolation>,
+    /// Beside the agent's: of both the stricter count.
+    #[serde(default)]
+    pub permissions: Option<Permissions>,
     /// Unset means the agent's.
     #[serde(default)]
     pub retry: Option<Retry>,

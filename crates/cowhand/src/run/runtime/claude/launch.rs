@@ -76,7 +76,7 @@ fn arguments_of(session: &Session) -> Vec<String> {
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("claude"),
     oldest: Some([2, 0, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true },
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true, asks: true },
     plan,
     reader: Reader::claude,
     interactive: &["--resume"],
@@ -150,7 +150,8 @@ fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
 
 const fn permission_mode(mode: PermissionMode) -> &'static str {
     match mode {
-        PermissionMode::Default => "default",
+        // Everything that needs a permission is asked of the tool that it is told.
+        PermissionMode::Default | PermissionMode::Ask => "default",
         PermissionMode::AcceptEdits => "acceptEdits",
         PermissionMode::BypassPermissions => "bypassPermissions",
         PermissionMode::Plan => "plan",
