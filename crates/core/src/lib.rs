@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod actor;
+pub mod ask;
 pub mod config;
 pub mod cron;
 pub mod cut;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::agents::{self, AgentView};
-use super::given::Given;
+use super::given::{Count, Given};
 use super::{Api, Problem};
 use crate::fleet::{FleetStatus, Reloaded, Stop};
 
@@ -19,6 +19,9 @@ use crate::fleet::{FleetStatus, Reloaded, Stop};
 pub struct Status {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
+    /// How many answers of a person agents wait for.
+    #[serde(default)]
+    pub asks: usize,
 }
 
 /// Only `running` says something when none runs.
@@ -44,7 +47,9 @@ pub struct StopAsked {
 }
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Problem> {
-    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await? }))
+    let now = api.now();
+    let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
+    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, asks }))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {

@@ -5,6 +5,7 @@
 //! reads are answered, and whatever needs a daemon says so ([`Problem::no_daemon`]).
 
 mod agents;
+mod asks;
 mod client;
 mod config;
 mod daemon;
@@ -46,6 +47,7 @@ use crate::store::Store;
 use crate::work::Sources;
 
 pub use agents::{AgentView, LastJob, Next};
+pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
 pub(crate) use given::ByPage;

@@ -1,5 +1,6 @@
 //! The list of all endpoints.
 
+use cowhand_core::ask::Ask;
 use cowhand_core::event::Event;
 use cowhand_core::job::JobRecord;
 use cowhand_core::output::OutputMessage;
@@ -9,11 +10,12 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, LoginLink, NodeView, Page,
-    ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
+    AgentView, AnswerAsked, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobHears, JobResult,
+    JobView, LoginLink, NodeView, Page, ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked,
+    TokenMade, UsageView, WorkView,
 };
 use super::{
-    agents, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, sessions,
+    agents, asks, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, sessions,
     timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
@@ -21,7 +23,7 @@ use crate::store::Token;
 use crate::work::queues::ItemView;
 
 pub(super) fn all() -> Vec<Route> {
-    [of_daemon(), of_agents(), of_schedules(), of_jobs(), of_work(), of_fleet()].concat()
+    [of_daemon(), of_agents(), of_schedules(), of_jobs(), of_asks(), of_work(), of_fleet()].concat()
 }
 
 fn of_daemon() -> Vec<Route> {
@@ -166,6 +168,35 @@ fn of_jobs() -> Vec<Route> {
             .takes::<PruneAsked>()
             .tells::<PruneView>()
             .refuses(&[NotFound, Conflict]),
+    ]
+}
+
+fn of_asks() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/asks", asks::list)
+            .about("What agents wait for a person to say, the oldest first.")
+            .params::<asks::Listed>()
+            .tells::<Page<Ask>>(),
+        Route::get("/api/v1/asks/{ask}", asks::one)
+            .about("One ask, and what was said to it.")
+            .params::<asks::Waiting>()
+            .tells::<Ask>()
+            .refuses(&[NotFound]),
+        Route::post("/api/v1/asks/{ask}/answer", asks::answer)
+            .about("Allows or denies a tool, or answers a question.")
+            .takes::<AnswerAsked>()
+            .tells::<Ask>()
+            .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/jobs/{job}/asks", asks::make)
+            .about("A running attempt asks: the rules decide, or a person will.")
+            .takes::<JobAsks>()
+            .tells::<JobHears>()
+            .refuses(&[NotFound, Conflict]),
+        Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
+            .about("One ask of the job, and what was said to it.")
+            .params::<asks::Waiting>()
+            .tells::<Ask>()
+            .refuses(&[NotFound]),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 mod agents;
 mod ago;
+mod asks;
 mod background;
 mod cancel;
 mod clear;
@@ -84,6 +85,14 @@ enum Verb {
     Logs(logs::Logs),
     /// End a job with all its processes
     Cancel(cancel::Cancel),
+    /// What agents wait for a person to say
+    Asks(asks::Asks),
+    /// Let an agent do what it asks for
+    Approve(asks::Approve),
+    /// Keep an agent from what it asks for
+    Deny(asks::Deny),
+    /// Answer an agent's question
+    Answer(asks::AnswerIt),
     /// Say that an agent is to begin anew
     Clear(clear::Clear),
     /// Run a finished job again, as a new one
@@ -139,6 +148,10 @@ pub fn run() -> ExitCode {
         Verb::Job(job) => job.run(config),
         Verb::Logs(logs) => logs.run(config),
         Verb::Cancel(cancel) => cancel.run(config),
+        Verb::Asks(asks) => asks.run(config),
+        Verb::Approve(approve) => approve.run(config),
+        Verb::Deny(deny) => deny.run(config),
+        Verb::Answer(answer) => answer.run(config),
         Verb::Clear(clear) => clear.run(config),
         Verb::Retry(retry) => retry.run(config),
         Verb::Fork(fork) => fork.run(config),

@@ -36,6 +36,9 @@ impl Status {
             }
             let now = Timestamp::now();
             print::line(daemon(&status.daemon, now));
+            if let Some(waiting) = waiting(status.asks) {
+                print::line(waiting);
+            }
             print::line("");
             table(&status.agents, now).print();
             if let Some(agent) = &self.agent {
@@ -47,6 +50,15 @@ impl Status {
             Ok(())
         })
     }
+}
+
+fn waiting(asks: usize) -> Option<String> {
+    let who = match asks {
+        0 => return None,
+        1 => "an agent waits for an answer".to_owned(),
+        more => format!("agents wait for {more} answers"),
+    };
+    Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
 }
 
 fn daemon(view: &DaemonView, now: Timestamp) -> String {

@@ -216,7 +216,10 @@ impl Charge {
             if wish == Wish::Leave {
                 return Ok(Followed::NotOurs);
             }
-            let reason = self.reason(wish, rules, &attempt);
+            let reason = match self.reason(wish, rules, &attempt) {
+                Some(Reason::SilentTooLong(limit)) if self.waited_within(limit).await => None,
+                reason => reason,
+            };
             if let Some(reason) = reason {
                 let hurry = wish == Wish::CancelNow && self.stopped == Some(Reason::Asked);
                 self.stop(reason, hurry, &attempt, &mut kill_at);
@@ -304,6 +307,17 @@ impl Charge {
             over(rules.idle_timeout, attempt.last_output().unwrap_or(*since).max(*since))
                 .map(Reason::SilentTooLong)
         })
+    }
+
+    /// Whoever waits for a person is not silent of its own accord. A store that is away is no reason to end it.
+    async fn waited_within(&self, limit: SignedDuration) -> bool {
+        match self.engine.store.asks_of(self.job.id().clone()).await {
+            Ok(asks) => asks.iter().any(|ask| match ask.state.since() {
+                None => true,
+                Some(answered) => self.now().duration_since(answered) <= limit,
+            }),
+            Err(_) => true,
+        }
     }
 
     /// The runtime's own name for the conversation, as soon as it is known.

@@ -7,11 +7,12 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, usage, lease, work item, hook, schedule, event counter; of several
+//! - **Locks are taken in one order**: agent, job, usage, lease, work item, hook, ask, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
+mod asks;
 mod attempts;
 mod changes;
 mod claims;
@@ -50,6 +51,7 @@ use writer::Writer;
 
 use crate::audit;
 
+pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
@@ -131,6 +133,7 @@ impl Store {
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
+            asks::ALL,
             attempts::ALL,
             claims::ALL,
             cursors::ALL,

@@ -1,13 +1,14 @@
 //! The fleet at a glance: what runs, what comes, what went wrong.
 
 use axum::extract::State;
+use cowhand_core::ask::Ask;
 use cowhand_core::job::JobRecord;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{Answer, Pages, marks, now, text};
+use super::{Answer, Pages, asks, marks, now, text};
 use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
 use crate::fleet::ScheduleView;
 
@@ -22,9 +23,11 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
     let today = now.to_zoned(TimeZone::UTC).date();
     let spent: UsageView = client.get(&format!("usage?since={today}&until={today}")).await?;
+    let asks: Page<Ask> = client.get("asks").await?;
     let lines = last_lines(&pages, &running.items).await?;
     let main = html! {
         (head(&status, running.items.len(), waiting.items.len(), &spent.total, now))
+        (asks::waiting(&asks.items))
         (part("running", "Running now", &html! {}, &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
             (part("waiting", "Waiting", &html! {}, &waiting_now(&waiting.items, now)))
@@ -48,7 +51,7 @@ async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>,
 }
 
 fn head(status: &Status, running: usize, waiting: usize, spent: &Total, now: Timestamp) -> Markup {
-    let Status { daemon, agents } = status;
+    let Status { daemon, agents, asks: _ } = status;
     html! {
         div.page-head #head data-live {
             h1 { "Fleet" }
