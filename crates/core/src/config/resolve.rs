@@ -207,6 +207,12 @@ fn check_unused(loader: &mut Loader<'_>, draft: &Draft) {
 /// Nobody should believe in rules that are held against nothing.
 fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     if draft.node.get("permission_mode").and_then(Node::text) == Some("ask") {
+        let allowed = draft.node.entry("allowed_tools").filter(|written| !written.node.is_null());
+        if let Some(written) = allowed {
+            let message = "`allowed_tools` would go around the rules of `permission_mode: ask`";
+            let problem = Problem::error(written.key_at, message).key(draft.key_of("allowed_tools"));
+            loader.problems.add(problem.help("name them under `permissions.allow`".to_owned()));
+        }
         return;
     }
     let of = |owner: &Node, key: String| {

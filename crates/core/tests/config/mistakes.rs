@@ -197,6 +197,7 @@ fn wrong_values() -> Vec<(&'static str, String)> {
                 "permission_mode: ask\nask_timeout: 0s\npermissions: {allow: ['Bash(a && b)', 'Read(x)'], denny: [x]}",
             ),
         ),
+        ("a way around permissions", agent("permission_mode: ask\nallowed_tools: [Bash]")),
         ("a huge size", "retention: {max_bytes: 99999999999999999999GB, max_byte: 1}".to_owned()),
         ("an empty command", agent("runtime: command\ncommand: []")),
         ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),

@@ -188,11 +188,13 @@ fn of_asks() -> Vec<Route> {
             .tells::<Ask>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/asks", asks::make)
+            .for_jobs()
             .about("A running attempt asks: the rules decide, or a person will.")
             .takes::<JobAsks>()
             .tells::<JobHears>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
+            .for_jobs()
             .about("One ask of the job, and what was said to it.")
             .params::<asks::Waiting>()
             .tells::<Ask>()

@@ -25,20 +25,18 @@ pub(super) struct Asks {
 #[derive(Debug, Args)]
 pub(super) struct Approve {
     id: AskId,
-    #[command(flatten)]
-    said: Said,
+    /// A note that is kept with the answer
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Deny {
     id: AskId,
-    #[command(flatten)]
-    said: Said,
-}
-
-#[derive(Debug, Args)]
-struct Said {
-    /// What the agent is told with it
+    /// Why, or what to do instead: the agent is told
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
     /// Print JSON
@@ -82,13 +80,13 @@ impl Asks {
 
 impl Approve {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        answer(config, &self.id, AnswerWord::Allow, self.said.message, self.said.json)
+        answer(config, &self.id, AnswerWord::Allow, self.message, self.json)
     }
 }
 
 impl Deny {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        answer(config, &self.id, AnswerWord::Deny, self.said.message, self.said.json)
+        answer(config, &self.id, AnswerWord::Deny, self.message, self.json)
     }
 }
 

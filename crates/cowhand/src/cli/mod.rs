@@ -20,6 +20,7 @@ mod job;
 mod jobs;
 mod listen;
 mod logs;
+mod mcp;
 mod place;
 mod print;
 mod prune;
@@ -123,6 +124,9 @@ enum Verb {
     Config(config::Config),
     /// Find out whether the fleet can run here
     Doctor(doctor::Doctor),
+    /// Serve MCP on standard input and output
+    #[command(hide = true)]
+    Mcp(mcp::Mcp),
     /// Print completions for a shell
     Completions(completions::Completions),
 }
@@ -165,6 +169,7 @@ pub fn run() -> ExitCode {
         Verb::Prune(prune) => prune.run(config),
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),
+        Verb::Mcp(mcp) => mcp.run(),
         Verb::Completions(completions) => completions.run(),
     };
     match answer {

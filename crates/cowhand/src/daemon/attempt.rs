@@ -118,7 +118,8 @@ impl Charge {
             engine.end(&id);
             return;
         };
-        let rules = Rules::of(&loaded, agent, &self.job);
+        let mut rules = Rules::of(&loaded, agent, &self.job);
+        rules.veil = rules.veil.and_text(self.token());
         if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
         }

@@ -1,5 +1,6 @@
 //! What agents ask while they run: decided by the rules, or by a person.
 
+use cowhand_core::actor::Actor;
 use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
@@ -8,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::info;
 
 use super::{Fleet, FleetError};
+use crate::api::{self, Problem, Wanted};
 use crate::store::{AskAnswered, AskMade};
 use crate::veil::Veil;
 
@@ -22,11 +24,20 @@ pub enum Heard {
     Asked(Ask),
 }
 
+/// As Claude Code calls the tools of our own server, whose name no other can have beside it.
+const OWN_TOOLS: &str = "mcp__cowhand__";
+
 /// Nobody reads more than this before saying yes.
 const LONGEST: usize = 256 << 10;
 
 impl Fleet {
-    /// An attempt of a job wants something. `key` is its own name for it: the same key is the same ask.
+    /// On whose account the token of a job lets this be asked.
+    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
+        api::admit(&self.engine.home.job_key, self.store(), token, wanted).await
+    }
+
+    /// An attempt of a job wants something. `key` is its own name for it: whoever wants the same by the same name has
+    /// only lost the connection. A yes is never for something else.
     pub async fn ask(
         &self,
         job: &JobId,
@@ -47,6 +58,7 @@ impl Fleet {
                 Verdict::Ask => {}
             }
         }
+        let key = api::hash(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
         let what = veiled(what, &Veil::over(&loaded, agent));
@@ -75,7 +87,9 @@ impl Fleet {
         let Some(agent) = roster.agent(job.agent()) else { return Verdict::Ask };
         let schedule = agent.schedules.iter().find(|known| Some(&known.name) == job.schedule());
         let of_schedule = schedule.and_then(|schedule| schedule.permissions.as_ref());
-        permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input)
+        let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
+        // Nobody is asked whether an agent may ask.
+        if verdict == Verdict::Ask && tool.starts_with(OWN_TOOLS) { Verdict::Allow } else { verdict }
     }
 
     /// As it is now, or as soon as it is answered, whichever comes first.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod api;
+mod asks;
 mod concurrency;
 mod jobs;
 mod life;

@@ -134,7 +134,7 @@ mod tests {
         answered.answer(no, Some(jo), Timestamp::UNIX_EPOCH).unwrap();
         let shown = of_job(&[answered]).into_string();
         assert!(shown.contains("&lt;i&gt;jo") && shown.contains("&lt;u&gt;no"), "{shown}");
-        assert!(!shown.contains("data-post"), "{shown}");
+        assert!(!shown.contains("data-answer"), "{shown}");
         let question = of_job(&[ask(Asked::Question { question: "<h1>Which?".into() })]).into_string();
         assert!(question.contains("&lt;h1&gt;Which?") && question.contains("name=\"message\""), "{question}");
         assert_eq!(waiting(&[]).into_string(), "");

@@ -44,6 +44,8 @@ pub(crate) enum Scenario {
     Text,
     /// One shell command, then a text.
     Tool,
+    /// A question to a person, then a text.
+    Question,
     /// A shell command that does not end, whose child has a session of its own.
     Setsid,
     /// Words that come for longer than anybody waits.
@@ -60,6 +62,7 @@ impl Scenario {
         let end = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(word.len());
         match &word[..end] {
             "tool" => Self::Tool,
+            "question" => Self::Question,
             "setsid" => Self::Setsid,
             "slow" => Self::Slow,
             "cut" => Self::Cut,
@@ -74,6 +77,7 @@ impl Scenario {
 enum Reply {
     Words(String),
     Shell(String),
+    Question,
 }
 
 /// How a vendor asks and streams.
@@ -157,13 +161,17 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
             // The child says that it is there; neither of the two ends by itself.
             Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
         }
-        Scenario::Tool | Scenario::Setsid => Reply::Words("The tool has answered.".to_owned()),
+        Scenario::Question if !answered => Reply::Question,
+        Scenario::Tool | Scenario::Setsid | Scenario::Question => {
+            Reply::Words("The tool has answered.".to_owned())
+        }
         Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),
         _ => Reply::Words("Hello from the model.".to_owned()),
     };
     let events = match &reply {
         Reply::Words(text) => (vendor.words)(body, &text.split_inclusive(' ').collect::<Vec<_>>()),
         Reply::Shell(command) => (vendor.shell)(body, command),
+        Reply::Question => anthropic::question(body),
     };
     let pause = Duration::from_millis(if scenario == Scenario::Slow { 100 } else { 0 });
     // A cut stream has begun to speak and never comes to its end.

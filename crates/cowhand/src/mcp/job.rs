@@ -1,0 +1,167 @@
+//! What an agent can say to the fleet that runs it, with the token of its job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::ask::{Answered, Ask, AskState};
+use cowhand_core::id::JobId;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Told;
+use super::tool::Tool;
+use crate::api::{Client, Code, HeardWord, JobAsks, JobHears, Problem, claimed};
+use crate::state::StateFolder;
+
+/// What the processes of an attempt find in their environment.
+pub(crate) const TOKEN: &str = "COWHAND_JOB_TOKEN";
+pub(crate) const STATE: &str = "COWHAND_STATE";
+
+/// How an agent's words reach the daemon.
+#[derive(Debug)]
+pub struct JobVoice {
+    client: Client,
+    job: JobId,
+    attempt: u32,
+}
+
+impl JobVoice {
+    /// From what the environment says.
+    pub fn from_environment() -> Result<Self, String> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (Some(token), Some(state)) = (set(TOKEN), set(STATE)) else {
+            return Err(format!("{TOKEN} and {STATE} are not set: this is started by the agent of a job"));
+        };
+        let (job, attempt) = claimed(&token).ok_or_else(|| format!("{TOKEN} is not the token of a job"))?;
+        Ok(Self { client: Client::of_job(StateFolder::at(state), token), job, attempt })
+    }
+
+    /// Until the daemon, which may be away, says something that counts.
+    async fn insist<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
+    where
+        F: Future<Output = Result<T, Problem>> + Send,
+    {
+        let mut pause = Duration::from_millis(200);
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(problem) if may_pass(problem.code) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(problem) => return Err(problem.message),
+            }
+        }
+    }
+
+    /// The same `key` is the same ask, however often the connection was lost.
+    async fn ask(&self, key: String, tool: Option<String>, input: Value, question: Option<String>) -> Heard {
+        let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
+        let path = format!("jobs/{}/asks", self.job);
+        let hears: JobHears = match Self::insist(|| self.client.post(&path, &asks)).await {
+            Ok(hears) => hears,
+            Err(why) => return Heard::No(why),
+        };
+        let no = |message: Option<String>| Heard::No(message.unwrap_or_else(|| "denied".to_owned()));
+        let Some(ask) = hears.ask else {
+            return if hears.verdict == HeardWord::Allowed { Heard::Yes } else { no(hears.message) };
+        };
+        let path = format!("{path}/{}?wait={WAIT_SECONDS}", ask.id.number);
+        loop {
+            let ask: Ask = match Self::insist(|| self.client.get(&path)).await {
+                Ok(ask) => ask,
+                Err(why) => return Heard::No(why),
+            };
+            match ask.state {
+                AskState::Open => {}
+                AskState::Allowed(_) => return Heard::Yes,
+                AskState::Answered(Answered { message, .. }) => {
+                    return Heard::Text(message.unwrap_or_default());
+                }
+                AskState::Denied(Answered { message, .. }) => {
+                    return no(Some(message.map_or_else(
+                        || "a person said no".to_owned(),
+                        |message| format!("a person said no: {message}"),
+                    )));
+                }
+                AskState::Expired { .. } => {
+                    return no(Some("nobody answered in time, which means no".to_owned()));
+                }
+                AskState::Ended { .. } => return no(Some("the attempt is over".to_owned())),
+            }
+        }
+    }
+}
+
+enum Heard {
+    Yes,
+    No(String),
+    Text(String),
+}
+
+const WAIT_SECONDS: u32 = 25;
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Whether it may be well after a while: the daemon restarts, or its store is away.
+const fn may_pass(code: Code) -> bool {
+    matches!(code, Code::NoDaemon | Code::Stopping | Code::Unavailable | Code::TooMany | Code::TooSlow)
+}
+
+pub(super) fn tools() -> Vec<Tool<JobVoice>> {
+    vec![
+        Tool::new(
+            "approve",
+            "Whether a tool may be used like that: the rules of the fleet decide, or a person.",
+            approve,
+        ),
+        Tool::new(
+            "ask_person",
+            "Asks a person a question and waits for the answer, which may take long.",
+            ask_person,
+        ),
+    ]
+}
+
+/// As Claude Code asks.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Approve {
+    tool_name: String,
+    #[serde(default)]
+    input: Value,
+    #[serde(default)]
+    tool_use_id: Option<String>,
+}
+
+async fn approve(voice: Arc<JobVoice>, asked: Approve) -> Told {
+    let Approve { tool_name, input, tool_use_id } = asked;
+    let key = tool_use_id.filter(|id| !id.is_empty() && id.len() <= 150).unwrap_or_else(fresh_key);
+    let heard = voice.ask(format!("tool {key}"), Some(tool_name), input.clone(), None).await;
+    let answer = match heard {
+        Heard::Yes => json!({ "behavior": "allow", "updatedInput": input }),
+        Heard::No(message) | Heard::Text(message) => json!({ "behavior": "deny", "message": message }),
+    };
+    Ok(answer.to_string())
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct AskPerson {
+    /// Whatever the person has to know to answer it.
+    question: String,
+}
+
+async fn ask_person(voice: Arc<JobVoice>, AskPerson { question }: AskPerson) -> Told {
+    if question.trim().is_empty() {
+        return Err("there is no question".to_owned());
+    }
+    match voice.ask(fresh_key(), None, Value::Null, Some(question)).await {
+        Heard::Text(answer) => Ok(answer),
+        Heard::Yes => Ok("yes".to_owned()),
+        Heard::No(why) => Err(why),
+    }
+}
+
+fn fresh_key() -> String {
+    Uuid::now_v7().to_string()
+}
