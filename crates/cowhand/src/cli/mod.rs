@@ -124,8 +124,7 @@ enum Verb {
     Config(config::Config),
     /// Find out whether the fleet can run here
     Doctor(doctor::Doctor),
-    /// Serve MCP on standard input and output
-    #[command(hide = true)]
+    /// Let your own assistant look at the fleet, over MCP on standard input and output
     Mcp(mcp::Mcp),
     /// Print completions for a shell
     Completions(completions::Completions),
@@ -169,7 +168,7 @@ pub fn run() -> ExitCode {
         Verb::Prune(prune) => prune.run(config),
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),
-        Verb::Mcp(mcp) => mcp.run(),
+        Verb::Mcp(mcp) => mcp.run(config),
         Verb::Completions(completions) => completions.run(),
     };
     match answer {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Scene, until};
 
 /// Each keeps what it finds in its environment and waits for `go`.
-const FLEET: &str = r#"
+pub(super) const FLEET: &str = r#"
 agents:
   - name: one
     runtime: command
@@ -23,7 +23,7 @@ agents:
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > other.token; echo up; while [ ! -e go ]; do sleep 0.05; done']
 "#;
 
-fn token_of(scene: &Scene, agent: &str) -> (String, String) {
+pub(super) fn token_of(scene: &Scene, agent: &str) -> (String, String) {
     let job = scene.json(&["trigger", agent])["id"].as_str().unwrap().to_owned();
     let token = until("the agent to be up", || {
         fs::read_to_string(scene.root.join(format!("{agent}.token"))).ok().filter(|token| !token.is_empty())

@@ -7,6 +7,7 @@ mod asks;
 mod concurrency;
 mod jobs;
 mod life;
+mod mcp;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;
