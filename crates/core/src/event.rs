@@ -68,6 +68,9 @@ pub enum Fact {
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
+    /// An attempt met a limit of its provider; the job goes on with its session when that ends.
+    #[serde(rename = "job:parked")]
+    JobParked { attempt: u32, provider: String, until: Timestamp, message: String },
     /// Its processes are asked to end.
     #[serde(rename = "job:cancelling")]
     JobCancelling,
@@ -110,6 +113,12 @@ pub enum Fact {
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
+    /// Its jobs keep failing the same way, or spend on nothing: it fires no more until then, or until a person says so.
+    #[serde(rename = "schedule:paused")]
+    SchedulePaused { reason: String, until: Timestamp },
+    /// Its pause is over.
+    #[serde(rename = "schedule:resumed")]
+    ScheduleResumed,
     /// Its trigger cannot go on until a person mends something.
     #[serde(rename = "schedule:error")]
     ScheduleError { reason: String },
@@ -122,6 +131,9 @@ pub enum Fact {
     /// The daemon is asked to end.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
+    /// Somebody said that it takes jobs again.
+    #[serde(rename = "provider:unparked")]
+    ProviderUnparked { provider: String },
     #[serde(rename = "token:created")]
     TokenCreated { name: TokenName, scope: Scope },
     #[serde(rename = "token:revoked")]
@@ -212,6 +224,7 @@ impl Fact {
             Self::JobSession { .. } => "job:session",
             Self::JobRequeued { .. } => "job:requeued",
             Self::JobRetrying { .. } => "job:retrying",
+            Self::JobParked { .. } => "job:parked",
             Self::JobCancelling => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
@@ -227,10 +240,13 @@ impl Fact {
             Self::ScheduleDelayed { .. } => "schedule:delayed",
             Self::ScheduleEnabled => "schedule:enabled",
             Self::ScheduleDisabled { .. } => "schedule:disabled",
+            Self::SchedulePaused { .. } => "schedule:paused",
+            Self::ScheduleResumed => "schedule:resumed",
             Self::ScheduleError { .. } => "schedule:error",
             Self::AgentCleared => "agent:cleared",
             Self::FleetReloaded { .. } => "fleet:reloaded",
             Self::FleetStopping { .. } => "fleet:stopping",
+            Self::ProviderUnparked { .. } => "provider:unparked",
             Self::TokenCreated { .. } => "token:created",
             Self::TokenRevoked { .. } => "token:revoked",
             Self::WorkClaimed { .. } => "work:claimed",

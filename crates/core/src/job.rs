@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::breaker::Breaker;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::policy::Retry;
 use crate::word::written_as;
@@ -40,6 +41,8 @@ pub struct Job {
     session_id: Option<String>,
     /// Attempts started so far.
     attempts: u32,
+    /// How many of them met a limit of their provider.
+    parks: u32,
     /// When the first attempt started.
     run_started_at: Option<Timestamp>,
     /// Of all attempts so far.
@@ -116,12 +119,25 @@ pub struct Settlement {
     pub usage: Option<JobUsage>,
     /// What the agent left for its hooks.
     pub metadata: Option<Value>,
+    /// What its schedule makes of a row of such ends; none where nobody knows its rules.
+    pub breaker: Option<Breaker>,
+    /// It is known to have used no tool.
+    pub used_no_tool: bool,
+    /// It met a limit, and waits for its end.
+    pub limit: Option<Limit>,
 }
 
 impl From<Outcome> for Settlement {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, usage: None, metadata: None }
+        Self { outcome, usage: None, metadata: None, breaker: None, used_no_tool: false, limit: None }
     }
+}
+
+/// A limit that an attempt met at its provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Its end, as the provider tells it.
+    pub resets_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +216,7 @@ impl Job {
             origin,
             session_id: None,
             attempts: 0,
+            parks: 0,
             run_started_at: None,
             usage: None,
             work_item,
@@ -258,6 +275,15 @@ impl Job {
         self.attempts
     }
 
+    pub fn parks(&self) -> u32 {
+        self.parks
+    }
+
+    /// Of all attempts that have ended.
+    pub fn usage(&self) -> Option<&JobUsage> {
+        self.usage.as_ref()
+    }
+
     pub fn state(&self) -> &JobState {
         &self.state
     }
@@ -312,13 +338,23 @@ impl Job {
     /// The running attempt is over: the job ends with it, or waits for another one if the retry policy says so.
     pub fn settle(&mut self, outcome: Outcome, retry: &Retry, now: Timestamp) -> Result<(), Refused> {
         let wait = match outcome {
-            Outcome::Failed { .. } => retry.wait_after(self.attempts, &outcome.retry_words()),
+            // To be sent away by a provider is not held against it.
+            Outcome::Failed { .. } => {
+                retry.wait_after(self.attempts.saturating_sub(self.parks), &outcome.retry_words())
+            }
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
         };
         match wait.and_then(|wait| now.checked_add(wait).ok()) {
             Some(not_before) => self.back_off(not_before),
             None => self.end(outcome, now),
         }
+    }
+
+    /// The running attempt met a limit: the job waits for its end and then goes on with its session.
+    pub fn park(&mut self, until: Timestamp) -> Result<(), Refused> {
+        self.back_off(until)?;
+        self.parks += 1;
+        Ok(())
     }
 
     /// What the running attempt cost.

@@ -7,6 +7,8 @@
 
 pub mod actor;
 pub mod ask;
+pub mod breaker;
+pub mod budget;
 pub mod config;
 pub mod cron;
 pub mod cut;
@@ -27,6 +29,7 @@ pub mod prompt;
 pub mod provider;
 pub mod retention;
 pub mod roster;
+pub mod sandbox;
 pub mod schedule;
 pub mod server;
 pub mod session;

@@ -13,17 +13,22 @@
 
 pub mod coming;
 mod due;
+mod seats;
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
+use crate::budget::{Ledger, OverBudget};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
+use crate::provider::ProviderState;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::work::WorkItemId;
+use seats::{Seats, Taking};
 
 /// What is so: the store's answer at one moment.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +38,10 @@ pub struct Snapshot {
     pub jobs: Vec<LiveJob>,
     /// Firings whose jobs are not made yet.
     pub preparing: Vec<Preparing>,
+    /// What was spent; empty where nobody's spending is limited.
+    pub ledger: Ledger,
+    /// What is known of the agents' providers.
+    pub providers: HashMap<String, ProviderState>,
 }
 
 impl Snapshot {
@@ -78,6 +87,10 @@ pub struct LiveJob {
     pub item: Option<WorkItemId>,
     /// The conversation that it answers in.
     pub chat: Option<String>,
+    /// An attempt was made, so there may be a session.
+    pub began: bool,
+    /// Of one that runs: where.
+    pub provider: Option<String>,
     /// Of one that runs: no other with the same key does.
     pub session_key: Option<String>,
     pub state: LiveState,
@@ -118,8 +131,17 @@ pub enum Action {
     Prepare { schedule: ScheduleId, key: FiringKey },
     /// It is due but has to wait; said once, since the record remembers it.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
+    /// The pause that its breaker made is over.
+    Resume { schedule: ScheduleId },
     /// Claim this job, if the agent still has a place by then.
-    Start { job: JobId, agent: AgentName, max_concurrent: u32, session_key: Option<String> },
+    Start {
+        job: JobId,
+        agent: AgentName,
+        max_concurrent: u32,
+        session_key: Option<String>,
+        /// The number of the fallback that it starts with.
+        stand_in: Option<usize>,
+    },
 }
 
 /// What a due firing waits for.
@@ -128,6 +150,7 @@ pub enum Hold {
     AtCapacity { running: u32, max: u32 },
     AlreadyRunning,
     OutsideHours { opens: Timestamp },
+    OverBudget(OverBudget),
 }
 
 impl Hold {
@@ -136,6 +159,7 @@ impl Hold {
             Self::AtCapacity { .. } => SkipReason::AtCapacity,
             Self::AlreadyRunning => SkipReason::AlreadyRunning,
             Self::OutsideHours { .. } => SkipReason::OutsideHours,
+            Self::OverBudget(_) => SkipReason::OverBudget,
         }
     }
 
@@ -145,6 +169,7 @@ impl Hold {
             Self::AtCapacity { running, max } => format!("at max capacity ({running}/{max})"),
             Self::AlreadyRunning => "already running".to_owned(),
             Self::OutsideHours { opens } => format!("outside active hours until {opens}"),
+            Self::OverBudget(over) => over.sentence(agent, &TimeZone::UTC),
         };
         format!("Skipping {agent}/{}: {why}", schedule.name)
     }
@@ -154,8 +179,10 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
     plan.ends(snapshot);
     let crowds = Crowds::of(roster);
+    let mut seats = Seats::of(roster, snapshot);
     for agent in &roster.agents {
-        let mut places = Places::of(agent, snapshot, now);
+        let over = roster.over_budget(agent, &snapshot.ledger, now);
+        let mut places = Places::of(agent, snapshot, over, now);
         for schedule in &agent.schedules {
             let preparing = snapshot.preparing.iter().filter(|firing| firing.schedule == schedule.id);
             plan.actions.extend(
@@ -166,7 +193,10 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
                 plan.firings(schedule, record, snapshot, &mut places, &crowds);
             }
         }
-        plan.starts(agent, snapshot);
+        match over {
+            Some(over) => plan.afterwards(agent, snapshot, over),
+            None => plan.starts(agent, snapshot, &mut seats),
+        }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
@@ -217,6 +247,13 @@ impl Draft {
         places: &mut Places,
         crowds: &Crowds,
     ) {
+        if let ScheduleState::Paused { until, .. } = record.state {
+            if until > self.now {
+                self.wake(until);
+            } else {
+                self.actions.push(Action::Resume { schedule: schedule.id });
+            }
+        }
         if !schedule.enabled || record.state != ScheduleState::Active {
             return;
         }
@@ -230,7 +267,25 @@ impl Draft {
         }
     }
 
-    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot) {
+    /// Nothing of the agent starts before there is money again. Others that end may leave some: that is an event.
+    fn afterwards(&mut self, agent: &Agent, snapshot: &Snapshot, over: OverBudget) {
+        let waits = |job: &LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Pending { .. });
+        if let (Some(until), true) = (over.until, snapshot.jobs.iter().any(waits)) {
+            self.wake(until);
+        }
+    }
+
+    /// Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
+    fn seated(&mut self, agent: &Agent, job: &LiveJob, seats: &mut Seats) -> Option<Option<usize>> {
+        match seats.take(agent, job, self.now) {
+            Taking::Taken { stand_in } => return Some(stand_in),
+            Taking::Opens(opens) => self.wake(opens),
+            Taking::Full => {}
+        }
+        None
+    }
+
+    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, seats: &mut Seats) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
@@ -243,12 +298,14 @@ impl Draft {
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;
                     }
+                    let Some(stand_in) = self.seated(agent, job, seats) else { continue };
                     free -= 1;
                     self.actions.push(Action::Start {
                         job: job.id.clone(),
                         agent: agent.name.clone(),
                         max_concurrent: agent.max_concurrent,
                         session_key,
+                        stand_in,
                     });
                 }
                 _ => {}
@@ -290,10 +347,11 @@ fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
 struct Places {
     max: u32,
     taken: u32,
+    over: Option<OverBudget>,
 }
 
 impl Places {
-    fn of(agent: &Agent, snapshot: &Snapshot, now: Timestamp) -> Self {
+    fn of(agent: &Agent, snapshot: &Snapshot, over: Option<OverBudget>, now: Timestamp) -> Self {
         let ready = |job: &&LiveJob| match job.state {
             LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
             LiveState::Running { .. } => true,
@@ -303,7 +361,7 @@ impl Places {
         let preparing = snapshot.preparing.iter().filter(|firing| !firing.in_trouble);
         let preparing = preparing.filter(|firing| of_agent(firing.schedule)).count();
         let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
-        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX) }
+        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX), over }
     }
 
     fn take(&mut self) {

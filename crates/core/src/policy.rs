@@ -130,6 +130,8 @@ impl Retry {
     /// `reasons` are the names of what went wrong: the exit reason and, if known, the error kind.
     pub fn wait_after(&self, ended: u32, reasons: &[&str]) -> Option<SignedDuration> {
         const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+        // `error` is the exit reason of what was stopped for its budget, too: more of that is only for who says so.
+        let reasons = if reasons.contains(&"budget") { &["budget"] } else { reasons };
         let wanted = self.on.iter().any(|on| reasons.contains(&on.as_str()));
         if !wanted || ended >= self.max_attempts {
             return None;
@@ -305,6 +307,12 @@ impl ActiveHours {
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "timezone", "examples" = ["UTC", "Europe/Berlin"]))]
 pub struct Zone(TimeZone);
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self::UTC
+    }
+}
 
 impl Zone {
     pub const UTC: Self = Self(TimeZone::UTC);

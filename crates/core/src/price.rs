@@ -31,6 +31,10 @@ impl Prices {
         Self(prices.into_iter().collect())
     }
 
+    pub fn has(&self, model: &str) -> bool {
+        self.0.contains_key(model)
+    }
+
     /// Puts dollars to tokens that have none. If a model was used that has no price there is no sum: half of it would
     /// be a wrong one.
     pub fn fill_in(&self, usage: &mut JobUsage) {

@@ -47,12 +47,42 @@ pub struct Parked {
     pub times: u32,
 }
 
+/// A provider as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderState {
+    /// Also when that is over.
+    pub parked: Option<Parked>,
+    pub last_start: Option<Timestamp>,
+}
+
+/// What it takes to start a job at its provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    pub provider: String,
+    pub limits: Provider,
+}
+
+impl Seat {
+    /// When it takes the next job, if not now.
+    pub fn opens(&self, state: &ProviderState, now: Timestamp) -> Option<Timestamp> {
+        let parked = state.parked.as_ref().map(|parked| parked.until);
+        let paced = self.limits.start_every.zip(state.last_start);
+        let paced = paced.and_then(|(every, last)| last.checked_add(every.duration()).ok());
+        parked.into_iter().chain(paced).max().filter(|opens| *opens > now)
+    }
+}
+
 /// Whoever says that it is used up until far away is not believed; a week is the longest that is known.
 const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
 /// After this long without another one, a limit is the first of a row again.
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
 
 impl Parked {
+    /// `claude is used up: You've hit your limit`.
+    pub fn sentence(&self) -> String {
+        format!("{} is used up: {}", self.provider, self.message)
+    }
+
     /// It was met once more: `reset` is what the provider says about its end. Several jobs meet the same limit within
     /// moments, so what is parked already is parked no shorter.
     #[must_use]
@@ -86,6 +116,35 @@ fn pause(times: u32) -> SignedDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn when_it_opens() {
+        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+        let parked = |until| Parked {
+            provider: "p".into(),
+            since: at(0),
+            until: at(until),
+            message: String::new(),
+            times: 1,
+        };
+        for (parked_until, last_start, every, expected) in [
+            (None, None, None, None),
+            (None, None, Some("10s"), None),
+            (None, Some(95), Some("10s"), Some(105)),
+            (None, Some(90), Some("10s"), None),
+            (None, Some(95), None, None),
+            (Some(100), None, None, None),
+            (Some(101), None, None, Some(101)),
+            (Some(101), Some(95), Some("10s"), Some(105)),
+            (Some(120), Some(95), Some("10s"), Some(120)),
+        ] {
+            let start_every = every.map(|every| every.parse().unwrap());
+            let limits = Provider { start_every, ..Provider::default() };
+            let seat = Seat { provider: "p".into(), limits };
+            let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
+            assert_eq!(seat.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
+        }
+    }
 
     #[test]
     fn what_says_nothing_about_its_end_waits_longer_each_time() {

@@ -2,13 +2,20 @@
 
 use std::path::PathBuf;
 
+use indexmap::IndexMap;
+use jiff::tz::TimeZone;
+
+use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::config::shape;
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
+use crate::provider::{Provider, Seat};
 use crate::retention::Retention;
+use crate::sandbox::{Asked, Sandbox, SandboxKind, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
@@ -25,6 +32,12 @@ pub struct Roster {
     pub retention: Retention,
     /// Of the root file.
     pub prices: Prices,
+    /// Of all agents together.
+    pub budget: Budget,
+    /// In which days and months are counted.
+    pub zone: Zone,
+    /// What agents share, by name; what is not here has no limits of ours.
+    pub providers: IndexMap<String, Provider>,
     pub server: Server,
     /// Of the root file; none if it says nothing about them.
     pub traces: Option<shape::Traces>,
@@ -71,9 +84,43 @@ pub struct Schedule {
     pub timeout: Timeout,
     /// Of an attempt's silence.
     pub idle_timeout: Timeout,
+    /// Within its agent's.
+    pub sandbox: Option<Sandbox>,
+    /// When it pauses itself.
+    pub breaker: Breaker,
 }
 
 impl Agent {
+    /// What it says itself, else what everybody with its runtime shares.
+    pub fn provider(&self) -> Option<&str> {
+        let usual = || self.settings.runtime.unwrap_or_default().provider();
+        self.settings.provider.as_deref().or_else(usual)
+    }
+
+    /// The agent as its fallback of this number has it.
+    pub fn standing_in(&self, number: usize) -> Option<Self> {
+        let other = self.settings.fallback.get(number)?;
+        let mut agent = self.clone();
+        let settings = &mut agent.settings;
+        if let Some(runtime) =
+            other.runtime.filter(|other| other.name() != settings.runtime.unwrap_or_default().name())
+        {
+            (settings.runtime, settings.model, settings.provider) = (Some(runtime), None, None);
+        }
+        settings.model = other.model.clone().or(settings.model.take());
+        settings.provider = other.provider.clone().or(settings.provider.take());
+        settings.command = other.command.clone().or(settings.command.take());
+        settings.env.extend(other.env.clone());
+        Some(agent)
+    }
+
+    /// Itself, and then what it falls back to, with their numbers.
+    pub fn and_stand_ins(&self) -> impl Iterator<Item = (Option<usize>, Self)> {
+        let others = (0..self.settings.fallback.len())
+            .filter_map(|number| Some((Some(number), self.standing_in(number)?)));
+        std::iter::once((None, self.clone())).chain(others)
+    }
+
     pub fn session_policy(&self) -> SessionPolicy {
         self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
     }
@@ -85,6 +132,16 @@ impl Agent {
 
     pub fn isolation(&self) -> IsolationRules {
         self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
+    }
+
+    /// What the processes of a job may reach, by its agent and the schedule it comes from.
+    pub fn sandbox(&self, schedule: Option<&ScheduleName>) -> Asked {
+        let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
+        let contained = self.settings.docker.as_ref().and_then(|docker| docker.enabled) == Some(true);
+        let docker = contained.then(|| SandboxRules { kind: SandboxKind::Docker, ..SandboxRules::default() });
+        let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
+        let all = own.into_iter().flatten().map(Sandbox::rules).chain(docker);
+        all.reduce(SandboxRules::and).unwrap_or_default().asked()
     }
 
     /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
@@ -133,6 +190,8 @@ impl Schedule {
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
+            sandbox: None,
+            breaker: Breaker::default(),
         }
     }
 }
@@ -141,6 +200,20 @@ impl Roster {
     /// With everything that has a default left at it.
     pub fn of(agents: Vec<Agent>) -> Self {
         Self { agents, ..Self::default() }
+    }
+
+    /// What a job of the agent needs of its provider; none for an agent that has none.
+    pub fn seat(&self, agent: &Agent) -> Option<Seat> {
+        agent.provider().map(|provider| self.seat_at(provider))
+    }
+
+    pub fn seat_at(&self, provider: &str) -> Seat {
+        let limits = self.providers.get(provider).cloned().unwrap_or_default();
+        Seat { provider: provider.to_owned(), limits }
+    }
+
+    pub fn zone(&self) -> &TimeZone {
+        self.zone.time_zone()
     }
 
     pub fn agent(&self, name: &AgentName) -> Option<&Agent> {

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::breaker::{Fuse, Pause};
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::roster::Schedule;
 use crate::trigger::{FiringKey, TriggerConfig};
@@ -33,6 +34,8 @@ pub struct ScheduleRecord {
     pub last_error: Option<String>,
     /// A due firing that could not be made yet, and why.
     pub waiting: Option<Waiting>,
+    /// What its last jobs came to, for its breaker.
+    pub fuse: Fuse,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +49,11 @@ pub enum ScheduleState {
     /// A trigger that cannot go on.
     Error {
         reason: String,
+    },
+    /// By its breaker, and not for ever.
+    Paused {
+        reason: String,
+        until: Timestamp,
     },
 }
 
@@ -81,6 +89,8 @@ pub enum SkipReason {
     Paused,
     /// An earlier job has the session that it would go on with.
     SessionBusy,
+    /// Its provider is used up for now.
+    UsageLimit,
 }
 
 /// What became of one planned firing; the ledger has a row for each.
@@ -103,7 +113,7 @@ written_as! {
         UnsupportedType = "unsupported_type", Disabled = "disabled", AlreadyRunning = "already_running",
         AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
-        SessionBusy = "session_busy",
+        SessionBusy = "session_busy", UsageLimit = "usage_limit",
     }
 }
 
@@ -143,6 +153,7 @@ impl ScheduleRecord {
             last_run_at: None,
             last_error: None,
             waiting: None,
+            fuse: Fuse::default(),
         }
     }
 
@@ -156,6 +167,7 @@ impl ScheduleRecord {
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
         self.waiting = None;
+        self.fuse = Fuse::default();
         if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
             self.state = ScheduleState::Active;
         }
@@ -167,10 +179,11 @@ impl ScheduleRecord {
     pub fn enable(&mut self, now: Timestamp) -> bool {
         match self.state {
             ScheduleState::Active => false,
-            ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => {
+            ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Paused { .. } => {
                 self.state = ScheduleState::Active;
                 self.generation += 1;
                 self.armed_at = now;
+                self.fuse = Fuse::default();
                 true
             }
         }
@@ -193,6 +206,37 @@ impl ScheduleRecord {
             self.waiting = None;
         }
         on
+    }
+
+    /// Its breaker says so; only one that is on can pause.
+    pub fn pause(&mut self, pause: Pause) -> bool {
+        let on = self.state == ScheduleState::Active;
+        if on {
+            self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
+            self.waiting = None;
+        }
+        on
+    }
+
+    /// Its pause is over: what it fires next is the probe. What fell due meanwhile is not made up.
+    pub fn resume(&mut self, now: Timestamp) -> bool {
+        let over = matches!(self.state, ScheduleState::Paused { until, .. } if until <= now);
+        if over {
+            self.state = ScheduleState::Active;
+            self.armed_at = now;
+        }
+        over
+    }
+
+    /// A person tried it, and it went well: whatever it paused for is gone.
+    pub fn proved(&mut self, now: Timestamp) -> bool {
+        self.fuse = Fuse::default();
+        let paused = matches!(self.state, ScheduleState::Paused { .. });
+        if paused {
+            self.state = ScheduleState::Active;
+            self.armed_at = now;
+        }
+        paused
     }
 
     /// A firing by the clock was decided, one way or another: the clock moves on.

@@ -13,8 +13,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cowhand::store::{JobFilter, Store};
+use cowhand_core::budget::{Amount, Budget, microdollars};
 use cowhand_core::job::{Job, JobStatus};
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::FiringOutcome;
+use jiff::Timestamp;
 use tempfile::TempDir;
 
 /// A fleet in a folder of its own, whose agents write down that they started.
@@ -56,6 +59,38 @@ impl Fleet {
             .unwrap();
         }
         std::fs::write(self.path().join("cowhand.yaml"), text).unwrap();
+    }
+
+    /// Agents that spend a cent at a time and say so; each job has a budget of a nickel, and asks for more.
+    fn write_spenders(&self, agents: usize, enabled: bool) {
+        let store =
+            self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
+        let mut text = format!("{store}budget: {{per_month_usd: 100000, per_job_usd: 0.05}}\nagents:\n");
+        let line = r#"{"type":"assistant","content":"x","usage":{"input_tokens":7,"cost_usd":0.01}}"#;
+        let script = format!("for i in 1 2 3 4 5 6 7 8; do echo '{line}'; echo . >> spent; sleep 0.05; done");
+        for number in 0..agents {
+            write!(
+                text,
+                "  - name: a{number}\n    runtime: command\n    command: [sh, -c, {script:?}]\n    \
+                 breaker: {{failures: 0}}\n    \
+                 schedules:\n      s: {{type: interval, interval: 1s, enabled: {enabled}, jitter: 0}}\n"
+            )
+            .unwrap();
+        }
+        std::fs::write(self.path().join("cowhand.yaml"), text).unwrap();
+    }
+
+    /// What all agents have said that they spent, in cents.
+    fn cents_said(&self) -> usize {
+        let files = std::fs::read_dir(self.path().join(".cowhand/jobs")).into_iter().flatten().flatten();
+        let jsonl = files.map(|file| file.path()).filter(|path| path.extension() == Some("jsonl".as_ref()));
+        let said = jsonl.filter_map(|path| std::fs::read_to_string(path).ok());
+        said.map(|text| text.matches("\"cost_usd\":0.01").count()).sum()
+    }
+
+    /// What they have written down elsewhere, each time after they said so.
+    fn cents_spent(&self) -> usize {
+        std::fs::read_to_string(self.path().join("spent")).unwrap_or_default().lines().count()
     }
 
     /// Says whether it became ready, or died first.
@@ -120,6 +155,10 @@ impl Fleet {
     /// No more firings; the daemon runs until everything is settled, and stops.
     async fn settle_everything(&mut self, agents: usize) -> Vec<Job> {
         self.write_config(agents, "2s", false, "");
+        self.settle().await
+    }
+
+    async fn settle(&mut self) -> Vec<Job> {
         assert!(self.start(None), "{}", self.log());
         let store = Store::open(&self.store_url()).await.unwrap();
         let patience = Instant::now() + Duration::from_mins(1);
@@ -218,6 +257,7 @@ on_both! {
     the_daemon_dies_at_every_transition,
     the_daemon_dies_while_it_recovers,
     random_kills_while_fifty_schedules_fire,
+    twenty_kills_never_forget_a_cent,
 }
 
 /// The daemon dies at each of its durable transitions, at the first and at a later turn.
@@ -335,4 +375,44 @@ async fn random_kills_while_fifty_schedules_fire(database: &str) {
     let lost = jobs.iter().filter(|job| job.status() != JobStatus::Completed).count();
     println!("{kills} kills, {} jobs, {lost} not completed", jobs.len());
     assert!(lost <= kills, "at most one for each keeper that was killed");
+}
+
+/// Daemon and keepers are killed while agents spend. Every cent that they said is in the sums, once: of the store, of the
+/// jobs, and of what counts for budgets.
+async fn twenty_kills_never_forget_a_cent(database: &str) {
+    let mut fleet = Fleet::on(database);
+    fleet.write_spenders(6, true);
+    for round in 0..20 {
+        assert!(fleet.start(None), "round {round}: {}", fleet.log());
+        let before = fleet.cents_spent();
+        let some = fastrand::usize(1..25);
+        fleet.wait_for("some money to be spent", |fleet| fleet.cents_spent() >= before + some);
+        if round % 2 == 0 {
+            fleet.kill_a_keeper();
+        }
+        fleet.kill();
+    }
+    fleet.write_spenders(6, false);
+    let jobs = fleet.settle().await;
+    let (said, spent) = (fleet.cents_said(), fleet.cents_spent());
+    assert!((spent..=spent + jobs.len()).contains(&said), "{said} cents were heard, {spent} spent");
+    let said = u64::try_from(said).unwrap() * 10_000;
+    let of_jobs: u64 =
+        jobs.iter().filter_map(|job| job.usage().map(|usage| Amount::of(usage).microdollars)).sum();
+    let store = Store::open(&fleet.store_url()).await.unwrap();
+    let in_all = store.spent_in_all().await.unwrap();
+    let by_agent: u64 =
+        in_all.iter().map(|(_, _, usage)| microdollars(usage.cost_usd.unwrap_or_default())).sum();
+    let budget = Budget { per_month_usd: Some(1.0), ..Budget::default() };
+    // Where it is about noon, so that no month ends meanwhile.
+    let offset = 12 - Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
+    let zone = format!("Etc/GMT{}{}", if offset > 0 { '-' } else { '+' }, offset.abs()).parse().unwrap();
+    let roster = Roster { budget, zone, ..Roster::of(vec![Agent::new("a0".parse().unwrap())]) };
+    let counted = store.spending(&roster, Timestamp::now()).await.unwrap().fleet;
+    assert!(said > 0);
+    assert_eq!((of_jobs, by_agent), (said, said));
+    assert_eq!((counted.month.microdollars, counted.held.microdollars), (said, 0), "and nothing is reserved");
+    println!("{} jobs, {} cents", jobs.len(), said / 10_000);
+    let most = |job: &Job| job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
+    assert!(jobs.iter().all(|job| most(job) <= 80_000), "nobody can say more than that");
 }

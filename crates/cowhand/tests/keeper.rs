@@ -40,6 +40,7 @@ impl Scene {
             grace_ms: self.grace_ms,
             reader: None,
             limits: None,
+            enclosure: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
@@ -13,6 +14,7 @@ use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::shape::Traces;
+use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
@@ -55,6 +57,10 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.retention = retention.unwrap_or_default();
     let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
     loader.prices = prices.unwrap_or_default();
+    let providers = checked.value.get("providers");
+    loader.providers = providers.and_then(|value| IndexMap::deserialize(value).ok()).unwrap_or_default();
+    let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
+    loader.budget = budget.unwrap_or_default();
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
     loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
     loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());
@@ -160,7 +166,7 @@ fn split_defaults(defaults: &Node, agent: bool) -> Node {
 
 /// What a schedule does not say, its agent says.
 fn inherit_from_agent(agent: &mut Node) {
-    for key in ["work_source", "isolation", "retry", "timeout", "idle_timeout"] {
+    for key in ["work_source", "isolation", "retry", "timeout", "idle_timeout", "breaker"] {
         let Some(from) = agent.entry(key).cloned() else { continue };
         each_schedule(agent, |schedule| {
             if let Value::Map(map) = &mut schedule.value {

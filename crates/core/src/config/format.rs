@@ -12,6 +12,7 @@ use crate::id::check_name;
 use crate::interval::Interval;
 use crate::permission::Rule;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
+use crate::sandbox::Host;
 use crate::size::Size;
 use crate::workspace::BranchName;
 
@@ -22,6 +23,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
         "interval" => message(text.parse::<Interval>()),
         "timeout" => message(text.parse::<Timeout>()),
         "size" => message(text.parse::<Size>()),
+        "host" => message(text.parse::<Host>()),
         "branch" => message(text.parse::<BranchName>()),
         "permission" => message(text.parse::<Rule>()),
         "cron" => message(text.parse::<Cron>()),
@@ -48,6 +50,7 @@ pub(super) fn is_known(format: &str) -> bool {
         "interval",
         "timeout",
         "size",
+        "host",
         "branch",
         "permission",
         "cron",

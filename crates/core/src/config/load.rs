@@ -14,8 +14,12 @@ use super::problem::{Problem, Problems, Severity};
 use super::schema::SCHEMA;
 use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
+use indexmap::IndexMap;
+
+use crate::budget::FleetBudget;
 use crate::policy::Zone;
 use crate::price::Prices;
+use crate::provider::Provider;
 use crate::retention::Retention;
 use crate::roster::Roster;
 use crate::server::Server;
@@ -66,6 +70,8 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         store: None,
         retention: Retention::default(),
         prices: Prices::default(),
+        providers: IndexMap::new(),
+        budget: FleetBudget::default(),
         server: Server::default(),
         traces: None,
         merged: 0,
@@ -74,11 +80,15 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         files: HashMap::new(),
     };
     let mut shown = compose::root(&mut loader, &normal(root));
+    let budget = loader.budget.clone();
     let mut roster = Roster {
         agents: Vec::new(),
+        budget: budget.limits,
+        zone: budget.timezone.unwrap_or_else(|| loader.outside.zone.clone()),
         store: loader.store.take(),
         retention: loader.retention,
-        prices: std::mem::take(&mut loader.prices),
+        prices: loader.prices.clone(),
+        providers: loader.providers.clone(),
         server: std::mem::take(&mut loader.server),
         traces: loader.traces.take(),
     };
@@ -109,6 +119,8 @@ pub(super) struct Loader<'a> {
     pub store: Option<String>,
     pub retention: Retention,
     pub prices: Prices,
+    pub providers: IndexMap<String, Provider>,
+    pub budget: FleetBudget,
     pub server: Server,
     pub traces: Option<Traces>,
     /// Nodes of all merged agents so far.

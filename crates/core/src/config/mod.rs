@@ -10,6 +10,7 @@
 mod check;
 mod compose;
 pub mod editor;
+mod enclosure;
 mod format;
 pub mod interpolate;
 pub mod load;

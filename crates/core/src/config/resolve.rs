@@ -12,7 +12,8 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{secret, shape};
+use super::{enclosure, secret, shape};
+use crate::budget::Budget;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
@@ -55,7 +56,9 @@ pub(super) fn agent(
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
+    check_price(loader, draft, &settings);
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
+    enclosure::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
 }
 
@@ -155,6 +158,8 @@ fn schedule(
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
+        sandbox: schedule.sandbox,
+        breaker: schedule.breaker.unwrap_or_default(),
     }
 }
 
@@ -172,20 +177,49 @@ fn show_zone(trigger: &TriggerConfig, shown: &mut Json) {
     }
 }
 
-/// `runtime: command` and `command:` belong together.
+/// `command:` belongs to the runtimes that are no program by themselves.
 fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     let runtime = draft.node.get("runtime");
-    let is_command = runtime.and_then(Node::text) == Some("command");
+    let name = runtime.and_then(Node::text).unwrap_or_default();
+    let is_command = matches!(name, "command" | "acp");
     let problem = match (runtime, draft.node.get("command")) {
         (Some(runtime), None) if is_command => {
-            Problem::error(runtime.at, "`runtime: command` needs `command: [PROGRAM, ARGUMENT, …]`")
+            let message = format!("`runtime: {name}` needs `command: [PROGRAM, ARGUMENT, …]`");
+            Problem::error(runtime.at, message)
         }
         (_, Some(command)) if !is_command => {
-            Problem::error(command.at, "`command` is only for `runtime: command`")
+            Problem::error(command.at, "`command` is only for `runtime: command` and `runtime: acp`")
         }
         _ => return,
     };
     loader.problems.add(problem.key(draft.key_of("command")));
+}
+
+/// Dollars that nobody can count are no limit.
+fn check_price(loader: &mut Loader<'_>, draft: &Draft, settings: &shape::Agent) {
+    let runtime = settings.runtime.unwrap_or_default();
+    let budgets = [settings.budget.unwrap_or_default(), loader.budget.limits];
+    let has_price = settings.model.as_ref().is_some_and(|model| loader.prices.has(model));
+    if has_price || !runtime.tells_no_dollars() || !budgets.iter().any(Budget::is_in_dollars) {
+        return;
+    }
+    let at = draft.node.get("budget").map_or(draft.entry, |budget| budget.at);
+    let name = runtime.name();
+    let (message, help) = match &settings.model {
+        Some(model) => (
+            format!(
+                "a budget in dollars needs the price of {model}, since `runtime: {name}` tells only tokens"
+            ),
+            format!("add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"),
+        ),
+        None => (
+            format!(
+                "a budget in dollars needs a `model` with a price, since `runtime: {name}` tells only tokens"
+            ),
+            "say `model`, and what it costs in `prices` of the root file".to_owned(),
+        ),
+    };
+    loader.problems.add(Problem::error(at, message).key(draft.key_of("budget")).help(help));
 }
 
 /// What this runtime cannot be told is no mistake, but nobody should believe that it counts.

@@ -75,6 +75,12 @@ impl Checker<'_> {
             self.error(at, format!("{number} is too small; the smallest is {least}"), None);
             return None;
         }
+        let most = schema.get("maximum").and_then(Json::as_f64);
+        if let Some(most) = most.filter(|most| number > *most) {
+            let shown = if number < 1e15 { number.to_string() } else { format!("{number:e}") };
+            self.error(at, format!("{shown} is too large; the largest is {most}"), None);
+            return None;
+        }
         Number::from_f64(number).map(Json::Number)
     }
 

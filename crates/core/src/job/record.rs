@@ -38,6 +38,9 @@ pub struct JobRecord {
     /// Attempts started so far.
     #[serde(default)]
     pub attempt: u32,
+    /// How many attempts met a limit of their provider and were sent away.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub parks: u32,
     /// When the first attempt started.
     #[serde(default)]
     pub run_started_at: Option<Timestamp>,
@@ -54,6 +57,11 @@ pub struct JobRecord {
     /// The conversation that it answers in, if it is of a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl From<Job> for JobRecord {
@@ -77,6 +85,7 @@ impl From<Job> for JobRecord {
             usage: job.usage,
             retry_of: None,
             attempt: job.attempts,
+            parks: job.parks,
             run_started_at: job.run_started_at,
             attempt_started_at: None,
             not_before: None,
@@ -167,6 +176,7 @@ impl TryFrom<JobRecord> for Job {
             origin,
             session_id: record.session_id,
             attempts: record.attempt,
+            parks: record.parks,
             run_started_at: record.run_started_at,
             usage: record.usage,
             work_item: record.work_item,

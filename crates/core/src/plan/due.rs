@@ -107,6 +107,9 @@ impl Look<'_> {
         if opens > self.now {
             verdict.wait(self, due, Hold::OutsideHours { opens });
             verdict.wake_at = Some(opens);
+        } else if let Some(over) = places.over {
+            verdict.wait(self, due, Hold::OverBudget(over));
+            verdict.wake_at = over.until;
         } else if let Some(hold) = self.in_the_way(places) {
             verdict.wait(self, due, hold);
         } else {
@@ -214,10 +217,22 @@ impl Look<'_> {
         verdict: &mut Verdict,
     ) -> Option<FiringOutcome> {
         // `run_all` makes up each missed firing: they queue, or the first would push out the others.
-        if !self.missed(due) || self.schedule.timing.misfire != Misfire::RunAll {
-            if self.schedule.timing.overlap == Overlap::Skip && !self.live.is_empty() {
-                return Some(FiringOutcome::Skipped(SkipReason::AlreadyRunning));
+        let queues = self.missed(due) && self.schedule.timing.misfire == Misfire::RunAll;
+        if !queues && self.schedule.timing.overlap == Overlap::Skip && !self.live.is_empty() {
+            return Some(FiringOutcome::Skipped(SkipReason::AlreadyRunning));
+        }
+        // Before any question of places: what has no money keeps its place until there is some.
+        match places.over {
+            // Others have reserved what it needs; it runs if they leave it.
+            Some(over) if over.may_pass() => {
+                verdict.wait(self, due, Hold::OverBudget(over));
+                verdict.wake_at = over.until;
+                return None;
             }
+            Some(_) => return Some(FiringOutcome::Skipped(SkipReason::OverBudget)),
+            None => {}
+        }
+        if !queues {
             if let Some(hold) = self.in_the_way(places) {
                 verdict.wait(self, due, hold);
                 return None;

@@ -1,6 +1,8 @@
 //! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
 
+mod money;
 mod preparing;
+mod seats;
 mod sessions;
 
 use super::*;
@@ -83,6 +85,8 @@ impl Scene {
             schedule: of_schedule,
             by_trigger: whose == "clock",
             item: None,
+            began: false,
+            provider: None,
             chat: None,
             session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),
             state,
@@ -115,6 +119,7 @@ impl Scene {
                 let schedule = agent.schedules.iter().find(|known| known.id == *schedule).unwrap();
                 format!("{}, due {}", hold.line(&agent.name, schedule), short(*due))
             }
+            Action::Resume { .. } => "resume".to_owned(),
             Action::Start { job, .. } => format!("start {}", number(job)),
         }
     }

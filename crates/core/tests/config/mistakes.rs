@@ -47,6 +47,65 @@ fn fifty_agents_without_mistakes() {
 }
 
 #[test]
+fn sandboxes() {
+    let said = |agent: &str| {
+        let command = "runtime: command, command: [true], working_directory: .";
+        let loaded = load_text(&format!("agents:\n  - {{name: a, {command}, {agent}}}\n"));
+        (loaded.errors(), lines(&loaded).join("\n"))
+    };
+    let schedule = |sandbox: &str| {
+        format!("schedules: {{s: {{type: interval, interval: 1h, prompt: x, sandbox: {sandbox}}}}}")
+    };
+    for (agent, errors, word) in [
+        ("sandbox: landlock".to_owned(), 0, ""),
+        ("sandbox: {kind: landlock, network: off}".to_owned(), 0, ""),
+        (
+            "sandbox: {kind: landlock, network: {ports: [443, 53]}, memory: 1GB, pids: 64, cpu: 0.5}"
+                .to_owned(),
+            0,
+            "",
+        ),
+        ("sandbox: {kind: bubblewrap, network: {hosts: ['*.example.com', 10.0.0.7:80]}}".to_owned(), 0, ""),
+        (
+            "sandbox: {kind: landlock, network: {hosts: [a.com]}}".to_owned(),
+            1,
+            "Landlock knows ports but no addresses",
+        ),
+        ("sandbox: {kind: bubblewrap, network: {ports: [443]}}".to_owned(), 1, "name the hosts"),
+        ("sandbox: {kind: bubblewrap, network: {}}".to_owned(), 1, "either `ports`"),
+        (
+            "sandbox: {kind: bubblewrap, network: {hosts: [a.com], ports: [443]}}".to_owned(),
+            1,
+            "either `ports`",
+        ),
+        ("sandbox: {kind: bubblewrap, network: {hosts: ['https://a.com']}}".to_owned(), 1, "is no host"),
+        ("sandbox: {kind: landlock, credentials: outside}".to_owned(), 1, "needs `kind: bubblewrap`"),
+        ("sandbox: {kind: landlock, pids: 1}".to_owned(), 1, ""),
+        ("sandbox: {kind: landlock, memory: lots}".to_owned(), 1, ""),
+        ("sandbox: {kind: landlock, writes: [/x]}".to_owned(), 1, "unknown key"),
+        ("sandbox: landlok".to_owned(), 1, "landlok"),
+        ("sandbox: docker".to_owned(), 0, "containers are not used yet"),
+        (schedule("landlock"), 0, ""),
+        (schedule("{kind: landlock, network: {hosts: [a.com]}}"), 1, "Landlock knows ports but no addresses"),
+        // Each is well, and both together are not.
+        (
+            format!("sandbox: {{kind: landlock, network: {{ports: [443]}}}}, {}", schedule("bubblewrap")),
+            1,
+            "name the hosts",
+        ),
+    ] {
+        let (count, text) = said(&agent);
+        assert_eq!(count, errors, "{agent}: {text}");
+        assert!(text.contains(word), "{agent}: {text}");
+        assert!(!word.is_empty() || errors > 0 || text.is_empty(), "{agent}: {text}");
+    }
+    // One that has to reach its model.
+    let loaded = load_text("agents:\n  - {name: a, sandbox: landlock}\n");
+    assert_eq!(loaded.errors(), 0);
+    assert!(lines(&loaded).join("\n").contains("cannot reach its model"), "{:?}", lines(&loaded));
+}
+
+#[test]
 fn keys_of_hooks() {
     let problems = |hook: &str| {
         let hook = format!("hooks: {{after_run: [{{{hook}}}]}}");
@@ -66,6 +125,91 @@ fn keys_of_hooks() {
     ] {
         assert_eq!(problems(&format!("{url}{more}")), expected, "{more}");
     }
+}
+
+#[test]
+fn keys_of_budgets_and_breakers() {
+    let report = |text: &str| {
+        let loaded = load_text(text);
+        let problems = lines(&loaded).into_iter().zip(&loaded.problems);
+        problems.map(|(line, problem)| format!("  {line} [{}]\n", problem.key)).collect::<String>()
+    };
+    let mut all = String::new();
+    let codex = "runtime: codex\nbudget: {per_day_usd: 1}";
+    for (case, text) in [
+        (
+            "all keys",
+            agent(
+                "budget: {per_job_usd: 0.05, per_job_tokens: 1, per_day_usd: 1, per_day_tokens: 2, per_month_usd: 3e2, per_month_tokens: 4}",
+            ),
+        ),
+        ("of the fleet", "budget: {per_day_usd: 1, timezone: Europe/Berlin}".to_owned()),
+        (
+            "of every agent",
+            "defaults: {budget: {per_day_usd: 1}, breaker: {failures: 3}}\nagents: [{name: a}]".to_owned(),
+        ),
+        ("nothing", agent("budget: {per_day_usd: 0}")),
+        ("less than nothing", agent("budget: {per_day_usd: -1, per_day_tokens: -5, per_month_tokens: 0}")),
+        (
+            "no number",
+            agent("budget: {per_day_usd: .nan, per_job_usd: .inf, per_month_usd: NaN, per_day_tokens: many}"),
+        ),
+        (
+            "huge",
+            agent(
+                "budget: {per_day_usd: 1e300, per_month_usd: 1000001, per_day_tokens: 99999999999999999999}",
+            ),
+        ),
+        ("half a token", agent("budget: {per_day_tokens: 1.5}")),
+        ("an unknown key", agent("budget: {per_week_usd: 1}")),
+        ("an unknown key of the fleet's", "budget: {per_dya_usd: 1}".to_owned()),
+        ("no such zone", "budget: {timezone: Berlin}".to_owned()),
+        ("a zone of an agent's own", agent("budget: {timezone: UTC}")),
+        ("not a map", agent("budget: 5")),
+        ("no price and no model", agent(codex)),
+        ("no price", agent(&format!("model: m\n{codex}"))),
+        (
+            "of the fleet, without a price",
+            "budget: {per_month_usd: 9}\nagents: [{name: a, runtime: gemini, model: m}]".to_owned(),
+        ),
+        (
+            "with a price",
+            format!("prices: {{m: {{input: 1, output: 2}}}}\n{}", agent(&format!("model: m\n{codex}"))),
+        ),
+        ("tokens need no price", agent("runtime: codex\nbudget: {per_day_tokens: 5}")),
+        ("a breaker", agent("breaker: {failures: 0, pause: 1m, empty_runs: 3, empty_usd: 0.5}")),
+        ("a breaker of a schedule", schedule("{type: manual, breaker: {failures: 1}}")),
+        (
+            "a bad breaker",
+            agent("breaker: {failures: -1, pause: soon, empty_runs: 1001, empty_usd: -1, runs: 1}"),
+        ),
+    ] {
+        writeln!(all, "{case}\n{}", report(&text)).unwrap();
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn budgets_are_inherited_key_by_key() {
+    let loaded = load_text(
+        "budget: {per_day_usd: 9, timezone: Asia/Tokyo}\nprices: {}\n\
+         defaults: {budget: {per_job_usd: 1, per_day_usd: 2}, breaker: {failures: 3, pause: 2m}}\n\
+         agents:\n  - name: a\n    budget: {per_day_usd: 5}\n    breaker: {failures: 4}\n    schedules:\n      \
+         s: {type: manual, breaker: {empty_runs: 7}}\n      t: {type: manual}\n  - name: b\n",
+    );
+    assert_eq!(loaded.errors(), 0, "{}", rendered(&loaded));
+    let roster = &loaded.roster;
+    assert_eq!((roster.budget.per_day_usd, roster.budget.per_job_usd), (Some(9.0), None));
+    assert_eq!(roster.zone.to_string(), "Asia/Tokyo");
+    let budget = |number: usize| roster.agents[number].settings.budget.unwrap();
+    assert_eq!((budget(0).per_job_usd, budget(0).per_day_usd), (Some(1.0), Some(5.0)));
+    assert_eq!((budget(1).per_job_usd, budget(1).per_day_usd), (Some(1.0), Some(2.0)));
+    let breakers: Vec<_> = roster.agents[0].schedules.iter().map(|schedule| schedule.breaker).collect();
+    assert_eq!(
+        (breakers[0].failures, breakers[0].empty_runs, breakers[0].pause.to_string().as_str()),
+        (4, 7, "2m")
+    );
+    assert_eq!((breakers[1].failures, breakers[1].empty_runs), (4, 0));
 }
 
 /// One table for the rest: a file, and every line of its report.
@@ -184,7 +328,10 @@ fn wrong_values() -> Vec<(&'static str, String)> {
                 "runtime: codex\nmax_turns: 3\nsession: {max_turns: 3}\nallowed_tools: [Bash]\nplugins: [a]",
             ),
         ),
-        ("keys that Gemini has no use for", agent("runtime: gemini\nsetting_sources: [user]\nmax_turns: 3")),
+        (
+            "keys that Gemini has no use for",
+            agent("runtime: gemini\nsetting_sources: [user]\nmax_turns: 3\npartial_messages: true"),
+        ),
         ("keys that OpenCode has no use for", agent("runtime: opencode\nplugins: [a]\nmodel: p/m")),
         (
             "keys that a command has no use for",
@@ -338,13 +485,16 @@ fn a_command_and_its_runtime_belong_together() {
   - {name: a, runtime: command}
   - {name: b, command: [echo, hi]}
   - {name: c, runtime: command, command: [sh, -c, cat]}
+  - {name: d, runtime: acp}
+  - {name: e, runtime: acp, command: [gemini, --acp]}
 ",
     );
     assert_eq!(
         lines(&loaded),
         [
             "cowhand.yaml:2:24 `runtime: command` needs `command: [PROGRAM, ARGUMENT, …]`",
-            "cowhand.yaml:3:24 `command` is only for `runtime: command`",
+            "cowhand.yaml:3:24 `command` is only for `runtime: command` and `runtime: acp`",
+            "cowhand.yaml:5:24 `runtime: acp` needs `command: [PROGRAM, ARGUMENT, …]`",
         ]
     );
 }

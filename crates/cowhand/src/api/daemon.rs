@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use cowhand_core::event::Fact;
+use cowhand_core::provider::Parked;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::given::{Count, Given};
-use super::{Api, Problem};
+use super::{Api, Problem, providers};
 use crate::fleet::{FleetStatus, Reloaded, Stop};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +23,9 @@ pub struct Status {
     /// How many answers of a person agents wait for.
     #[serde(default)]
     pub asks: usize,
+    /// Providers that take no jobs at the moment.
+    #[serde(default)]
+    pub parked: Vec<Parked>,
 }
 
 /// Only `running` says something when none runs.
@@ -49,7 +53,8 @@ pub struct StopAsked {
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Problem> {
     let now = api.now();
     let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
-    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, asks }))
+    let parked = providers::parked(&api).await?;
+    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, asks, parked }))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {

@@ -7,16 +7,17 @@ use axum::response::Response;
 use cowhand_core::ask::Ask;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, JobRecord, JobStatus, TriggerType};
+use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
-use super::{Api, Page, Problem, WorkspaceView};
+use super::{Api, Page, Problem, WorkspaceView, providers};
 use crate::fleet::{self, Changes, Listening};
-use crate::store::{Cancel, JobFilter};
+use crate::store::{Cancel, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -84,6 +85,30 @@ pub struct JobView {
     /// Not there if the job has none of its own, if it was handed on to another job, and once it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
+    /// Why it has not started, where there is more to say than that its agent is busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
+}
+
+/// One process run for a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AttemptView {
+    pub number: u32,
+    pub node: String,
+    pub started_at: Timestamp,
+    /// None while it runs.
+    pub ended_at: Option<Timestamp>,
+    /// While it runs what it has told so far; none if it has told nothing.
+    pub usage: Option<JobUsage>,
+}
+
+/// What a job waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    pub reason: SkipReason,
+    /// When that ends by itself, at the latest.
+    pub until: Option<Timestamp>,
+    pub message: String,
 }
 
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
@@ -91,7 +116,48 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let asks = api.store.asks_of(job.id().clone()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
-    Ok(Json(JobView { job: job.into(), asks, hooks, workspace }))
+    let waits = waits(&api, &job).await?;
+    Ok(Json(JobView { job: job.into(), asks, hooks, workspace, waits }))
+}
+
+pub(super) async fn attempts(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<Page<AttemptView>>, Problem> {
+    let job = find(&api, &named(&id)?).await?;
+    let history = api.store.history(job.id().clone()).await?;
+    let attempts = history.into_iter().flat_map(|history| history.attempts);
+    Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
+}
+
+async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
+    let (roster, now) = (api.roster(), api.now());
+    let Some(agent) = roster.agent(job.agent()).filter(|_| job.status() == JobStatus::Pending) else {
+        return Ok(None);
+    };
+    let ledger = api.store.spending(&roster, now).await?;
+    let over = roster.over_budget(agent, &ledger, now).map(|over| Waits {
+        reason: SkipReason::OverBudget,
+        until: over.until,
+        message: over.sentence(&agent.name, roster.zone()),
+    });
+    if over.is_some() {
+        return Ok(over);
+    }
+    let parked = providers::parked(api).await?;
+    let parked = parked.into_iter().find(|parked| Some(parked.provider.as_str()) == agent.provider());
+    Ok(parked.map(|parked| Waits {
+        reason: SkipReason::UsageLimit,
+        until: Some(parked.until),
+        message: parked.sentence(),
+    }))
+}
+
+impl From<PastAttempt> for AttemptView {
+    fn from(attempt: PastAttempt) -> Self {
+        let PastAttempt { number, node, started_at, ended_at, usage, .. } = attempt;
+        Self { number, node, started_at, ended_at, usage }
+    }
 }
 
 /// A waiting job is cancelled at once; a running one is on its way to be.

@@ -19,6 +19,7 @@ mod login;
 mod nodes;
 mod openapi;
 mod problem;
+mod providers;
 mod prune;
 mod route;
 mod routes;
@@ -55,18 +56,21 @@ pub use daemon::{DaemonView, Status, StopAsked};
 pub(crate) use given::ByPage;
 pub use health::Health;
 pub(crate) use job_token::{JobKey, Wanted, admit, claimed, shown};
-pub use jobs::{JobResult, JobView};
+pub use jobs::{AttemptView, JobResult, JobView, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
 pub use nodes::NodeView;
 pub use problem::{Code, Problem};
+pub use providers::ProviderView;
 pub use schedules::FiringView;
 pub use sessions::SessionView;
 pub use socket::{Socket, SocketError};
 pub use timeline::{Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
-pub use usage::{AgentUsage, DayUsage, Total, UsageOfModel, UsageView};
+pub use usage::{
+    AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
+};
 pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
 

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, AnswerAsked, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobHears, JobResult,
-    JobView, LoginLink, NodeView, Page, ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked,
-    TokenMade, UsageView, WorkView,
+    AgentView, AnswerAsked, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobHears,
+    JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status,
+    StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
-    agents, asks, config, daemon, events, health, jobs, login, nodes, openapi, prune, schedules, sessions,
-    timeline, tokens, usage, work,
+    agents, asks, config, daemon, events, health, jobs, login, nodes, openapi, providers, prune, schedules,
+    sessions, timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -137,6 +137,10 @@ fn of_jobs() -> Vec<Route> {
             .about("What it came to, in its own words.")
             .tells::<JobResult>()
             .refuses(&[NotFound]),
+        Route::get("/api/v1/jobs/{job}/attempts", jobs::attempts)
+            .about("Its attempts that began, the first one first, and what each has used; of one that runs, so far.")
+            .tells::<Page<AttemptView>>()
+            .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/diff", sessions::diff)
             .about("What it changed in its workspace, as git tells it.")
             .tells::<String>()
@@ -244,6 +248,13 @@ fn of_fleet() -> Vec<Route> {
             .about("What was spent, by day, agent and model.")
             .params::<usage::Asked>()
             .tells::<UsageView>(),
+        Route::get("/api/v1/providers", providers::list)
+            .about("What agents share: the limits, and what is used up for now.")
+            .tells::<Page<ProviderView>>(),
+        Route::post("/api/v1/providers/{provider}/unpark", providers::unpark)
+            .about("Says that a provider takes jobs again.")
+            .tells::<ProviderView>()
+            .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/nodes", nodes::list)
             .about("The machines that share the store: this one, and those that run something.")
             .tells::<Page<NodeView>>(),

@@ -1,42 +1,51 @@
-//! Usage: what the fleet has spent, by day, agent and model.
+//! Usage: what the fleet has spent, by day, agent, model, schedule, work item and job, and what its budgets leave.
 
-use std::collections::BTreeMap;
+mod budgets;
+mod sums;
 
 use axum::Json;
 use axum::extract::State;
-use cowhand_core::id::AgentName;
-use cowhand_core::job::ModelUsage;
-use jiff::ToSpan;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{JobStatus, ModelUsage};
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::given::Params;
 use super::{Api, Problem};
-use crate::store::Spent;
+use crate::store::{Spent, SpentOnItem, SpentOnJob};
+pub use budgets::BudgetView;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
-    /// The first day, in UTC; unset means 29 days before the last.
+    /// The first day, in the fleet's time zone; unset means 29 days before the last.
     since: Option<Date>,
-    /// The last day, in UTC; unset means today.
+    /// The last day, in the fleet's time zone; unset means today.
     until: Option<Date>,
     agent: Option<AgentName>,
 }
 
-/// Days are UTC's.
+/// Days are those of the fleet's time zone. An attempt belongs to the day on which it ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageView {
     pub since: Date,
     pub until: Date,
+    pub time_zone: String,
     pub total: Total,
     /// Every day of the range, also those without any.
     pub days: Vec<DayUsage>,
-    /// The most expensive first.
+    /// The most expensive first, as in all that follow.
     pub agents: Vec<AgentUsage>,
     pub models: Vec<UsageOfModel>,
+    pub schedules: Vec<ScheduleUsage>,
+    /// Those that somebody worked on since then, and what each has cost in all; at most 100.
+    pub work_items: Vec<ItemUsage>,
+    /// At most 100, of those that are not pruned.
+    pub jobs: Vec<UsageOfJob>,
+    /// What there are budgets for, now.
+    pub budgets: Vec<BudgetView>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -69,63 +78,88 @@ pub struct UsageOfModel {
     pub usage: ModelUsage,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduleUsage {
+    pub agent: AgentName,
+    /// None for jobs that no schedule fired.
+    pub schedule: Option<ScheduleName>,
+    #[serde(flatten)]
+    pub total: Total,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ItemUsage {
+    pub work_item: String,
+    pub title: String,
+    /// When an attempt for it last ended.
+    pub last_at: Timestamp,
+    #[serde(flatten)]
+    pub total: Total,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UsageOfJob {
+    pub job: JobId,
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleName>,
+    pub status: JobStatus,
+    /// Of those that ended in this time.
+    pub attempts: u64,
+    /// Of all kinds together.
+    pub tokens: u64,
+    pub cost_usd: f64,
+}
+
 /// More days are no chart any more.
 const MOST_DAYS: i32 = 366;
+
+/// Of work items and jobs.
+const MOST_ROWS: u32 = 100;
 
 pub(super) async fn usage(
     State(api): State<Api>,
     Params(asked): Params<Asked>,
 ) -> Result<Json<UsageView>, Problem> {
-    let until = asked.until.unwrap_or_else(|| TimeZone::UTC.to_datetime(api.now()).date());
+    let (roster, now) = (api.roster(), api.now());
+    let zone = roster.zone();
+    let until = asked.until.unwrap_or_else(|| zone.to_datetime(now).date());
     let since = asked.since.unwrap_or_else(|| until.saturating_sub(29.days()));
     let days = (until - since).get_days();
     if !(0..MOST_DAYS).contains(&days) {
         return Err(Problem::bad_request(format!("from {since} to {until} are not 1 to {MOST_DAYS} days")));
     }
-    let rows = api.store.spent(since, until).await?;
-    let wanted = |row: &Spent| asked.agent.as_ref().is_none_or(|agent| row.agent == *agent);
-    Ok(Json(UsageView::of(since, until, rows.into_iter().filter(wanted))))
+    let begin = |day: Date| day.to_zoned(zone.clone()).map(|begin| begin.timestamp());
+    let (from, end) = (begin(since), until.tomorrow().and_then(begin));
+    let (Ok(from), Ok(end)) = (from, end) else {
+        return Err(Problem::bad_request(format!("from {since} to {until} are no days of {}", roster.zone)));
+    };
+    let wanted = |agent: &AgentName| asked.agent.as_ref().is_none_or(|only| only == agent);
+    let rows: Vec<Spent> = api.store.spent(from, end).await?;
+    let rows = rows.into_iter().filter(|row| wanted(&row.agent));
+    let mut view = UsageView::of(since, until, zone, rows);
+    view.time_zone = roster.zone.to_string();
+    if asked.agent.is_none() {
+        let items = api.store.spent_on_items(from, MOST_ROWS).await?;
+        view.work_items = items.into_iter().map(ItemUsage::from).collect();
+    }
+    let jobs = api.store.spent_on_jobs(from, end, MOST_ROWS).await?;
+    view.jobs = jobs.into_iter().filter(|job| wanted(&job.agent)).map(UsageOfJob::from).collect();
+    let ledger = api.store.spending(&roster, now).await?;
+    view.budgets = budgets::views(&roster, &ledger, now, asked.agent.as_ref());
+    Ok(Json(view))
 }
 
-impl UsageView {
-    fn of(since: Date, until: Date, rows: impl Iterator<Item = Spent>) -> Self {
-        let mut total = Total::default();
-        let days = since.series(1.day()).take_while(|day| *day <= until);
-        let mut days: BTreeMap<Date, Total> = days.map(|day| (day, Total::default())).collect();
-        let mut agents: BTreeMap<AgentName, Total> = BTreeMap::new();
-        let mut models: BTreeMap<Option<String>, Total> = BTreeMap::new();
-        for row in rows {
-            total.add(&row);
-            days.entry(row.day).or_default().add(&row);
-            agents.entry(row.agent.clone()).or_default().add(&row);
-            models.entry(row.model.clone()).or_default().add(&row);
-        }
-        let mut agents: Vec<_> =
-            agents.into_iter().map(|(agent, total)| AgentUsage { agent, total }).collect();
-        agents.sort_by(|one, other| other.total.weight().total_cmp(&one.total.weight()));
-        let mut models: Vec<_> =
-            models.into_iter().map(|(model, total)| UsageOfModel { model, usage: total.usage }).collect();
-        models.retain(|model| model.model.is_some() || model.usage.cost_usd.is_some());
-        models.sort_by(|one, other| weight(&other.usage).total_cmp(&weight(&one.usage)));
-        let days = days.into_iter().map(|(day, total)| DayUsage { day, total }).collect();
-        Self { since, until, total, days, agents, models }
+impl From<SpentOnItem> for ItemUsage {
+    fn from(row: SpentOnItem) -> Self {
+        let SpentOnItem { item, title, attempts, usage, last_at } = row;
+        Self { work_item: item, title, last_at, total: Total { attempts, usage } }
     }
 }
 
-impl Total {
-    fn add(&mut self, row: &Spent) {
-        self.attempts += row.attempts;
-        self.usage.add(&row.usage);
+impl From<SpentOnJob> for UsageOfJob {
+    fn from(row: SpentOnJob) -> Self {
+        let SpentOnJob { job, agent, schedule, status, attempts, amount } = row;
+        let (tokens, cost_usd) = (amount.tokens, budgets::dollars(amount.microdollars));
+        Self { job, agent, schedule, status, attempts, tokens, cost_usd }
     }
-
-    fn weight(&self) -> f64 {
-        weight(&self.usage)
-    }
-}
-
-/// Money first; among those that cost nothing, or nobody knows what, the tokens decide.
-fn weight(usage: &ModelUsage) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "only for an order")]
-    let tokens = (usage.input_tokens + usage.output_tokens) as f64;
-    usage.cost_usd.unwrap_or_default() + tokens * 1e-12
 }

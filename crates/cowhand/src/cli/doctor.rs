@@ -2,6 +2,7 @@
 
 mod agents;
 mod git;
+mod sandboxes;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,6 +75,7 @@ impl Doctor {
         ];
         findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
         findings.extend(wait(async { Ok(git::look(&loaded.roster).await) })?);
+        findings.extend(sandboxes::look(&loaded.roster));
         let base = place.config.parent().unwrap_or(Path::new(""));
         let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
         findings.extend(loaded.roster.server.tls.as_ref().map(certificate));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::budget::{Amount, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
-use crate::api::{JobView, WorkspaceView};
+use crate::api::{AttemptView, JobView, Page, WorkspaceView};
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -33,14 +34,17 @@ impl Job {
             print::raw(&diff);
             return Ok(());
         }
-        let job = place::ask(config, async |client| {
-            Ok(client.get::<JobView>(&format!("jobs/{}", self.id)).await?)
+        let (job, attempts) = place::ask(config, async |client| {
+            let job = client.get::<JobView>(&format!("jobs/{}", self.id)).await?;
+            let attempts: Page<AttemptView> = client.get(&format!("jobs/{}/attempts", self.id)).await?;
+            Ok((job, attempts.items))
         })?;
         if self.json {
             print::json(&job);
         } else {
             details(&job.job, Timestamp::now());
             workspace(job.workspace.as_ref());
+            spending(&job, attempts.last());
             hooks(&job.hooks);
             let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
             print::line(print::styled(hint, print::FAINT));
@@ -66,6 +70,12 @@ pub(super) async fn tell(
     wait: bool,
     json: bool,
 ) -> Result<(), Failure> {
+    if job.status == JobStatus::Pending && !json {
+        let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
+        if let Some(waits) = view.waits {
+            print::note(format!("it waits: {}", waits.message));
+        }
+    }
     if wait {
         let id = &job.id;
         let goes_on =
@@ -138,6 +148,21 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     let Some(workspace) = workspace else { return };
     print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.told()));
     print::line(format!("{:<13}{}", "branch", workspace.branch));
+}
+
+/// What it waits for, and what it has cost.
+fn spending(job: &JobView, last: Option<&AttemptView>) {
+    if let Some(waits) = &job.waits {
+        print::line(format!("{:<13}{} ({})", "waits", waits.message, waits.reason));
+    }
+    let running = last.filter(|attempt| attempt.ended_at.is_none());
+    let so_far = running.and_then(|attempt| attempt.usage.as_ref());
+    let spent = job.job.usage.iter().chain(so_far).map(Amount::of).reduce(Amount::plus);
+    if let Some(spent) = spent {
+        let so_far = if so_far.is_some() { " so far" } else { "" };
+        let (cost, tokens) = (money(spent.microdollars), tokens_in_words(spent.tokens));
+        print::line(format!("{:<13}{cost}, {tokens}{so_far}", "cost"));
+    }
 }
 
 /// `hook 1      completed  after_run, shell (notify)`, and below it what it came to.

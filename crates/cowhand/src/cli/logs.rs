@@ -1,5 +1,6 @@
 //! `cowhand logs`: what a job said.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use clap::Args;
@@ -12,7 +13,7 @@ use super::place::WayIn;
 use super::print::{FAINT, styled};
 use super::{Exit, Failure, follow, interrupt, job, place, print};
 use crate::api::{Client, JobResult, Page};
-use crate::view::line::{harmless, readable};
+use crate::view::line::{Growing, harmless, readable};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
@@ -37,9 +38,13 @@ impl Logs {
             if self.result {
                 return self.result(client, &id).await;
             }
+            let grows = self.follow && std::io::stdout().is_terminal();
+            let mut growing = Growing::default();
             let show = |line: &str| {
                 if self.json {
                     print::line(line);
+                } else if grows {
+                    print::part(growing.hear(line));
                 } else if let Some(text) = readable(line) {
                     print::line(text);
                 }

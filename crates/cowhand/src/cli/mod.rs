@@ -35,6 +35,8 @@ mod status;
 mod stop;
 mod token;
 mod trigger;
+mod unpark;
+mod usage;
 mod why;
 mod work;
 
@@ -44,7 +46,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::run::keeper;
+use crate::run::sandbox::{confine, forward};
+use crate::run::{acp, keeper};
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
@@ -96,6 +99,8 @@ enum Verb {
     Answer(asks::AnswerIt),
     /// Say that an agent is to begin anew
     Clear(clear::Clear),
+    /// Say that a provider takes jobs again before its limit ends
+    Unpark(unpark::Unpark),
     /// Run a finished job again, as a new one
     Retry(retry::Retry),
     /// Make a new job that goes on from an earlier one
@@ -110,6 +115,8 @@ enum Verb {
     /// Look at the queues that work comes from, and take a hand in them
     #[command(subcommand)]
     Work(work::Work),
+    /// What was spent, and what the budgets leave
+    Usage(usage::Usage),
     /// What happened, in order
     Events(events::Events),
     /// Make, list and revoke tokens of the API
@@ -132,8 +139,13 @@ enum Verb {
 
 /// Parses the arguments, runs the verb, and says what went wrong if anything did.
 pub fn run() -> ExitCode {
-    if let Some(folder) = attempt_to_keep(std::env::args_os().skip(1)) {
-        return keeper::keep(&folder);
+    match hidden_verb(std::env::args_os().skip(1)) {
+        Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
+        Some(Hidden::Acp(orders)) => return acp::run(&orders),
+        Some(Hidden::Confine(folder)) => return confine::confine(&folder),
+        Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),
+        Some(Hidden::Forward { alone }) => return forward::forward(alone),
+        None => {}
     }
     let cli = Cli::parse();
     let config = cli.config.as_deref();
@@ -156,12 +168,14 @@ pub fn run() -> ExitCode {
         Verb::Deny(deny) => deny.run(config),
         Verb::Answer(answer) => answer.run(config),
         Verb::Clear(clear) => clear.run(config),
+        Verb::Unpark(unpark) => unpark.run(config),
         Verb::Retry(retry) => retry.run(config),
         Verb::Fork(fork) => fork.run(config),
         Verb::Resume(resume) => resume.run(config),
         Verb::Schedule(schedule) => schedule.run(config),
         Verb::Why(why) => why.run(config),
         Verb::Work(work) => work.run(config),
+        Verb::Usage(usage) => usage.run(config),
         Verb::Events(events) => events.run(config),
         Verb::Token(token) => token.run(config),
         Verb::Dashboard(dashboard) => dashboard.run(config),
@@ -177,11 +191,30 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// `cowhand keeper FOLDER`: watch over one attempt. The daemon starts it, not a person, and an agent waits for it, so it
-/// is known before the verbs that people use are even described.
-fn attempt_to_keep(mut arguments: impl Iterator<Item = OsString>) -> Option<PathBuf> {
-    match (arguments.next(), arguments.next(), arguments.next()) {
-        (Some(verb), Some(folder), None) if verb == "keeper" => Some(folder.into()),
+/// What the daemon and keepers start, not a person. An agent waits for it, so it is known before the verbs that people
+/// use are even described.
+enum Hidden {
+    /// `cowhand keeper FOLDER`: watch over one attempt.
+    Keep(PathBuf),
+    /// `cowhand acp FILE`: speak with an agent of `runtime: acp`.
+    Acp(PathBuf),
+    /// `cowhand confine FOLDER`: become its agent, with less.
+    Confine(PathBuf),
+    /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: become an agent in namespaces of its own.
+    Enclosed(Vec<OsString>),
+    /// `cowhand forward`: be the way to that.
+    Forward { alone: bool },
+}
+
+fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> {
+    let (verb, rest) = (arguments.next()?, arguments.collect::<Vec<_>>());
+    match (verb.to_str()?, rest.as_slice()) {
+        ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
+        ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
+        ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
+        ("enclosed", [_, _, ..]) => Some(Hidden::Enclosed(rest)),
+        ("forward", []) => Some(Hidden::Forward { alone: false }),
+        ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
         _ => None,
     }
 }

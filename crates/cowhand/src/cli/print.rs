@@ -13,8 +13,13 @@ pub(super) use crate::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
 pub(super) const HEAD: Style = Style::new().bold();
 pub(super) fn line(text: impl Display) {
+    part(format!("{text}\n"));
+}
+
+/// Not always a whole line.
+pub(super) fn part(text: impl Display) {
     let mut out = anstream::stdout().lock();
-    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+    if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {
         end(&error);
     }
 }
@@ -53,7 +58,7 @@ pub(super) fn style_of(status: &str) -> Style {
     match status {
         "completed" | "ran" | "ok" => GOOD,
         "failed" | "error" | "missed" => BAD,
-        "cancelled" | "skipped" | "disabled" | "coalesced" => ODD,
+        "cancelled" | "skipped" | "disabled" | "coalesced" | "paused" => ODD,
         "running" => BUSY,
         _ => Style::new(),
     }

@@ -63,6 +63,9 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         ScheduleStatus::Error => {
             format!("{name} has given up; `cowhand schedule enable {name}` lets it try again.")
         }
+        ScheduleStatus::Paused => {
+            format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
+        }
         ScheduleStatus::Idle => format!("{name} is on, and not running now."),
     }];
     if alone {
@@ -70,6 +73,11 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
     }
     lines.extend(match (view.skip_reason, view.next_run_at) {
         (Some(SkipReason::Disabled), _) => None,
+        (Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit), _)
+            if view.skip_note.is_some() =>
+        {
+            explained(view, now)
+        }
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType) | None, _) if view.preparing => {
             Some("It has fired, and finds out what there is to run for.".to_owned())
         }
@@ -88,6 +96,9 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         }
         (None, None) => None,
     });
+    if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, &view.skip_note) {
+        lines.push(format!("If it were due now, it would not run: {}.", print::one_line(note, 400)));
+    }
     if let Some(at) = view.last_run_at {
         lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
     }
@@ -100,6 +111,18 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         lines.push(format!("{what}: {}", print::one_line(error, 200)));
     }
     lines
+}
+
+/// `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and when that ends.
+fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
+    let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
+    Some(match (view.skip_reason, view.skip_until) {
+        (Some(SkipReason::Paused), Some(until)) => {
+            format!("Why: {note}.\nIt tries again {} ({until:.0}), once.", ago::from_now(now, until))
+        }
+        (_, Some(until)) => format!("It waits until {} at the latest: {note}.", ago::from_now(now, until)),
+        (_, None) => format!("It waits: {note}."),
+    })
 }
 
 fn ledger(firings: Vec<FiringView>, now: Timestamp) -> Table {
@@ -140,7 +163,8 @@ const fn because(reason: SkipReason) -> &'static str {
         SkipReason::NoWork => "there was no work",
         SkipReason::OutsideHours => "it is outside its active hours",
         SkipReason::OverBudget => "the budget is used up",
-        SkipReason::Paused => "the agent is paused",
+        SkipReason::Paused => "it had paused itself",
+        SkipReason::UsageLimit => "its provider was used up",
         SkipReason::SessionBusy => "an earlier job has its session and has not ended",
     }
 }

@@ -4,10 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::breaker::Breaker;
+use cowhand_core::budget::OverBudget;
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Outcome, Settlement, Termination,
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
 };
 use cowhand_core::policy::{Retry, Timeout};
+use cowhand_core::provider::OnLimit;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::workspace::Isolation;
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +20,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::engine::{Engine, Loaded};
+use super::spending::Told;
 use super::workspaces;
 use crate::fault;
 use crate::hook::metadata;
@@ -50,6 +54,7 @@ pub(super) enum Reason {
     Abandoned,
     TookTooLong(SignedDuration),
     SilentTooLong(SignedDuration),
+    OverBudget(OverBudget),
 }
 
 pub(super) struct Charge {
@@ -57,6 +62,8 @@ pub(super) struct Charge {
     pub(super) job: Job,
     pub(super) epoch: i64,
     pub(super) wishes: watch::Receiver<Wish>,
+    /// The number of the fallback that it is to start with.
+    pub(super) stand_in: Option<usize>,
     /// Set once we have asked for its end.
     pub(super) stopped: Option<Reason>,
 }
@@ -73,7 +80,8 @@ enum Followed {
 /// The rules of the config for this job, as they are when it starts or is taken up again.
 pub(super) struct Rules {
     pub(super) agent: Agent,
-    retry: Retry,
+    pub(super) retry: Retry,
+    breaker: Option<Breaker>,
     timeout: Timeout,
     idle_timeout: Timeout,
     output_to_file: bool,
@@ -97,6 +105,7 @@ impl Rules {
                 agent.settings.idle_timeout,
                 Timeout::IDLE,
             ),
+            breaker: schedule.map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: Agent { settings, ..agent.clone() },
             veil: Veil::over(loaded, Some(agent)),
@@ -118,7 +127,8 @@ impl Charge {
             engine.end(&id);
             return;
         };
-        let mut rules = Rules::of(&loaded, agent, &self.job);
+        let other = self.stand_in.and_then(|number| agent.standing_in(number));
+        let mut rules = Rules::of(&loaded, other.as_ref().unwrap_or(agent), &self.job);
         rules.veil = rules.veil.and_text(self.token());
         if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
@@ -180,12 +190,14 @@ impl Charge {
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
+        let mut told = Told::default();
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
             let standing = attempt.standing()?;
             output = self.advance(output).await?;
             self.tell_session(&output.tail, &mut session).await;
+            let over = self.hear(&mut output.tail, &mut told).await;
             let ending = match standing {
                 Standing::Ended(ending) => Some(ending),
                 Standing::Gone if attempt.began()? => Some(vanished(self.now())),
@@ -207,17 +219,13 @@ impl Charge {
                     warn!(job = %self.job.id(), "its private files are still there: {error}");
                 }
                 let usage = finish.usage.clone().map(|usage| self.priced(usage));
-                let metadata = self.metadata(rules, &attempt);
-                let outcome = outcome(finish, &ending, self.stopped);
-                return Ok(outcome.map_or(Followed::NotOurs, |outcome| {
-                    Followed::Over(Settlement { outcome, usage, metadata })
-                }));
+                return Ok(self.ended(rules, &attempt, finish, usage, &ending, &mut output.tail).await);
             }
             let wish = *self.wishes.borrow_and_update();
             if wish == Wish::Leave {
                 return Ok(Followed::NotOurs);
             }
-            let reason = match self.reason(wish, rules, &attempt) {
+            let reason = match self.reason(wish, over, rules, &attempt) {
                 Some(Reason::SilentTooLong(limit)) if self.waited_within(limit).await => None,
                 reason => reason,
             };
@@ -233,6 +241,43 @@ impl Charge {
         }
     }
 
+    async fn ended(
+        &mut self,
+        rules: &Rules,
+        attempt: &Attempt,
+        finish: Finish,
+        usage: Option<JobUsage>,
+        ending: &Ending,
+        tail: &mut Tail,
+    ) -> Followed {
+        // Its program may have kept the limit that we told it, or a daemon before us stopped it.
+        let budget = |error: &JobError| error.kind == ErrorKind::Budget;
+        let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
+            || (ending.stopped.is_some() && self.stopped.is_none());
+        if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
+            self.stopped = Some(Reason::OverBudget(over));
+        }
+        let used_no_tool = usage.is_some() && tail.tool_calls() == 0;
+        let (metadata, breaker) = (self.metadata(rules, attempt), rules.breaker);
+        let resets_at = finish.resets_at;
+        match self.outcome(finish, ending) {
+            Some(outcome) => {
+                let limit = self.limit(rules, &outcome, resets_at);
+                Followed::Over(Settlement { outcome, usage, metadata, breaker, used_no_tool, limit })
+            }
+            None => Followed::NotOurs,
+        }
+    }
+
+    /// What it waits for, if its provider has sent it away.
+    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
+        let Outcome::Failed { error, .. } = outcome else { return None };
+        let provider = rules.agent.provider().filter(|_| error.kind == ErrorKind::RateLimited)?;
+        let loaded = self.engine.loaded();
+        let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
+        (on_limit == OnLimit::Park).then_some(Limit { resets_at })
+    }
+
     /// What the agent left for its hooks, before the next one can write over it.
     fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
         rules.agent.settings.hooks.as_ref()?;
@@ -244,7 +289,7 @@ impl Charge {
     }
 
     /// Dollars from the table of prices, where the runtime told none.
-    fn priced(&self, mut usage: JobUsage) -> JobUsage {
+    pub(super) fn priced(&self, mut usage: JobUsage) -> JobUsage {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage
     }
@@ -293,11 +338,20 @@ impl Charge {
     }
 
     /// Why the attempt should end now, if it should.
-    fn reason(&self, wish: Wish, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
+    fn reason(
+        &self,
+        wish: Wish,
+        over: Option<OverBudget>,
+        rules: &Rules,
+        attempt: &Attempt,
+    ) -> Option<Reason> {
         match wish {
             Wish::Abandon => return Some(Reason::Abandoned),
             Wish::Cancel | Wish::CancelNow => return Some(Reason::Asked),
             Wish::GoOn | Wish::Leave => {}
+        }
+        if let Some(over) = over {
+            return Some(Reason::OverBudget(over));
         }
         let JobState::Running { since } = self.job.state() else { return None };
         let over = |limit: Timeout, from: Timestamp| {
@@ -347,7 +401,7 @@ impl Charge {
         }
         let mut pause = Duration::from_millis(200);
         loop {
-            let (id, retry) = (self.job.id().clone(), rules.retry.clone());
+            let (id, retry) = (self.job.id().clone(), self.retry_after(settlement.usage.as_ref(), rules));
             match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
                 Ok(Settled::Done(job)) => {
                     fault::place("settled");
@@ -375,6 +429,33 @@ impl Charge {
     pub(super) async fn give_back(&self) {
         if let Err(error) = self.engine.store.give_back(self.job.id().clone(), self.epoch, self.now()).await {
             warn!(job = %self.job.id(), "it never began and could not be given back: {error}");
+        }
+    }
+
+    /// None if the job is not ours to settle.
+    fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
+        let how = ending.stopped.map_or("", |how| match how {
+            Termination::Forced => " and had to be killed",
+            Termination::Graceful | Termination::NotStarted => "",
+        });
+        let too_long = |kind, message: String| {
+            let error = JobError { kind, message: format!("{message}{how}") };
+            Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
+        };
+        match self.stopped {
+            Some(Reason::Abandoned) => None,
+            Some(Reason::TookTooLong(limit)) => {
+                too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
+            }
+            Some(Reason::SilentTooLong(limit)) => {
+                too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
+            }
+            Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over, how)),
+            // Without a keeper nobody saw the end that we brought about.
+            Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
+                Some(Outcome::Cancelled { how: Termination::Forced })
+            }
+            Some(Reason::Asked) | None => Some(finish.outcome),
         }
     }
 
@@ -407,32 +488,6 @@ const HURRY: Duration = Duration::from_secs(2);
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// None if the job is not ours to settle.
-fn outcome(finish: Finish, ending: &Ending, stopped: Option<Reason>) -> Option<Outcome> {
-    let how = ending.stopped.map_or("", |how| match how {
-        Termination::Forced => " and had to be killed",
-        Termination::Graceful | Termination::NotStarted => "",
-    });
-    let too_long = |kind, message: String| {
-        let error = JobError { kind, message: format!("{message}{how}") };
-        Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
-    };
-    match stopped {
-        Some(Reason::Abandoned) => None,
-        Some(Reason::TookTooLong(limit)) => {
-            too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
-        }
-        Some(Reason::SilentTooLong(limit)) => {
-            too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
-        }
-        // Without a keeper nobody saw the end that we brought about.
-        Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
-            Some(Outcome::Cancelled { how: Termination::Forced })
-        }
-        Some(Reason::Asked) | None => Some(finish.outcome),
-    }
-}
 
 /// Agent and keeper are gone without a word: what the agent said last has to tell.
 fn vanished(at: Timestamp) -> Ending {

@@ -28,7 +28,13 @@ struct Beginning {
     directory: Option<PathBuf>,
     /// For people, in the output.
     notes: Vec<String>,
+    /// It knows already what the job is about.
+    goes_on: bool,
 }
+
+/// What an agent is told that a limit had stopped.
+const GO_ON: &str = "Your provider's usage limit stopped you here. It has ended. Go on with your task where you left \
+    off, and do not repeat what is done.";
 
 impl Charge {
     /// Says whether there is now something to follow.
@@ -71,7 +77,9 @@ impl Charge {
         };
         fault::place("workspace-made");
         agent.directory.clone_from(&desk.directory);
-        let launch = match self.plan(&agent, &beginning.session) {
+        agent.settings.budget = self.allowance().await;
+        let launch = self.plan(&agent, &beginning.session);
+        let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
             Ok(launch) => launch,
             Err(refusal) => {
                 self.not_started(refusal, rules).await;
@@ -81,14 +89,21 @@ impl Charge {
         if desk.fresh && !self.set_up(&agent, &launch, rules).await {
             return false;
         }
+        let mut notes = beginning.notes;
+        if self.stand_in.is_some() {
+            let (runtime, model) = (agent.settings.runtime.unwrap_or_default().name(), &agent.settings.model);
+            let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
+            notes.push(format!("its provider is used up; a fallback stands in, with {runtime}{model}"));
+        }
         let prelude = Prelude {
-            notes: beginning.notes,
+            notes,
             resumed: match beginning.session {
                 Session::Resume(id) | Session::Fork { of: id, .. } => Some(id),
                 Session::Fresh | Session::FreshAs(_) => None,
             },
         };
-        self.start_keeper(&agent, &launch, &prelude, rules).await
+        let prompt = if beginning.goes_on { Some(GO_ON) } else { self.job.prompt() };
+        self.start_keeper(&agent, &launch, &prelude, prompt.unwrap_or_default(), rules).await
     }
 
     fn plan(&self, agent: &Agent, session: &Session) -> Result<Launch, String> {
@@ -102,14 +117,20 @@ impl Charge {
         Ok(launch)
     }
 
-    async fn start_keeper(&self, agent: &Agent, launch: &Launch, prelude: &Prelude, rules: &Rules) -> bool {
+    async fn start_keeper(
+        &self,
+        agent: &Agent,
+        launch: &Launch,
+        prelude: &Prelude,
+        prompt: &str,
+        rules: &Rules,
+    ) -> bool {
         let attempt = self.attempt();
         let runtime = agent.settings.runtime.unwrap_or_default().name();
         let (job, number) = (self.job.id().clone(), self.job.attempts());
         if let Err(error) = self.engine.store.set_place(job, number, &agent.directory, runtime).await {
             warn!(job = %self.job.id(), "where it runs is not written, so nobody can go on with it: {error}");
         }
-        let prompt = self.job.prompt().unwrap_or_default();
         let launched = attempt.write_private(&launch.files).and_then(|()| {
             let program = &self.engine.program;
             attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment)
@@ -134,6 +155,9 @@ impl Charge {
     pub(super) async fn not_started(&self, message: String, rules: &Rules) {
         let error = JobError { kind: ErrorKind::StartFailed, message };
         let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        if let Err(error) = self.attempt().forget_private() {
+            warn!(job = %self.job.id(), "its private files are still there: {error}");
+        }
         self.settle(outcome, rules).await;
     }
 
@@ -188,6 +212,9 @@ impl Charge {
     /// goes back to the directory that it belongs to, or does not go on.
     async fn beginning(&self, rules: &Rules) -> Result<Beginning, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
+        if let Some(beginning) = self.after_limit(agent).await? {
+            return Ok(beginning);
+        }
         let forked = match self.job.origin() {
             Some(Origin::ForkOf(parent)) => Some(parent.clone()),
             _ => None,
@@ -216,9 +243,34 @@ impl Charge {
             session
         };
         Ok(match self.place_of(&stored, agent).await? {
-            Ok(directory) => Beginning { session, directory, notes: Vec::new() },
+            Ok(directory) => Beginning { session, directory, ..Beginning::default() },
             Err(why) => fresh(&stored, &why),
         })
+    }
+
+    /// A job that its provider has sent away goes on with what it said before that. None for all others.
+    async fn after_limit(&self, agent: &Agent) -> Result<Option<Beginning>, StoreError> {
+        let (store, id) = (&self.engine.store, self.job.id());
+        if self.job.parks() == 0 {
+            return Ok(None);
+        }
+        let history = store.history(id.clone()).await?;
+        let ended =
+            history.iter().flat_map(|history| &history.attempts).filter_map(|past| past.outcome.as_ref());
+        let limited = |outcome: &Outcome| matches!(outcome, Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited);
+        if !ended.last().is_some_and(limited) {
+            return Ok(None);
+        }
+        let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
+        let session = Session::Resume(stored.session_id.clone());
+        if let Some(refusal) = plan::refusal(agent.settings.runtime.unwrap_or_default(), &session) {
+            return Ok(Some(fresh(&stored, &refusal)));
+        }
+        let notes = vec!["the limit has ended; it goes on with its session".to_owned()];
+        Ok(Some(match self.place_of(&stored, agent).await? {
+            Ok(directory) => Beginning { session, directory, notes, goes_on: true },
+            Err(why) => fresh(&stored, &why),
+        }))
     }
 
     /// Where the session can go on: none means in the agent's own directory. Else a sentence on why it cannot.

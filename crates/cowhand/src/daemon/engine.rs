@@ -90,6 +90,8 @@ pub(crate) struct Loaded {
     pub(crate) sources: Arc<Sources>,
     /// The config for people, without secrets.
     pub(crate) shown: Option<Value>,
+    /// What it was read from; an agent in a sandbox does not write there.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// An attempt that some task of ours looks after.

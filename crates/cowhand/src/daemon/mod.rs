@@ -2,6 +2,7 @@
 
 mod attempt;
 mod begin;
+mod enclose;
 mod engine;
 mod hooks;
 mod lapsed;
@@ -9,6 +10,7 @@ mod owed;
 mod prepare;
 mod prune;
 mod recover;
+mod spending;
 pub mod tick;
 mod triggers;
 mod voice;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cowhand_core::budget::Purse;
 use cowhand_core::config::report;
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
@@ -162,7 +165,7 @@ impl Daemon {
     async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
-        let mut begin = |job, epoch| begin(engine, tasks, job, epoch);
+        let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
         let at_once = AtOnce { node: &engine.home.node, lease: LEASE, expect: &expect, begin: &mut begin };
         let tick = match tick::tick(&engine.store, &loaded.roster, now, Some(at_once)).await {
             Ok(tick) => tick,
@@ -190,16 +193,21 @@ impl Daemon {
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
-        let Startable { job, max_concurrent, session_key, .. } = start;
+        let Startable { job, agent, max_concurrent, session_key, stand_in } = start;
         expect();
-        let starter =
-            Starter { node: self.engine.home.node.clone(), lease: LEASE, max_concurrent, session_key };
+        let loaded = self.engine.loaded();
+        let agent = loaded.roster.agent(&agent);
+        let purse = agent.and_then(|agent| Purse::of(&loaded.roster, agent, now));
+        let other = agent.zip(stand_in).and_then(|(agent, number)| agent.standing_in(number));
+        let seat = other.as_ref().or(agent).and_then(|agent| loaded.roster.seat(agent));
+        let node = self.engine.home.node.clone();
+        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse, seat };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
-            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch),
+            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, stand_in),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
-            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy => {}
+            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
         }
         Ok(())
     }
@@ -313,10 +321,10 @@ fn expect() {
 }
 
 /// A job that has just been claimed gets a task that looks after it.
-fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64) {
+fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, stand_in: Option<usize>) {
     fault::place("claimed");
     if let Some(wishes) = engine.begin(job.id(), epoch) {
-        let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stopped: None };
+        let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stand_in, stopped: None };
         tasks.spawn(charge.look_after(true));
     }
 }
@@ -328,7 +336,7 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A fleet's files with what its `.env` names, or the whole report of what is wrong with them.
 pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
-    let config::FromDisk { loaded, variables, notes, .. } = config::load(file);
+    let config::FromDisk { loaded, variables, notes, files } = config::load(file);
     for note in notes {
         warn!("{note}");
     }
@@ -337,15 +345,17 @@ pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(FleetError::Config(report));
     }
-    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown) })
+    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
 }
 
 /// What a fleet is made of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) roster: Roster,
     /// Of the `.env`.
     pub(crate) variables: HashMap<String, String>,
     /// For people, without secrets; none if no file says it.
     pub(crate) shown: Option<Value>,
+    /// All that were asked for, there or not.
+    pub(crate) files: Vec<PathBuf>,
 }

@@ -88,10 +88,15 @@ impl Errand<'_> {
     /// Why it does not run at all, if it does not.
     async fn refusal(&self, order: &Order<'_>) -> anyhow::Result<Option<SkipReason>> {
         let record = self.engine.store.schedule(self.schedule).await?;
-        let is_off = record.is_some_and(|record| record.state != ScheduleState::Active);
         // A delay is off as soon as it has fired.
-        if is_off && !self.key.is_by_hand() && self.key.kind() != "delay" {
-            return Ok(Some(SkipReason::Disabled));
+        if !self.key.is_by_hand() && self.key.kind() != "delay" {
+            match record.map(|record| record.state) {
+                Some(ScheduleState::Disabled { .. } | ScheduleState::Error { .. }) => {
+                    return Ok(Some(SkipReason::Disabled));
+                }
+                Some(ScheduleState::Paused { .. }) => return Ok(Some(SkipReason::Paused)),
+                Some(ScheduleState::Active) | None => {}
+            }
         }
         let Some(command) = &order.schedule.when_command else { return Ok(None) };
         let allowed = gate::allows(command, &order.agent.directory).await;

@@ -27,8 +27,14 @@ impl Daemon {
             let Some(job) = engine.store.job(held.job).await? else { continue };
             if let Some(wishes) = engine.begin(job.id(), held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
-                let charge =
-                    Charge { engine: Arc::clone(engine), job, epoch: held.epoch, wishes, stopped: None };
+                let charge = Charge {
+                    engine: Arc::clone(engine),
+                    job,
+                    epoch: held.epoch,
+                    wishes,
+                    stand_in: None,
+                    stopped: None,
+                };
                 self.tasks.spawn(charge.look_after(false));
             }
         }

@@ -3,6 +3,7 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
+use cowhand_core::budget::Purse;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
@@ -38,6 +39,8 @@ pub struct Startable {
     pub max_concurrent: u32,
     /// Of those that have the same, one runs at a time.
     pub session_key: Option<String>,
+    /// The number of the fallback that it starts with.
+    pub stand_in: Option<usize>,
 }
 
 /// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
@@ -71,7 +74,7 @@ pub async fn tick(
 ) -> Result<Tick, StoreError> {
     let mut fired = 0;
     for _ in 0..MOST_LOOKS {
-        let snapshot = store.snapshot().await?;
+        let snapshot = store.snapshot_of(roster, now).await?;
         let plan = plan(now, roster, &snapshot);
         let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
         let mut changed = false;
@@ -104,8 +107,8 @@ async fn act(
     at_once: Option<&mut AtOnce<'_>>,
 ) -> Result<bool, StoreError> {
     match action {
-        Action::Start { job, agent, max_concurrent, session_key } => {
-            tick.start.push(Startable { job, agent, max_concurrent, session_key });
+        Action::Start { job, agent, max_concurrent, session_key, stand_in } => {
+            tick.start.push(Startable { job, agent, max_concurrent, session_key, stand_in });
             Ok(false)
         }
         Action::Prepare { schedule, key } => {
@@ -125,6 +128,13 @@ async fn act(
                 warn!(%job, "its node stopped renewing the lease; the attempt is lost");
             }
             Ok(lost)
+        }
+        Action::Resume { schedule } => {
+            let resumed = store.resume(schedule, now).await?;
+            if let (true, Some((agent, schedule))) = (resumed, roster.schedule(schedule)) {
+                info!(agent = %agent.name, schedule = %schedule.name, "its pause is over");
+            }
+            Ok(resumed)
         }
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?
@@ -154,7 +164,9 @@ async fn act(
                     let (node, lease) = ((*node).to_owned(), *lease);
                     // What the clock fires has no work item yet, and no chat.
                     let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None, None));
-                    let starter = Starter { node, lease, max_concurrent, session_key };
+                    let purse = Purse::of(roster, agent, now);
+                    let seat = roster.seat(agent);
+                    let starter = Starter { node, lease, max_concurrent, session_key, purse, seat };
                     store.fire_and_claim(firing, starter, now).await?
                 }
                 None => store.fire_once(firing, now).await?,

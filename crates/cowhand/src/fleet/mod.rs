@@ -30,7 +30,6 @@ mod trigger;
 mod wake;
 mod work;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -156,7 +155,7 @@ impl Fleet {
                 (Some(file), base, loaded)
             }
             Agents::Given(roster) => {
-                let contents = Contents { roster: checked(roster)?, variables: HashMap::new(), shown: None };
+                let contents = Contents { roster: checked(roster)?, ..Contents::default() };
                 (None, PathBuf::new(), contents)
             }
         };
@@ -255,7 +254,7 @@ impl Fleet {
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.take(Contents { roster, variables, shown: None }).await
+        self.take(Contents { roster, variables, ..Contents::default() }).await
     }
 
     /// Reads the config again. A bad one is refused whole, and the old one stays.
@@ -358,10 +357,10 @@ struct Surroundings {
 impl Surroundings {
     /// With new sources: variables and folders may have changed.
     fn loaded(&self, contents: Contents) -> Loaded {
-        let Contents { roster, variables, shown } = contents;
+        let Contents { roster, variables, shown, files } = contents;
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
-        Loaded { roster: Arc::new(roster), variables, sources, shown }
+        Loaded { roster: Arc::new(roster), variables, sources, shown, files }
     }
 }
 

@@ -1,7 +1,8 @@
 //! How the schedules of a fleet stand, and when they fire.
 
 use cowhand_core::id::{AgentName, ScheduleName};
-use cowhand_core::plan::{self, LiveState, Snapshot};
+use cowhand_core::plan::{self, LiveJob, LiveState, Snapshot};
+use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::Driver;
@@ -28,6 +29,12 @@ pub struct ScheduleView {
     pub last_error: Option<String>,
     /// Why it does not fire now.
     pub skip_reason: Option<SkipReason>,
+    /// When that ends by itself, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_until: Option<Timestamp>,
+    /// That reason in a sentence, where there is more to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_note: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +44,8 @@ pub enum ScheduleStatus {
     Running,
     Disabled,
     Error,
+    /// By its breaker.
+    Paused,
 }
 
 impl ScheduleStatus {
@@ -46,6 +55,7 @@ impl ScheduleStatus {
             Self::Running => "running",
             Self::Disabled => "disabled",
             Self::Error => "error",
+            Self::Paused => "paused",
         }
     }
 }
@@ -63,11 +73,12 @@ pub(crate) async fn schedules(
     roster: &Roster,
     now: Timestamp,
 ) -> Result<Vec<ScheduleView>, StoreError> {
-    let snapshot = store.snapshot().await?;
+    let snapshot = store.snapshot_of(roster, now).await?;
     let next = plan::next_runs(now, roster, &snapshot);
     let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
         let view = |schedule: &Schedule| {
-            ScheduleView::of(agent, schedule, &snapshot, next.get(&schedule.id).copied(), now)
+            let view = ScheduleView::of(agent, schedule, &snapshot, next.get(&schedule.id).copied(), now);
+            view.explained(roster, agent, schedule, &snapshot, now)
         };
         agent.schedules.iter().map(view).collect()
     };
@@ -90,7 +101,8 @@ impl ScheduleView {
             .any(|job| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Running { .. }));
         let (status, gave_up) = match state {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
-            ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
+            ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
+            ScheduleState::Paused { .. } | ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
             ScheduleState::Active if !schedule.enabled => (ScheduleStatus::Disabled, None),
             ScheduleState::Active if runs => (ScheduleStatus::Running, None),
             ScheduleState::Active => (ScheduleStatus::Idle, None),
@@ -101,6 +113,7 @@ impl ScheduleView {
         let skip_reason = match status {
             ScheduleStatus::Disabled => Some(SkipReason::Disabled),
             ScheduleStatus::Error => waiting,
+            ScheduleStatus::Paused => Some(SkipReason::Paused),
             ScheduleStatus::Idle | ScheduleStatus::Running => waiting.or_else(|| {
                 match (schedule.trigger.driver(), next_run_at) {
                     (Driver::Hand | Driver::Delivery, _) => Some(SkipReason::UnsupportedType),
@@ -122,6 +135,51 @@ impl ScheduleView {
             preparing: snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id),
             last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
+            skip_until: None,
+            skip_note: None,
         }
     }
+
+    /// With all there is to say about a pause or a budget. One that waits for something else has the note all the same:
+    /// that is what it will wait for then.
+    fn explained(
+        mut self,
+        roster: &Roster,
+        agent: &Agent,
+        schedule: &Schedule,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Self {
+        let state = snapshot.schedules.get(&schedule.id).map(|record| &record.state);
+        if let (ScheduleStatus::Paused, Some(ScheduleState::Paused { reason, until })) = (self.status, state)
+        {
+            (self.skip_until, self.skip_note) = (Some(*until), Some(reason.clone()));
+            return self;
+        }
+        if matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running)
+            && let Some(over) = roster.over_budget(agent, &snapshot.ledger, now)
+        {
+            if matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
+                self.skip_reason = Some(SkipReason::OverBudget);
+            }
+            (self.skip_until, self.skip_note) = (over.until, Some(over.sentence(&agent.name, roster.zone())));
+        } else if let Some(parked) = parked(agent, schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::UsageLimit);
+            (self.skip_until, self.skip_note) = (Some(parked.until), Some(parked.sentence()));
+        }
+        self
+    }
+}
+
+/// What its jobs wait for, if some wait for their provider.
+fn parked<'a>(
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+) -> Option<&'a Parked> {
+    let waits =
+        |job: &LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
+    let state = snapshot.providers.get(agent.provider()?).filter(|_| snapshot.jobs.iter().any(waits));
+    state?.parked.as_ref().filter(|parked| parked.until > now)
 }

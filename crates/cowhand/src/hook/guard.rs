@@ -7,7 +7,7 @@ use reqwest::Url;
 
 /// The addresses of a web address, looked up once. The connection goes to these and to no others, so that a name that
 /// is answered differently a moment later changes nothing.
-pub(super) async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>, Unreachable> {
+pub(crate) async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>, Unreachable> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Unreachable::Refused(format!("{}: is no web address", url.scheme())));
     }
@@ -34,7 +34,7 @@ pub(super) async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<Sock
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unreachable {
+pub(crate) enum Unreachable {
     /// Not now and not later.
     Refused(String),
     NotFound(String),

@@ -1,7 +1,7 @@
 //! Hooks: what the config wants done after a job, one file for each kind. `daemon/hooks` says when.
 
 mod chat;
-mod guard;
+pub(crate) mod guard;
 pub(crate) mod metadata;
 mod request;
 mod shell;

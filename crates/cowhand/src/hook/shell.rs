@@ -57,6 +57,7 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
         grace_ms: GRACE_MS,
         reader: None,
         limits: Some(Limits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
+        enclosure: None,
     };
     let launched = attempt
         .write_private(&[(COMMAND.to_owned(), format!("{command}\n"))])

@@ -56,6 +56,16 @@ impl JobVoice {
         }
     }
 
+    /// Whether a tool may be used like that, or why not. `call` is the program's own name for this use.
+    pub(crate) async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
+        let known = !call.is_empty() && call.len() <= 150;
+        let key = if known { format!("tool {call}") } else { fresh_key() };
+        match self.ask(key, Some(tool), input, None).await {
+            Heard::Yes => Ok(()),
+            Heard::No(why) | Heard::Text(why) => Err(why),
+        }
+    }
+
     /// The same `key` is the same ask, however often the connection was lost.
     async fn ask(&self, key: String, tool: Option<String>, input: Value, question: Option<String>) -> Heard {
         let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
@@ -136,11 +146,10 @@ struct Approve {
 
 async fn approve(voice: Arc<JobVoice>, asked: Approve) -> Told {
     let Approve { tool_name, input, tool_use_id } = asked;
-    let key = tool_use_id.filter(|id| !id.is_empty() && id.len() <= 150).unwrap_or_else(fresh_key);
-    let heard = voice.ask(format!("tool {key}"), Some(tool_name), input.clone(), None).await;
-    let answer = match heard {
-        Heard::Yes => json!({ "behavior": "allow", "updatedInput": input }),
-        Heard::No(message) | Heard::Text(message) => json!({ "behavior": "deny", "message": message }),
+    let allowed = voice.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
+    let answer = match allowed {
+        Ok(()) => json!({ "behavior": "allow", "updatedInput": input }),
+        Err(message) => json!({ "behavior": "deny", "message": message }),
     };
     Ok(answer.to_string())
 }

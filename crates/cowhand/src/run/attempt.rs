@@ -16,6 +16,8 @@ use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process::{self, Identity};
 use super::runtime::Reader;
+use super::sandbox::Enclosure;
+use super::sandbox::proxy::Credentials;
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -38,6 +40,23 @@ pub struct Start {
     pub reader: Option<Reader>,
     #[serde(default)]
     pub limits: Option<Limits>,
+    /// What holds it, if anything does.
+    #[serde(default)]
+    pub enclosure: Option<Enclosure>,
+}
+
+/// In the place of a program: the one that the keeper is, too, wherever that is.
+pub(super) const OURSELVES: &str = "(cowhand)";
+
+impl Start {
+    /// With that program in its place.
+    pub(crate) fn by(&self, program: &Path) -> Self {
+        let mut start = self.clone();
+        if let Some(first) = start.argv.first_mut().filter(|first| *first == OURSELVES) {
+            *first = program.display().to_string();
+        }
+        start
+    }
 }
 
 /// What the keeper sees to by itself, whether or not there is a daemon.
@@ -53,6 +72,8 @@ pub struct Limits {
 pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
 const CGROUP: &str = "cgroup";
+const CAPS: &str = "caps";
+const CREDENTIALS: &str = "credentials";
 const HOOK: &str = "hook";
 const RESUMED: &str = "resumed";
 
@@ -186,8 +207,23 @@ impl Attempt {
         Ok(())
     }
 
+    /// For its keeper alone; no sandbox lets the agent see them.
+    pub(crate) fn write_credentials(&self, credentials: &Credentials) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let file = self.create(CREDENTIALS)?;
+        serde_json::to_writer(file, credentials).map_err(io::Error::other)
+    }
+
+    /// Read once.
+    pub(super) fn take_credentials(&self) -> io::Result<Credentials> {
+        let read = self.read(CREDENTIALS)?;
+        fs::remove_file(self.folder.join(CREDENTIALS))?;
+        read.ok_or_else(|| io::Error::other("the credentials are gone"))
+    }
+
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
+        forgiving(fs::remove_file(self.folder.join(CREDENTIALS)))?;
         forgiving(fs::remove_dir_all(self.private()))
     }
 
@@ -230,7 +266,7 @@ impl Attempt {
             Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
             None => forgiving(fs::remove_file(self.folder.join(RESUMED)))?,
         }
-        self.write("start.json", start)?;
+        self.write("start.json", &start.by(program))?;
         let mark = self.mark();
         Command::new(program)
             .arg("keeper")
@@ -273,6 +309,7 @@ impl Attempt {
         }
         // Its keeper would have removed it.
         cgroup.map(|cgroup| cgroup.remove());
+        self.remove_caps();
         Ok(Standing::Gone)
     }
 
@@ -315,6 +352,29 @@ impl Attempt {
 
     pub(super) fn record_cgroup(&self, cgroup: &Cgroup) -> io::Result<()> {
         self.create(CGROUP)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
+    }
+
+    pub(super) fn record_caps(&self, groups: &[&Path]) -> io::Result<()> {
+        let mut file = self.create(CAPS)?;
+        groups.iter().try_for_each(|group| writeln!(file, "{}", group.display()))
+    }
+
+    /// Groups that its keeper would have removed.
+    fn remove_caps(&self) {
+        let recorded = fs::read_to_string(self.folder.join(CAPS)).unwrap_or_default();
+        for group in recorded.lines().filter(|group| group.ends_with(&self.name)) {
+            // One that is gone, or not empty yet, is looked at again.
+            fs::remove_dir(group).ok();
+        }
+    }
+
+    /// For people, after what the agent said itself.
+    pub(super) fn note(&self, notes: &[String]) -> io::Result<()> {
+        if notes.is_empty() {
+            return Ok(());
+        }
+        let mut stderr = self.append("stderr")?;
+        notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
     }
 
     /// For an attempt whose folder is gone: kills what still carries its mark, keeper included, and says whether

@@ -16,7 +16,12 @@ impl Cgroup {
     /// A group below our own, on whichever mount has version 2: `/sys/fs/cgroup` or, on hybrid machines, elsewhere.
     pub(super) fn make(name: &str) -> io::Result<Self> {
         let home = home()?;
-        let path = home.join(format!("cowhand-{name}"));
+        Self::make_in(&home.clone(), name, home)
+    }
+
+    /// A group elsewhere; `home` is where the keeper goes back to.
+    pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
+        let path = parent.join(format!("cowhand-{name}"));
         fs::create_dir(&path)?;
         if path.join("cgroup.kill").exists() {
             return Ok(Self { path, home });
@@ -69,13 +74,13 @@ pub(crate) fn wait_ahead() {
     }
 }
 
-fn home() -> io::Result<PathBuf> {
+pub(super) fn home() -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     own_group(&mounts, &groups).ok_or_else(|| io::Error::other("no cgroup v2 here"))
 }
 
-fn move_self(group: &Path) -> io::Result<()> {
+pub(super) fn move_self(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")
 }
 

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use cowhand_core::job::Termination;
+use cowhand_core::sandbox::SandboxKind;
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,10 +22,11 @@ use crate::fault;
 
 use super::attempt::{AGENT, Attempt, KEEPER, Limits, Start};
 use super::bounded::Streams;
-use super::cgroup::Cgroup;
+use super::caps::Groups;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, Identity};
+use super::sandbox;
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
@@ -80,26 +82,32 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     attempt.write(KEEPER, &Identity::of(own_pid()))?;
     // That the agent may have begun has to be known after a power cut, too, so its record is on disk before the agent
     // begins. The disk and the kernel, which takes its time with control groups, work side by side.
-    let (synced, cgroup) = std::thread::scope(|scope| {
+    let (synced, groups) = std::thread::scope(|scope| {
         let synced = scope.spawn(|| attempt.sync_names());
-        let cgroup = enter_cgroup(attempt);
-        (synced.join().unwrap_or_else(|_| Err(io::Error::other("the sync panicked"))), cgroup)
+        let caps = start.enclosure.as_ref().map(|enclosure| enclosure.caps).unwrap_or_default();
+        let groups = Groups::enter(attempt, &caps);
+        (synced.join().unwrap_or_else(|_| Err(io::Error::other("the sync panicked"))), groups)
     });
     synced?;
-    let cgroup = cgroup?;
+    let mut groups = match groups? {
+        Ok(groups) => groups,
+        Err(why) => return Ok(not_started(format!("it is not started: {why}"))),
+    };
     fault::place("keeper-ready");
     let mut streams = Streams::default();
     let spawned = spawn(attempt, start, &mut streams);
-    let cgroup = cgroup.filter(|cgroup| cgroup.leave().is_ok());
+    groups.leave();
     let agent = match spawned {
         Ok(agent) => agent,
         Err(error) => {
-            cgroup.map(|cgroup| cgroup.remove()).transpose()?;
-            let status = ExitStatus::StartFailed { message: start_failure(start, &error) };
-            return Ok(Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 });
+            end_all(&groups).await?;
+            groups.remove();
+            return Ok(not_started(start_failure(start, &error)));
         }
     };
-    let mut watch = Watch { agent, grace: Duration::from_millis(start.grace_ms), cgroup, ..Watch::default() };
+    let wrapped = start.enclosure.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
+    let grace = Duration::from_millis(start.grace_ms);
+    let mut watch = Watch { agent, wrapped, grace, groups, ..Watch::default() };
     let mut look_at_folder = tokio::time::interval(FOLDER_LOOK);
     let mut orphaned = false;
     let mut deadline =
@@ -122,8 +130,9 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
             () = watch.next_look() => watch.force_if_due(),
         }
     }
-    watch.clean_up().await?;
     streams.finish()?;
+    attempt.note(&watch.groups.reached())?;
+    watch.clean_up().await;
     watch.ending()
 }
 
@@ -135,16 +144,27 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// None where none can be made or entered: then the process tree has to do.
-fn enter_cgroup(attempt: &Attempt) -> io::Result<Option<Cgroup>> {
-    let Ok(cgroup) = Cgroup::make(attempt.name()) else { return Ok(None) };
-    attempt.record_cgroup(&cgroup)?;
-    Ok(Some(cgroup).filter(|cgroup| cgroup.enter().is_ok()))
+/// Of an agent that could not be written down, its children may have begun already.
+async fn end_all(groups: &Groups) -> io::Result<()> {
+    while !matches!(reap()?, Reaped::NoneLeft) {
+        groups.kill();
+        process::signal_all(&process::descendants(own_pid()), Signal::KILL);
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+fn not_started(message: String) -> Ending {
+    let status = ExitStatus::StartFailed { message };
+    Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 }
 }
 
 fn spawn(attempt: &Attempt, start: &Start, streams: &mut Streams) -> io::Result<i32> {
-    let (program, arguments) =
-        start.argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
+    let argv = match &start.enclosure {
+        None => start.argv.iter().map(Into::into).collect(),
+        Some(enclosure) => sandbox::argv(enclosure, attempt, &start.directory, &start.argv)?,
+    };
+    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&start.directory).stdin(attempt.open("prompt")?).process_group(0);
     let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
@@ -189,8 +209,10 @@ fn start_failure(start: &Start, error: &io::Error) -> String {
 #[derive(Default)]
 struct Watch {
     agent: i32,
+    /// The agent runs inside of what we started, which is not to hear of our wishes.
+    wrapped: bool,
     grace: Duration,
-    cgroup: Option<Cgroup>,
+    groups: Groups,
     /// How the agent itself ended.
     status: Option<ExitStatus>,
     stopped: Option<Termination>,
@@ -230,7 +252,9 @@ impl Watch {
         self.stopped = Some(Termination::Graceful);
         self.kill_at = Some(Instant::now() + self.grace);
         // The agent's group: what runs in its foreground gets the same chance to finish.
-        if let Some(group) = Pid::from_raw(self.agent) {
+        if self.wrapped {
+            process::signal_all(&process::inside(self.agent), stop);
+        } else if let Some(group) = Pid::from_raw(self.agent) {
             // It may have ended this very moment, which is what was asked for.
             rustix::process::kill_process_group(group, stop).ok();
         }
@@ -243,8 +267,7 @@ impl Watch {
         if self.status.is_none() && self.stopped.is_some() {
             self.stopped = Some(Termination::Forced);
         }
-        let killed = self.cgroup.as_ref().is_some_and(|cgroup| cgroup.kill().is_ok());
-        if !killed {
+        if !self.groups.kill() {
             process::signal_all(&process::descendants(own_pid()), Signal::KILL);
         }
         // What was being forked at that moment is caught by the next look.
@@ -264,16 +287,14 @@ impl Watch {
     }
 
     /// The last of them may be a zombie for another moment, and the group busy with it.
-    async fn clean_up(&self) -> io::Result<()> {
-        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+    async fn clean_up(&self) {
         for _ in 0..CLEAN_UP_TRIES {
-            if cgroup.remove().is_ok() {
+            if self.groups.remove() {
                 break;
             }
             tokio::time::sleep(LOOK).await;
         }
         // An empty group that is left behind costs nothing and is no reason to lose the ending.
-        Ok(())
     }
 
     fn ending(self) -> io::Result<Ending> {

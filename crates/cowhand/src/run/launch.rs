@@ -47,8 +47,15 @@ impl Launch {
         }
         environment.extend(own);
         let directory = agent.directory.clone();
-        let start =
-            Start { argv, directory, stop_signal, grace_ms: GRACE_MS, reader: Some(reader), limits: None };
+        let start = Start {
+            argv,
+            directory,
+            stop_signal,
+            grace_ms: GRACE_MS,
+            reader: Some(reader),
+            limits: None,
+            enclosure: None,
+        };
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 }

@@ -10,8 +10,10 @@
 //! Daemon and keeper share nothing but the folder and signals, so a daemon that crashes, is upgraded or restarted
 //! finds every attempt again, with its output and its exit code.
 
+pub(crate) mod acp;
 pub mod attempt;
 mod bounded;
+pub(crate) mod caps;
 pub(crate) mod cgroup;
 mod descriptors;
 pub mod ending;
@@ -23,6 +25,7 @@ pub mod launch;
 pub mod lines;
 mod process;
 pub mod runtime;
+pub mod sandbox;
 pub mod tail;
 pub mod watch;
 pub(crate) mod workspace;

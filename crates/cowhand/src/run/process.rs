@@ -42,6 +42,7 @@ fn boot_id() -> Option<String> {
 #[derive(Debug, Clone, Copy)]
 struct Stat {
     parent: i32,
+    group: i32,
     start_ticks: u64,
     zombie: bool,
 }
@@ -54,6 +55,7 @@ impl Stat {
         let zombie = matches!(*fields.first()?, "Z" | "X");
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
             zombie,
         })
@@ -76,6 +78,15 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
         open.extend(below);
     }
     found
+}
+
+/// The members of this process's group but for itself and its children: who runs inside of a wrapper and of what the
+/// wrapper makes the first process in there.
+pub(super) fn inside(wrapper: i32) -> Vec<i32> {
+    let member = |pid: &i32| {
+        Stat::of(*pid).is_some_and(|stat| stat.group == wrapper && stat.parent != wrapper && !stat.zombie)
+    };
+    all_pids().filter(|pid| *pid != wrapper).filter(member).collect()
 }
 
 /// Every living process that was started for this attempt, by the mark that it inherits in its environment: the

@@ -23,6 +23,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use cowhand_core::job::JobUsage;
 use cowhand_core::output::OutputMessage;
 use jiff::Timestamp;
 
@@ -105,11 +106,13 @@ impl Tail {
             index.append(&first)?;
             first
         };
+        let mut reader = at.reader;
+        reader.under(&veil);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
         Ok(Self {
-            stdout: Stream::new(files.stdout.clone(), at.stdout, at.reader.line_cap()),
+            stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
             stderr: Stream::new(files.stderr.clone(), at.stderr, LINE_CAP),
-            reader: at.reader,
+            reader,
             veil,
             fresh,
             jsonl,
@@ -149,6 +152,7 @@ impl Tail {
                 self.hear(source, &line, now)?;
             }
         }
+        self.reader.rest().into_iter().try_for_each(|message| self.keep(message, now))?;
         self.flush(now, on)?;
         self.failed = false;
         Ok(self.reader.clone().finish(ending))
@@ -156,6 +160,25 @@ impl Tail {
 
     pub fn session_id(&self) -> Option<&str> {
         self.reader.session_id()
+    }
+
+    /// How many lines the JSONL has.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// What the agent has spent until now, as far as it tells.
+    pub fn usage(&self) -> Option<JobUsage> {
+        self.reader.usage()
+    }
+
+    /// Whether the agent has said how its work ended.
+    pub fn has_result(&mut self) -> bool {
+        self.reader.has_result()
+    }
+
+    pub fn tool_calls(&mut self) -> u64 {
+        self.reader.tool_calls()
     }
 
     /// No further than the files reach now: an agent that never stops writing must not keep us from the others.

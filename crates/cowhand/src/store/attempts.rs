@@ -1,7 +1,7 @@
 //! Attempts that were made: the way of a job, for those who look back at it.
 
 use cowhand_core::id::JobId;
-use cowhand_core::job::{Job, Outcome};
+use cowhand_core::job::{Job, JobUsage, Outcome};
 use jiff::Timestamp;
 
 use super::db::{Row, args};
@@ -9,7 +9,7 @@ use super::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {
-    ATTEMPTS_OF_JOB = same "select number, node, started_at, ended_at, outcome from attempts where job_id = $1 order by number";
+    ATTEMPTS_OF_JOB = same "select number, node, started_at, ended_at, outcome, usage from attempts where job_id = $1 order by number";
     DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
 }
 
@@ -31,6 +31,8 @@ pub struct PastAttempt {
     /// None while it runs.
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
+    /// While it runs what was heard so far.
+    pub usage: Option<JobUsage>,
 }
 
 impl Store {
@@ -57,5 +59,6 @@ fn read(row: &Row) -> Result<PastAttempt, StoreError> {
         started_at: row.time("started_at")?,
         ended_at: row.time_opt("ended_at")?,
         outcome: row.json_opt("outcome")?,
+        usage: row.json_opt("usage")?,
     })
 }

@@ -3,16 +3,21 @@
 //! A claim starts an attempt and takes a lease on the job. Its epoch grows with every claim, and every later
 //! write says which epoch it belongs to, so a node that lost its lease can no longer change anything.
 
+use cowhand_core::breaker::{Breaker, Run};
+use cowhand_core::budget::{Amount, OverBudget, Purse, Reservation};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, Outcome, Settlement};
 use cowhand_core::policy::Retry;
+use cowhand_core::provider::{Parked, Seat};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, asks, hooks, items, jobs, owed, schedules, sessions, usage};
+use super::{
+    Store, StoreError, asks, budgets, hooks, items, jobs, owed, providers, schedules, sessions, usage,
+};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -27,7 +32,8 @@ statements! {
     ADOPT_LEASES = same "update leases set expires_at = $2 where node = $1 returning job_id, epoch";
     LOCK_LEASE = locked "select expires_at from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
-    ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at) values ($1, $2, $3, $4)";
+    ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens) \
+        values ($1, $2, $3, $4, $5, $6)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
     END_ATTEMPT = same "update attempts set ended_at = $3, outcome = $4 where job_id = $1 and number = $2";
 }
@@ -42,6 +48,10 @@ pub enum Claim {
     AtCapacity,
     /// Another job has the session that it would go on with.
     SessionBusy,
+    /// Its provider takes no more at the moment.
+    NoSeat,
+    /// There is no money for it.
+    OverBudget(OverBudget),
     /// Its claim on the work item ran out while nobody was here to renew it; somebody else may have taken it.
     ItemLapsed,
 }
@@ -54,6 +64,24 @@ pub struct Starter {
     pub max_concurrent: u32,
     /// Of those that have the same, one runs at a time.
     pub session_key: Option<String>,
+    /// The budgets that it has to keep; none if there are none.
+    pub purse: Option<Purse>,
+    /// At its agent's provider; none if it has none.
+    pub seat: Option<Seat>,
+}
+
+/// Where an attempt begins, and with what.
+pub(super) struct Beginning {
+    pub(super) node: String,
+    pub(super) lease: SignedDuration,
+    pub(super) reserved: Reservation,
+}
+
+/// What a schedule's breaker has to know of a job that has ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Verdict {
+    breaker: Option<Breaker>,
+    used_no_tool: bool,
 }
 
 /// A lease that is still ours.
@@ -81,7 +109,8 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        self.claim_in_turn(id, Starter { node, lease, max_concurrent, session_key: None }, now).await
+        let starter = Starter { node, lease, max_concurrent, session_key: None, purse: None, seat: None };
+        self.claim_in_turn(id, starter, now).await
     }
 
     /// As above, and no other job that shares its session runs.
@@ -93,9 +122,14 @@ impl Store {
     ) -> Result<Claim, StoreError> {
         let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
         let agent = job.agent().clone();
-        let Starter { node, lease, max_concurrent, session_key } = starter;
+        let Starter { node, lease, max_concurrent, session_key, purse, seat } = starter;
         self.write(move |tx| {
             Box::pin(async move {
+                if let Some(seat) = &seat
+                    && !providers::has_seat(tx, seat, now).await?
+                {
+                    return Ok(Claim::NoSeat);
+                }
                 if !has_place(tx, &agent, max_concurrent).await? {
                     return Ok(Claim::AtCapacity);
                 }
@@ -104,6 +138,11 @@ impl Store {
                 {
                     return Ok(Claim::SessionBusy);
                 }
+                let spent = job.usage().map(Amount::of).unwrap_or_default();
+                let reserved = match budgets::reserve(tx, &agent, spent, purse.as_ref()).await? {
+                    Ok(reserved) => reserved,
+                    Err(over) => return Ok(Claim::OverBudget(over)),
+                };
                 let mut job = jobs::lock(tx, &id).await?;
                 if job.start(now).is_err() {
                     return Ok(Claim::Taken);
@@ -113,7 +152,9 @@ impl Store {
                 }
                 jobs::save(tx, &job).await?;
                 sessions::take_turn(tx, &id, session_key).await?;
-                let epoch = begin_attempt(tx, &job, node, lease, now).await?;
+                let place = Beginning { node, lease, reserved };
+                let epoch = begin_attempt(tx, &job, place, now).await?;
+                providers::started(tx, &id, seat.as_ref(), now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
         })
@@ -250,23 +291,45 @@ async fn settle(
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement { outcome, usage: used, metadata } = settlement;
+    let Settlement { outcome, usage: used, metadata, breaker, used_no_tool, limit } = settlement;
+    let used = match used {
+        Some(used) => Some(used),
+        None => budgets::heard(tx, &job).await?,
+    };
     if let Some(usage) = &used {
         job.spend(usage)?;
+        budgets::note(tx, &job, usage).await?;
     }
     usage::add(tx, &job, used.as_ref(), now).await?;
     // Whoever asked for its end did not ask for another attempt.
-    let retry = if cancel_asked(tx, &job).await? { Retry::default() } else { retry };
-    job.settle(outcome.clone(), &retry, now)?;
+    let cancelled = cancel_asked(tx, &job).await?;
+    let retry = if cancelled { Retry::default() } else { retry };
+    let parked = match (limit.filter(|_| !cancelled), &outcome) {
+        (Some(limit), Outcome::Failed { error, .. }) => {
+            providers::park(tx, &id, limit, &error.message, now).await?
+        }
+        _ => None,
+    };
+    match &parked {
+        Some(parked) => job.park(parked.until)?,
+        None => job.settle(outcome.clone(), &retry, now)?,
+    }
     jobs::save(tx, &job).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let written = jobs::written(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
     asks::attempt_ended(tx, &job, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
-        ended(tx, &job, &outcome, metadata.as_ref(), now).await?;
+        let verdict = Verdict { breaker, used_no_tool };
+        ended(tx, &job, &outcome, metadata.as_ref(), verdict, now).await?;
     }
-    jobs::record(tx, &job, Fact::of_settled(&job, &outcome), now);
+    let fact = match parked {
+        Some(Parked { provider, until, message, .. }) => {
+            Fact::JobParked { attempt: job.attempts(), provider, until, message }
+        }
+        None => Fact::of_settled(&job, &outcome),
+    };
+    jobs::record(tx, &job, fact, now);
     Ok(Settled::Done(job))
 }
 
@@ -283,14 +346,20 @@ async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> R
     Ok(running < i64::from(max_concurrent))
 }
 
-/// Whether a job that is made now could start now: its agent has places for all that are ready before it, and one more.
+/// What a job that is made now takes with it, if it could start now: its agent has places for all that are ready before
+/// it, and one more, and there is money.
 /// Asked before it is made, and before anything else is locked.
 pub(super) async fn has_place_for_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     starter: &Starter,
     now: Timestamp,
-) -> Result<bool, StoreError> {
+) -> Result<Option<Reservation>, StoreError> {
+    if let Some(seat) = &starter.seat
+        && !providers::has_seat(tx, seat, now).await?
+    {
+        return Ok(None);
+    }
     lock_agent(tx, agent).await?;
     let row = tx.one(IN_FRONT, args![agent.as_str(), now]).await?;
     let live: i64 = row.map_or(Ok(0), |row| row.get("live"))?;
@@ -298,19 +367,24 @@ pub(super) async fn has_place_for_new(
         Some(key) => sessions::is_taken(tx, agent, key, None).await?,
         None => false,
     };
-    Ok(live < i64::from(starter.max_concurrent) && !busy)
+    if live >= i64::from(starter.max_concurrent) || busy {
+        return Ok(None);
+    }
+    Ok(budgets::reserve(tx, agent, Amount::default(), starter.purse.as_ref()).await?.ok())
 }
 
 /// Writes down that the job, whose row says already that it runs, is the node's.
 pub(super) async fn begin_attempt(
     tx: &mut Tx<'_>,
     job: &Job,
-    node: String,
-    lease: SignedDuration,
+    place: Beginning,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
+    let Beginning { node, lease, reserved } = place;
     let epoch = take_lease(tx, job, &node, now.checked_add(lease).unwrap_or(Timestamp::MAX)).await?;
-    tx.execute(ADD_ATTEMPT, args![job.id().as_str(), job.attempts(), node.as_str(), now]).await?;
+    let [money, tokens] = [reserved.amount.microdollars, reserved.amount.tokens].map(budgets::stored);
+    let row = args![job.id().as_str(), job.attempts(), node.as_str(), now, money, tokens];
+    tx.execute(ADD_ATTEMPT, row).await?;
     let started = Fact::JobStarted { attempt: job.attempts(), node };
     jobs::record(tx, job, started, now);
     Ok(epoch)
@@ -323,7 +397,7 @@ async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Timestamp) ->
     Ok(epoch)
 }
 
-async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
+pub(super) async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
     let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
     let current: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
     Ok(current == epoch && matches!(job.state(), JobState::Running { .. }))
@@ -341,11 +415,12 @@ pub(super) async fn ended(
     job: &Job,
     outcome: &Outcome,
     metadata: Option<&Value>,
+    verdict: Verdict,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     owed::job_ended(tx, job, outcome, now).await?;
     hooks::job_ended(tx, job, outcome, metadata, now).await?;
-    tell_schedule(tx, job, outcome, now).await
+    tell_schedule(tx, job, outcome, verdict, now).await
 }
 
 /// A schedule counts from the end of the jobs that its trigger fired; those by hand do not move it.
@@ -353,19 +428,35 @@ async fn tell_schedule(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,
+    verdict: Verdict,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
-    let schedule: Option<ScheduleId> = row.parse_opt("schedule_id")?;
-    if let (Some(id), 1) = (schedule, row.get::<i64>("by_trigger")?) {
+    let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
+    if row.get::<i64>("by_trigger")? == 1 {
         let mut schedule = schedules::lock(tx, id).await?;
         let error = match outcome {
             Outcome::Failed { error, .. } => Some(error.message.clone()),
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
         };
         schedule.finished(now, error);
+        let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
+        let run = Run { outcome, empty: verdict.used_no_tool, microdollars };
+        let pause = verdict.breaker.and_then(|breaker| breaker.judge(&mut schedule.fuse, run, now));
+        if let Some(pause) = pause
+            && schedule.pause(pause.clone())
+        {
+            let fact = Fact::SchedulePaused { reason: pause.reason, until: pause.until };
+            schedules::record(tx, &schedule, fact, now);
+        }
         schedules::save(tx, &schedule).await?;
+    } else if matches!(outcome, Outcome::Completed { .. }) {
+        let mut schedule = schedules::lock(tx, id).await?;
+        if schedule.proved(now) {
+            schedules::save(tx, &schedule).await?;
+            schedules::record(tx, &schedule, Fact::ScheduleResumed, now);
+        }
     }
     Ok(())
 }

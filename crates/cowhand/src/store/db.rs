@@ -159,6 +159,12 @@ impl From<Timestamp> for Arg {
     }
 }
 
+impl From<Option<i64>> for Arg {
+    fn from(number: Option<i64>) -> Self {
+        Self::Int(number)
+    }
+}
+
 impl From<Option<Timestamp>> for Arg {
     fn from(at: Option<Timestamp>) -> Self {
         Self::Int(at.map(|at| at.min(LAST).as_microsecond()))

@@ -8,9 +8,10 @@ use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 
+use super::claims::Beginning;
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Starter, Store, StoreError, claims, cursors, jobs, schedules, sessions};
+use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions};
 
 statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion) \
@@ -263,8 +264,8 @@ async fn fire_once(
     let Firing { schedule, key, due, decision } = firing;
     let starter = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let free = claims::has_place_for_new(tx, &new.agent, &starter, now).await?;
-            free.then_some(starter)
+            let reserved = claims::has_place_for_new(tx, &new.agent, &starter, now).await?;
+            reserved.map(|reserved| (starter, reserved))
         }
         _ => None,
     };
@@ -303,11 +304,12 @@ async fn fire_once(
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
     tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
-    let Some(Starter { node, lease, session_key, .. }) = starter else {
+    let Some((Starter { node, lease, session_key, seat, .. }, reserved)) = starter else {
         return Ok(Fired::Recorded(Some(job)));
     };
     sessions::take_turn(tx, job.id(), session_key).await?;
-    let epoch = claims::begin_attempt(tx, &job, node, lease, now).await?;
+    let epoch = claims::begin_attempt(tx, &job, Beginning { node, lease, reserved }, now).await?;
+    providers::started(tx, job.id(), seat.as_ref(), now).await?;
     Ok(Fired::Claimed { job, epoch })
 }
 

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::claims::Verdict;
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError};
@@ -33,12 +34,12 @@ macro_rules! listed {
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
-        attempt_started_at, not_before, error_kind, error_message, termination, usage, chat) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25) \
+        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, chat) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
-        error_message = $12, termination = $13, usage = $14 where id = $1";
+        error_message = $12, termination = $13, usage = $14, parks = $15 where id = $1";
     GET_JOB = same "select * from jobs where id = $1";
     LOCK_JOB = locked "select * from jobs where id = $1";
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
@@ -170,7 +171,8 @@ impl Store {
                 let how = Termination::NotStarted;
                 job.cancel(how, now)?;
                 save(tx, &job).await?;
-                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, now).await?;
+                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, Verdict::default(), now)
+                    .await?;
                 record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
                 Ok(Cancel::Done(job))
             })
@@ -298,6 +300,7 @@ fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
         message,
         record.termination.map(Termination::as_str),
         usage,
+        record.parks,
     ])
 }
 
@@ -323,6 +326,7 @@ fn read(row: &Row) -> Result<Job, StoreError> {
         usage: row.json_opt("usage")?,
         retry_of: row.parse_opt("retry_of")?,
         attempt: row.count("attempt")?,
+        parks: row.count("parks")?,
         run_started_at: row.time_opt("run_started_at")?,
         attempt_started_at: row.time_opt("attempt_started_at")?,
         not_before: row.time_opt("not_before")?,

@@ -7,13 +7,14 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, job, usage, lease, work item, hook, ask, schedule, event counter; of several
+//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod asks;
 mod attempts;
+mod budgets;
 mod changes;
 mod claims;
 mod cursors;
@@ -29,6 +30,7 @@ mod latency;
 mod nodes;
 mod open;
 mod owed;
+mod providers;
 mod retention;
 mod schedules;
 mod sessions;
@@ -53,6 +55,7 @@ use crate::audit;
 
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
+pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
@@ -63,7 +66,7 @@ pub use nodes::BusyNode;
 pub use retention::{Ended, Pruned};
 pub use sessions::StoredSession;
 pub use tokens::{NewToken, Token};
-pub use usage::Spent;
+pub use usage::{Spent, SpentOnItem, SpentOnJob};
 pub use workspaces::{KnownWorkspace, Workspace, WorkspaceState};
 
 /// Clones share the connections.
@@ -135,6 +138,7 @@ impl Store {
         let all: Vec<_> = [
             asks::ALL,
             attempts::ALL,
+            budgets::ALL,
             claims::ALL,
             cursors::ALL,
             events::ALL,
@@ -144,6 +148,7 @@ impl Store {
             jobs::ALL,
             nodes::ALL,
             owed::ALL,
+            providers::ALL,
             retention::ALL,
             schedules::ALL,
             sessions::ALL,

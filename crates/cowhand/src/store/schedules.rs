@@ -1,5 +1,6 @@
 //! Schedules: loaded from the fleet, turned on and off, held back.
 
+use cowhand_core::breaker::Fuse;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -8,18 +9,18 @@ use jiff::Timestamp;
 
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError, cursors};
+use super::{Store, StoreError, cursors, jobs};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
     GET_SCHEDULE = same "select * from schedules where id = $1";
     LOCK_SCHEDULE = locked "select * from schedules where id = $1";
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
-        armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) on conflict (id) do nothing";
+        armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason, fuse, \
+        paused_until) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) on conflict (id) do nothing";
     SAVE_SCHEDULE = same "update schedules set agent = $2, name = $3, trigger_config = $4, state = $5, state_why = $6, \
         run_at = $7, generation = $8, armed_at = $9, interval_count = $10, last_due = $11, last_run_at = $12, \
-        last_error = $13, waiting_due = $14, waiting_reason = $15 where id = $1";
+        last_error = $13, waiting_due = $14, waiting_reason = $15, fuse = $16, paused_until = $17 where id = $1";
 }
 
 impl Store {
@@ -92,6 +93,11 @@ impl Store {
         .await
     }
 
+    /// The pause that its breaker made is over; says whether it was.
+    pub async fn resume(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, |schedule, now| schedule.resume(now).then_some(Fact::ScheduleResumed)).await
+    }
+
     /// What keeps it from firing for the time being, told once for each new reason; none when that is over.
     pub async fn note_trouble(
         &self,
@@ -159,6 +165,11 @@ impl Store {
     }
 }
 
+pub(super) fn record(tx: &mut Tx<'_>, schedule: &ScheduleRecord, fact: Fact, now: Timestamp) {
+    let (agent, name) = (schedule.agent.clone(), Some(schedule.name.clone()));
+    tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
+}
+
 /// By id, the order in which rows are locked: two nodes may list the same schedules differently.
 fn in_order<'f>(roster: &'f Roster) -> Vec<(&'f Agent, &'f Schedule)> {
     let of_agent = |agent: &'f Agent| agent.schedules.iter().map(move |schedule| (agent, schedule));
@@ -185,11 +196,14 @@ pub(super) async fn save(tx: &mut Tx<'_>, schedule: &ScheduleRecord) -> Result<(
 fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
     let trigger = serde_json::to_string(&schedule.trigger);
     let trigger = trigger.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
-    let (state, why) = match &schedule.state {
-        ScheduleState::Active => ("active", None),
-        ScheduleState::Disabled { why } => ("disabled", Some(why.as_str())),
-        ScheduleState::Error { reason } => ("error", Some(reason.as_str())),
+    let (state, why, paused_until) = match &schedule.state {
+        ScheduleState::Active => ("active", None, None),
+        ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), None),
+        ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),
+        // On, but for the time being.
+        ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
     };
+    let fuse = (schedule.fuse != Fuse::default()).then(|| jobs::written(&schedule.fuse)).transpose()?;
     let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);
     Ok(args![
         schedule.id,
@@ -207,6 +221,8 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         schedule.last_error.clone(),
         schedule.waiting.as_ref().map(|waiting| waiting.due),
         schedule.waiting.as_ref().map(|waiting| waiting.reason.as_str()),
+        fuse,
+        paused_until,
     ])
 }
 
@@ -216,7 +232,10 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
     let waiting_reason = row.parse_opt("waiting_reason")?;
     let state: String = row.get("state")?;
     let state = match state.as_str() {
-        "active" => ScheduleState::Active,
+        "active" => match row.time_opt("paused_until")? {
+            Some(until) => ScheduleState::Paused { reason: row.get("state_why")?, until },
+            None => ScheduleState::Active,
+        },
         "disabled" => ScheduleState::Disabled { why: row.parse("state_why")? },
         "error" => ScheduleState::Error { reason: row.get("state_why")? },
         other => return Err(row.unreadable("state", other)),
@@ -235,5 +254,6 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         last_run_at: row.time_opt("last_run_at")?,
         last_error: row.get("last_error")?,
         waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| Waiting { due, reason }),
+        fuse: row.json_opt("fuse")?.unwrap_or_default(),
     })
 }

@@ -19,7 +19,7 @@ statements! {
         and jobs.finished_at >= $4 and jobs.forked_from is null order by jobs.number desc limit 1";
     SESSION_OF_JOB = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime \
         from jobs join attempts on attempts.job_id = jobs.id where jobs.id = $1 and jobs.session_id is not null \
-        and attempts.number <= jobs.attempt order by attempts.number desc limit 1";
+        and attempts.number <= jobs.attempt order by (attempts.runtime is null), attempts.number desc limit 1";
     SET_PLACE = same "update attempts set directory = $3, runtime = $4 where job_id = $1 and number = $2";
 }
 

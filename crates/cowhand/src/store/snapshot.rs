@@ -1,6 +1,8 @@
 //! What the planner looks at: every schedule and every job that has not ended, at one moment.
 
+use cowhand_core::budget::Ledger;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
+use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
@@ -8,11 +10,11 @@ use serde::Deserialize;
 
 use super::db::{Row, args};
 use super::dialect::statements;
-use super::{Store, StoreError, schedules};
+use super::{Store, StoreError, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
-        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.chat, jobs.session_key, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
+        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.session_key, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
         where jobs.status in ('pending', 'running') order by jobs.number";
     PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' order by due_at, key";
 }
@@ -24,6 +26,13 @@ struct Named {
 }
 
 impl Store {
+    /// As [`Self::snapshot`], with what was spent, as far as the fleet has budgets.
+    pub async fn snapshot_of(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
+        // First the money: what starts in between is counted once more by its claim, in any case.
+        let ledger = self.spending(roster, now).await?;
+        Ok(Snapshot { ledger, ..self.snapshot().await? })
+    }
+
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
@@ -32,7 +41,13 @@ impl Store {
                 let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
                 let preparing = tx.all(PREPARING, args![]).await?;
                 let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
-                Ok(Snapshot { schedules, jobs, preparing })
+                Ok(Snapshot {
+                    schedules,
+                    jobs,
+                    preparing,
+                    ledger: Ledger::default(),
+                    providers: providers::all(tx).await?,
+                })
             })
         })
         .await
@@ -65,6 +80,8 @@ fn read(row: &Row) -> Result<LiveJob, StoreError> {
         schedule: row.parse_opt("schedule_id")?,
         by_trigger: row.get::<i64>("by_trigger")? == 1,
         item: row.json_opt::<Named>("work_item")?.map(|item| item.id),
+        began: row.get::<i64>("attempt")? > 0,
+        provider: row.get("provider")?,
         chat: row.get("chat")?,
         session_key: row.get("session_key")?,
         state,

@@ -1,19 +1,20 @@
 //! What was spent, by day, agent, schedule and model.
 
-use cowhand_core::id::{AgentName, ScheduleName};
-use cowhand_core::job::{Job, JobUsage, ModelUsage};
+use cowhand_core::budget::{self, Amount};
+use cowhand_core::cut::cut;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, JobStatus, JobUsage, ModelUsage};
+use cowhand_core::work::WorkItem;
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 
 use super::db::{Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {
-    ADD_USAGE = same "insert into usage (day, agent, schedule, model, attempts, input_tokens, output_tokens, \
+    ADD_USAGE = same "insert into usage (slot, agent, schedule, model, attempts, input_tokens, output_tokens, \
         cache_creation_tokens, cache_read_tokens, cost_microdollars) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
-        on conflict (day, agent, schedule, model) do update set attempts = usage.attempts + excluded.attempts, \
+        on conflict (slot, agent, schedule, model) do update set attempts = usage.attempts + excluded.attempts, \
         input_tokens = usage.input_tokens + excluded.input_tokens, \
         output_tokens = usage.output_tokens + excluded.output_tokens, \
         cache_creation_tokens = usage.cache_creation_tokens + excluded.cache_creation_tokens, \
@@ -24,13 +25,29 @@ statements! {
         cast(sum(cache_creation_tokens) as bigint) as cache_creation_tokens, \
         cast(sum(cache_read_tokens) as bigint) as cache_read_tokens, \
         cast(sum(cost_microdollars) as bigint) as cost_microdollars from usage group by agent, model order by agent, model";
-    USAGE_BETWEEN = same "select * from usage where day >= $1 and day <= $2 order by day, agent, schedule, model";
+    ADD_USAGE_OF_ITEM = same "insert into usage_of_items (item, title, attempts, input_tokens, output_tokens, \
+        cache_creation_tokens, cache_read_tokens, cost_microdollars, last_at) values ($1, $2, 1, $3, $4, $5, $6, $7, $8) \
+        on conflict (item) do update set title = excluded.title, attempts = usage_of_items.attempts + 1, \
+        input_tokens = usage_of_items.input_tokens + excluded.input_tokens, \
+        output_tokens = usage_of_items.output_tokens + excluded.output_tokens, \
+        cache_creation_tokens = usage_of_items.cache_creation_tokens + excluded.cache_creation_tokens, \
+        cache_read_tokens = usage_of_items.cache_read_tokens + excluded.cache_read_tokens, \
+        cost_microdollars = usage_of_items.cost_microdollars + excluded.cost_microdollars, last_at = excluded.last_at";
+    USAGE_OF_ITEMS = same "select * from usage_of_items where last_at >= $1 \
+        order by cost_microdollars desc, input_tokens + output_tokens desc, item limit $2";
+    USAGE_OF_JOBS = same "select jobs.id, jobs.agent, jobs.schedule, jobs.status, count(*) as attempts, \
+        cast(sum(coalesce(attempts.microdollars, 0)) as bigint) as microdollars, \
+        cast(sum(coalesce(attempts.tokens, 0)) as bigint) as tokens from attempts join jobs on jobs.id = attempts.job_id \
+        where attempts.ended_at >= $1 and attempts.ended_at < $2 and attempts.usage is not null \
+        group by jobs.id, jobs.agent, jobs.schedule, jobs.status order by microdollars desc, tokens desc, jobs.id limit $3";
+    USAGE_BETWEEN = same "select * from usage where slot >= $1 and slot < $2 order by slot, agent, schedule, model";
 }
 
-/// What the attempts of one day came to.
+/// What the attempts came to that ended in one quarter of an hour.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spent {
-    pub day: Date,
+    /// When it began.
+    pub slot: Timestamp,
     pub agent: AgentName,
     /// None if no schedule fired them.
     pub schedule: Option<ScheduleName>,
@@ -40,12 +57,52 @@ pub struct Spent {
     pub usage: ModelUsage,
 }
 
+/// What a work item has cost, whoever worked on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpentOnItem {
+    pub item: String,
+    pub title: String,
+    pub attempts: u64,
+    pub usage: ModelUsage,
+    pub last_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpentOnJob {
+    pub job: JobId,
+    pub agent: AgentName,
+    pub schedule: Option<ScheduleName>,
+    pub status: JobStatus,
+    pub attempts: u64,
+    pub amount: Amount,
+}
+
 impl Store {
-    /// Both days included.
-    pub async fn spent(&self, first: Date, last: Date) -> Result<Vec<Spent>, StoreError> {
-        let days = args![first.to_string(), last.to_string()];
-        self.read(|tx| Box::pin(async move { tx.all(USAGE_BETWEEN, days).await?.iter().map(read).collect() }))
-            .await
+    /// From then up to, not including, then. Both are taken as begins of quarters.
+    pub async fn spent(&self, from: Timestamp, until: Timestamp) -> Result<Vec<Spent>, StoreError> {
+        let times = args![from, until];
+        self.read(|tx| {
+            Box::pin(async move { tx.all(USAGE_BETWEEN, times).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    /// What each work item has cost in all, of those that somebody worked on since then; the dearest first.
+    pub async fn spent_on_items(&self, from: Timestamp, limit: u32) -> Result<Vec<SpentOnItem>, StoreError> {
+        let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_ITEMS, args![from, limit]).await }));
+        rows.await?.iter().map(read_item).collect()
+    }
+
+    /// The dearest jobs among those with an attempt that ended in this time, and what these attempts cost.
+    pub async fn spent_on_jobs(
+        &self,
+        from: Timestamp,
+        until: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SpentOnJob>, StoreError> {
+        let args = args![from, until, limit];
+        let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_JOBS, args).await }));
+        rows.await?.iter().map(read_job).collect()
     }
 
     /// Since there is a store: by agent, and by model where one is known.
@@ -68,11 +125,11 @@ pub(super) async fn add(
     let rest = usage.total_cost_usd.map(|total| (total - of_models).max(0.0));
     let whole = ModelUsage { cost_usd: rest, ..ModelUsage::default() };
     let of_models = usage.per_model.iter().map(|(model, usage)| (model.as_str(), 0, usage));
-    let day = TimeZone::UTC.to_datetime(now).date().to_string();
+    let slot = slot(now);
     let schedule = job.schedule().map_or("", ScheduleName::as_str);
     for (model, attempts, usage) in std::iter::once(("", 1, &whole)).chain(of_models) {
         let row = args![
-            day.as_str(),
+            slot,
             job.agent().as_str(),
             schedule,
             model,
@@ -85,7 +142,40 @@ pub(super) async fn add(
         ];
         tx.execute(ADD_USAGE, row).await?;
     }
+    match job.work_item() {
+        Some(item) => add_to_item(tx, item, usage, now).await,
+        None => Ok(()),
+    }
+}
+
+async fn add_to_item(
+    tx: &mut Tx<'_>,
+    item: &WorkItem,
+    usage: &JobUsage,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let mut whole = ModelUsage::default();
+    usage.per_model.values().for_each(|model| whole.add(model));
+    let row = args![
+        item.id.to_string(),
+        cut(&item.title, 0, LONGEST_TITLE),
+        stored(whole.input_tokens),
+        stored(whole.output_tokens),
+        stored(whole.cache_creation_input_tokens),
+        stored(whole.cache_read_input_tokens),
+        microdollars(usage.total_cost_usd.or(whole.cost_usd)),
+        now,
+    ];
+    tx.execute(ADD_USAGE_OF_ITEM, row).await?;
     Ok(())
+}
+
+const LONGEST_TITLE: usize = 200;
+
+/// The begin of the quarter of an hour. Days begin at one in every time zone.
+fn slot(now: Timestamp) -> Timestamp {
+    const QUARTER: i64 = 15 * 60;
+    Timestamp::from_second(now.as_second().div_euclid(QUARTER) * QUARTER).unwrap_or(now)
 }
 
 /// What one attempt may say it used. An agent says these numbers, and the sum of a day has to stay a number.
@@ -95,20 +185,40 @@ fn stored(tokens: u64) -> i64 {
     tokens.min(MOST.into()).cast_signed()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "clamped to what fits")]
 fn microdollars(cost_usd: Option<f64>) -> i64 {
-    (cost_usd.unwrap_or_default() * 1e6).round().clamp(0.0, MOST.into()) as i64
+    cost_usd.map_or(0, budget::microdollars).min(MOST.into()).cast_signed()
 }
 
 fn read(row: &Row) -> Result<Spent, StoreError> {
     let schedule: String = row.get("schedule")?;
     Ok(Spent {
-        day: row.parse("day")?,
+        slot: row.time("slot")?,
         agent: row.parse("agent")?,
         schedule: (!schedule.is_empty()).then(|| row.parse("schedule")).transpose()?,
         model: model(row)?,
         attempts: row.count("attempts")?,
         usage: usage(row)?,
+    })
+}
+
+fn read_item(row: &Row) -> Result<SpentOnItem, StoreError> {
+    Ok(SpentOnItem {
+        item: row.get("item")?,
+        title: row.get("title")?,
+        attempts: row.count("attempts")?,
+        usage: usage(row)?,
+        last_at: row.time("last_at")?,
+    })
+}
+
+fn read_job(row: &Row) -> Result<SpentOnJob, StoreError> {
+    Ok(SpentOnJob {
+        job: row.parse("id")?,
+        agent: row.parse("agent")?,
+        schedule: row.parse_opt("schedule")?,
+        status: row.parse("status")?,
+        attempts: row.count("attempts")?,
+        amount: Amount { microdollars: row.count("microdollars")?, tokens: row.count("tokens")? },
     })
 }
 

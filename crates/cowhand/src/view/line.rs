@@ -47,6 +47,33 @@ pub(crate) fn readable(line: &str) -> Option<String> {
     }
 }
 
+/// What somebody who follows sees: pieces of a message as they come, and not once more when it comes whole.
+#[derive(Debug, Default)]
+pub(crate) struct Growing {
+    /// What is on the screen of a message that is not there yet.
+    pieces: String,
+}
+
+impl Growing {
+    /// What is to be put on the screen for a line, with the ends of lines in it.
+    pub(crate) fn hear(&mut self, line: &str) -> String {
+        if let Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) =
+            OutputMessage::read_line(line)
+        {
+            let piece = harmless(&content.unwrap_or_default());
+            self.pieces.push_str(&piece);
+            return piece;
+        }
+        let Some(text) = readable(line) else { return String::new() };
+        let pieces = std::mem::take(&mut self.pieces);
+        let begun = if pieces.is_empty() || pieces.ends_with('\n') { "" } else { "\n" };
+        if !pieces.is_empty() && pieces.trim_end() == text {
+            return begun.to_owned();
+        }
+        format!("{begun}{text}\n")
+    }
+}
+
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -77,6 +104,29 @@ mod tests {
         ];
         for (line, text) in table {
             assert_eq!(plain(line).as_deref(), text, "{line}");
+        }
+    }
+
+    #[test]
+    fn pieces_grow_and_are_not_told_twice() {
+        let piece = |text: &str| format!(r#"{{"type":"assistant","content":"{text}","partial":true}}"#);
+        let whole = |text: &str| format!(r#"{{"type":"assistant","content":"{text}"}}"#);
+        let tool = r#"{"type":"tool_result","result":"a"}"#.to_owned();
+        let unsaid = r#"{"type":"assistant","partial":true,"line":{}}"#.to_owned();
+        for (lines, expected) in [
+            (
+                vec![piece("Hel"), unsaid.clone(), piece("lo"), whole("Hello"), whole("again")],
+                "Hello\nagain\n",
+            ),
+            (vec![piece("a\\n"), whole("a\\n"), tool.clone()], "a\n← a\n"),
+            (vec![piece("Hel"), whole("Other")], "Hel\nOther\n"),
+            (vec![piece("cut"), tool], "cut\n← a\n"),
+            (vec![unsaid, whole("x")], "x\n"),
+            (vec![piece("\\u001b[2Jx"), whole("\\u001b[2Jx")], "[2Jx\n"),
+        ] {
+            let mut growing = Growing::default();
+            let seen: String = lines.iter().map(|line| growing.hear(line)).collect();
+            assert_eq!(anstream::adapter::strip_str(&seen).to_string(), expected, "{lines:?}");
         }
     }
 

@@ -112,6 +112,8 @@ impl<'a> Look<'a> {
         let disabled = matches!(record, Some(ScheduleRecord { state: ScheduleState::Disabled { .. }, .. }));
         if disabled || !schedule.enabled {
             "disabled"
+        } else if matches!(record, Some(ScheduleRecord { state: ScheduleState::Paused { .. }, .. })) {
+            "paused"
         } else if self.snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id)) {
             "running"
         } else {

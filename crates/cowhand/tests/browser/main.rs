@@ -109,6 +109,11 @@ fn a_workspace_and_what_was_done_in_it_and_after_it() {
 }
 
 #[test]
+fn pieces_of_a_message_grow() {
+    Scene::new().story("partial");
+}
+
+#[test]
 fn schedules_are_turned_off_and_on_and_fired() {
     Scene::new().story("schedule");
 }

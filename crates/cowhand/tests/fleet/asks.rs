@@ -166,3 +166,76 @@ fn waiting_for_a_person_is_not_silence() {
     let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("idle")), "{job:#}");
 }
+
+/// An agent of the Agent Client Protocol that asks once, and says what it heard.
+const ACP: &str = r#"
+say() { printf '%s\n' "$1"; }
+hear() { IFS= read -r heard || exit 9; }
+answer() { say '{"jsonrpc":"2.0","id":'"$1"',"result":'"$2"'}'; }
+hear; answer 1 '{"protocolVersion":1,"agentInfo":{"name":"scripted","version":"1"},"agentCapabilities":{}}'
+hear; answer 2 '{"sessionId":"s-1"}'
+hear
+say '{"jsonrpc":"2.0","id":"p1","method":"session/request_permission","params":{"sessionId":"s-1","toolCall":{"toolCallId":"t1","title":"t","kind":"execute","rawInput":{"command":"'"$WANTS"'"}},"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}'
+hear
+case "$heard" in *'"yes"'*) word=allowed;; *'"no"'*) word=refused;; *'"cancelled"'*) word=cancelled;; *) word=lost;; esac
+echo "$word" > heard
+say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$word"'"}}}}'
+answer 3 '{"stopReason":"end_turn"}'
+cat > /dev/null
+"#;
+
+fn acp(wants: &str) -> Scene {
+    let agent = json!({
+        "name": "one", "runtime": "acp", "command": ["sh", "agent.sh"], "env": {"WANTS": wants},
+        "permission_mode": "ask", "permissions": {"allow": ["execute(cargo *)"], "deny": ["execute(rm *)"]},
+    });
+    // JSON is YAML; the story's own line about the server comes after it.
+    let scene = Scene::with(&format!("agents: {}", json!([agent])));
+    scene.write("agent.sh", ACP);
+    scene.start();
+    scene
+}
+
+#[test]
+fn an_acp_agent_is_answered_by_the_rules() {
+    for (wants, expected) in
+        [("cargo test", "allowed"), ("cargo test && rm -rf /", "refused"), ("rm x", "refused")]
+    {
+        let scene = acp(wants);
+        let job = scene.json(&["trigger", "one", "--wait"]);
+        assert_eq!(
+            (&job["status"], &job["summary"]),
+            (&json!("completed"), &json!(expected)),
+            "{wants} {job:#}"
+        );
+        assert_eq!(scene.json(&["asks", "--all"]), json!([]));
+    }
+}
+
+#[test]
+fn an_acp_agent_waits_for_a_person_over_a_restart() {
+    let scene = acp("git push");
+    let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
+    let asked = until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
+    assert_eq!((&asked["tool"], &asked["input"]["command"]), (&json!("execute"), &json!("git push")));
+    let daemon = scene.daemon().unwrap();
+    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+    until("the daemon to be gone", || rustix::process::test_kill_process(daemon).is_err().then_some(()));
+    scene.start();
+    scene.json(&["approve", asked["id"].as_str().unwrap()]);
+    let job = until("the job to end", || Some(scene.job(&id)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!((&job["status"], &job["summary"]), (&json!("completed"), &json!("allowed")), "{job:#}");
+    assert_eq!(job["asks"].as_array().unwrap().len(), 1);
+}
+
+/// Whoever cancels the job is not kept waiting by what it asked.
+#[test]
+fn an_acp_agent_that_waits_is_cancelled() {
+    let scene = acp("git push");
+    let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
+    until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
+    let job = scene.json(&["cancel", &id]);
+    assert_eq!(job["status"], "cancelled", "{job:#}");
+    assert_eq!(fs::read_to_string(scene.root.join("heard")).unwrap(), "cancelled\n");
+    assert_eq!(scene.job(&id)["asks"][0]["status"], "ended");
+}

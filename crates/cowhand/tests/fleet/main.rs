@@ -7,7 +7,9 @@ mod asks;
 mod concurrency;
 mod jobs;
 mod life;
+mod limits;
 mod mcp;
+mod money;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;
@@ -175,6 +177,12 @@ impl Scene {
                 (r"\b\d+(\.\d)? (B|KB|MB|GB)\b", "[SIZE]"),
                 (r#"("bytes": ?)\d+"#, "$1[SIZE]"),
                 (r"all \d+ kinds", "all [N] kinds"),
+                // What a machine can do is its own.
+                (r"(sandbox, \w+): [^\n]*", "$1: [HERE]"),
+                (
+                    r#"("what": "sandbox, \w+",\s+"ok": true,\s+"warning": false,\s+"detail"): "[^\n]*""#,
+                    "$1: [HERE]",
+                ),
                 (r"(?m)^( *)\d+  \[AGO\]", "[SEQ]  [AGO]"),
                 (r"(\S) {2,}", "$1  "),
             ] {

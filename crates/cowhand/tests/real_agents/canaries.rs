@@ -111,10 +111,10 @@ struct Seen {
 impl Watch {
     fn over(root: &Path) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let (watched, root) = (Arc::clone(&over), root.to_owned());
+        let (ended, root) = (Arc::clone(&over), root.to_owned());
         let watcher = std::thread::spawn(move || {
             let mut seen = Seen::default();
-            while !watched.load(Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 seen.look(&root);
             }
             seen

@@ -14,6 +14,8 @@ for_each_cli!(
 
 fn errors_of_the_model(cli: Cli) {
     let scene = Scene::new(cli);
+    // Else it would wait for the end of the limit.
+    scene.change(|fleet| fleet["providers"] = json!({cli.name(): {"on_limit": "fail"}}));
     for code in [400, 401, 429, 500, 529] {
         let job = scene.run(&format!("SCENARIO:err{code}"));
         let limited = matches!(code, 429 | 529);
@@ -34,8 +36,8 @@ fn nobody_listens(cli: Cli) {
     let scene = Scene::alone(cli, &json!({"timeout": "20s"}));
     let job = scene.run("Say hello.");
     let expected = match cli {
-        Cli::Claude | Cli::Gemini => ["failed", "error", "reported"],
-        Cli::Codex | Cli::Opencode => ["failed", "timeout", "timeout"],
+        Cli::Claude | Cli::Gemini | Cli::GeminiAcp => ["failed", "error", "reported"],
+        Cli::Codex | Cli::Opencode | Cli::OpencodeAcp => ["failed", "timeout", "timeout"],
     };
     assert_eq!(came_to(&job), expected, "{job:#}");
 }
@@ -44,9 +46,9 @@ fn a_stream_is_cut(cli: Cli) {
     let scene = Scene::with(cli, &json!({"timeout": "20s"}));
     let job = scene.run("SCENARIO:cut");
     let expected = match cli {
-        Cli::Claude | Cli::Codex | Cli::Gemini => ["failed", "error", "reported"],
+        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::GeminiAcp => ["failed", "error", "reported"],
         // It begins again and again, each time later.
-        Cli::Opencode => ["failed", "timeout", "timeout"],
+        Cli::Opencode | Cli::OpencodeAcp => ["failed", "timeout", "timeout"],
     };
     assert_eq!(came_to(&job), expected, "{job:#}");
 }

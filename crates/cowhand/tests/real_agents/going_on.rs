@@ -34,6 +34,7 @@ fn remembered(scene: &Scene, prompt: &str) -> bool {
 fn jobs_share_a_session(cli: Cli) {
     let scene = Scene::with(cli, &continuing());
     let first = scene.run("Remember the brindled heifer.");
+    scene.let_a_minute_pass();
     let second = scene.run("And now?");
     assert_eq!(came_to(&second), ["completed", "success", ""], "{second:#}");
     assert_eq!(session(&second), session(&first));
@@ -51,8 +52,8 @@ fn memory(scene: &Scene) -> PathBuf {
     scene.root.join("home").join(match scene.cli {
         Cli::Claude => ".claude/projects",
         Cli::Codex => ".codex/sessions",
-        Cli::Gemini => ".gemini/tmp",
-        Cli::Opencode => ".local/share/opencode",
+        Cli::Gemini | Cli::GeminiAcp => ".gemini/tmp",
+        Cli::Opencode | Cli::OpencodeAcp => ".local/share/opencode",
     })
 }
 
@@ -69,6 +70,7 @@ fn a_session_that_is_gone_is_replaced(cli: Cli) {
     assert_eq!(notes(&scene, &second), [note]);
 
     // The fresh one is what goes on now.
+    scene.let_a_minute_pass();
     let third = scene.run("And then?");
     assert_eq!(session(&third), session(&second));
 }

@@ -1,14 +1,17 @@
-//! The four coding agents themselves, run by the real program against a model on loopback.
+//! The four coding agents themselves, two of them also by the Agent Client Protocol, run by the real program against a model on loopback.
 //!
 //! They are pinned in `tests/node/package.json`. One that is not installed fails its tests.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod asks;
+mod budgets;
 mod canaries;
 mod failures;
 mod going_on;
+mod limits;
 mod models;
+mod sandboxed;
 mod sessions;
 mod work;
 
@@ -17,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use models::Models;
+use models::{CACHED, INPUT, Models, OUTPUT};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -29,6 +32,10 @@ enum Cli {
     Codex,
     Gemini,
     Opencode,
+    /// `gemini --acp`.
+    GeminiAcp,
+    /// `opencode acp`.
+    OpencodeAcp,
 }
 
 /// Each story, once for each program.
@@ -38,26 +45,33 @@ macro_rules! for_each_cli {
         mod codex { $(#[test] fn $story() { super::$story(crate::Cli::Codex); })+ }
         mod gemini { $(#[test] fn $story() { super::$story(crate::Cli::Gemini); })+ }
         mod opencode { $(#[test] fn $story() { super::$story(crate::Cli::Opencode); })+ }
+        mod gemini_acp { $(#[test] fn $story() { super::$story(crate::Cli::GeminiAcp); })+ }
+        mod opencode_acp { $(#[test] fn $story() { super::$story(crate::Cli::OpencodeAcp); })+ }
     };
 }
 use for_each_cli;
 
 impl Cli {
+    /// Of the program.
     const fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
             Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Opencode => "opencode",
+            Self::Gemini | Self::GeminiAcp => "gemini",
+            Self::Opencode | Self::OpencodeAcp => "opencode",
         }
+    }
+
+    const fn is_acp(self) -> bool {
+        matches!(self, Self::GeminiAcp | Self::OpencodeAcp)
     }
 
     /// Below `node_modules`.
     const fn folder(self) -> &'static str {
         match self {
             Self::Claude => "@anthropic-ai/claude-code-linux-x64",
-            Self::Codex | Self::Gemini => ".bin",
-            Self::Opencode => "opencode-linux-x64-baseline/bin",
+            Self::Codex | Self::Gemini | Self::GeminiAcp => ".bin",
+            Self::Opencode | Self::OpencodeAcp => "opencode-linux-x64-baseline/bin",
         }
     }
 
@@ -65,18 +79,24 @@ impl Cli {
         match self {
             Self::Claude => "claude-sonnet-5",
             Self::Codex => "fake-model",
-            Self::Gemini => "gemini-2.5-flash",
-            Self::Opencode => "fake/m1",
+            Self::Gemini | Self::GeminiAcp => "gemini-2.5-flash",
+            Self::Opencode | Self::OpencodeAcp => "fake/m1",
         }
     }
 
-    /// What lets it use its shell unasked.
-    fn shell(self) -> Value {
+    /// How it is started, and what lets it use its shell unasked.
+    fn settings(self) -> Value {
         match self {
-            Self::Claude => json!({"allowed_tools": ["Bash"]}),
-            Self::Codex => json!({"permission_mode": "bypassPermissions"}),
-            Self::Gemini => json!({"allowed_tools": ["run_shell_command"]}),
-            Self::Opencode => json!({"allowed_tools": ["bash"]}),
+            Self::Claude => json!({"runtime": "claude", "allowed_tools": ["Bash"]}),
+            Self::Codex => json!({"runtime": "codex", "permission_mode": "bypassPermissions"}),
+            Self::Gemini => json!({"runtime": "gemini", "allowed_tools": ["run_shell_command"]}),
+            Self::Opencode => json!({"runtime": "opencode", "allowed_tools": ["bash"]}),
+            Self::GeminiAcp => json!({
+                "runtime": "acp", "command": ["gemini", "--acp"], "allowed_tools": ["execute"],
+            }),
+            Self::OpencodeAcp => json!({
+                "runtime": "acp", "command": ["opencode", "acp"], "allowed_tools": ["execute"],
+            }),
         }
     }
 }
@@ -129,9 +149,9 @@ impl Scene {
         scene.write("desk/.keep", "");
         scene.homes(url);
         let mut agent = json!({
-            "name": "coder", "runtime": cli.name(), "model": cli.model(), "working_directory": "desk",
+            "name": "coder", "model": cli.model(), "working_directory": "desk",
         });
-        let laid = [cli.shell(), settings.clone()];
+        let laid = [cli.settings(), settings.clone()];
         for (key, value) in laid.iter().filter_map(Value::as_object).flatten() {
             agent[key] = value.clone();
         }
@@ -142,6 +162,16 @@ impl Scene {
         let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
         scene
+    }
+
+    /// Changes the config while it runs.
+    fn change(&self, change: impl FnOnce(&mut Value)) {
+        let written = fs::read_to_string(self.root.join("cowhand.yaml")).unwrap();
+        let mut fleet = serde_json::from_str(&written).unwrap();
+        change(&mut fleet);
+        self.write("cowhand.yaml", &fleet.to_string());
+        let said = self.command(&["reload"]).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     }
 
     /// What each of the programs finds in its home.
@@ -203,6 +233,12 @@ impl Scene {
             ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
         ]);
+        if self.cli.is_acp() {
+            // What their own runtimes give them; here nobody knows which program it is.
+            let given =
+                ["GEMINI_CLI_TRUST_WORKSPACE", "GEMINI_CLI_NO_RELAUNCH", "OPENCODE_DISABLE_AUTOUPDATE"];
+            command.envs(given.map(|name| (name, "true")));
+        }
         command
     }
 
@@ -235,6 +271,20 @@ impl Scene {
         });
         self.assert_alone();
         job
+    }
+
+    /// In the minute in which a session began, `gemini --acp` empties it when it is to load it: its record is named
+    /// after the minute. So this one gets the name of an earlier one.
+    fn let_a_minute_pass(&self) {
+        if self.cli != Cli::GeminiAcp {
+            return;
+        }
+        let chats = self.root.join("home/.gemini/tmp/desk/chats");
+        for entry in fs::read_dir(&chats).unwrap().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            let session = name.rsplit('-').next().unwrap();
+            fs::rename(entry.path(), chats.join(format!("session-2026-01-01T00-00-{session}"))).unwrap();
+        }
     }
 
     /// The job's output, line by line.
@@ -298,6 +348,17 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         }
         assert!(Instant::now() < patience, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Cli {
+    /// What one answer of the model is told to have used: fresh input, cached input, output.
+    const fn used(self) -> [u64; 3] {
+        match self {
+            // In this protocol the Gemini CLI does not tell what came from the cache.
+            Self::GeminiAcp => [INPUT + CACHED, 0, OUTPUT],
+            _ => [INPUT, CACHED, OUTPUT],
+        }
     }
 }
 

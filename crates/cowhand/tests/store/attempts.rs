@@ -43,9 +43,16 @@ async fn the_way_of_a_job(place: Place) {
         started_at: at(20),
         ended_at: Some(at(30)),
         outcome: Some(lost),
+        usage: None,
     };
-    let second =
-        PastAttempt { number: 3, node: "b".into(), started_at: at(3_600), ended_at: None, outcome: None };
+    let second = PastAttempt {
+        number: 3,
+        node: "b".into(),
+        started_at: at(3_600),
+        ended_at: None,
+        outcome: None,
+        usage: None,
+    };
     assert_eq!(history.attempts, [first.clone(), second.clone()]);
     assert_eq!(history.job.status(), JobStatus::Running);
 

@@ -122,7 +122,14 @@ async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
     let fire = async |second, max_concurrent| {
         let decision = Decision::Run(new_job());
         let firing = Firing { schedule, key: cron_key(second), due: at(second), decision };
-        let starter = Starter { node: "node-a".into(), lease: MINUTE, max_concurrent, session_key: None };
+        let starter = Starter {
+            node: "node-a".into(),
+            lease: MINUTE,
+            max_concurrent,
+            session_key: None,
+            purse: None,
+            seat: None,
+        };
         store.fire_and_claim(firing, starter, at(second)).await.unwrap()
     };
     let Fired::Claimed { job, epoch } = fire(3_600, 1).await else { panic!("it has a place") };
@@ -213,7 +220,8 @@ async fn a_claimed_job_runs_and_ends(place: Place) {
     let named = store.set_session(job.id().clone(), epoch, "session-1".into(), at(3_650)).await.unwrap();
     assert!(matches!(named, Settled::Done(_)));
     let usage = JobUsage { num_turns: Some(3), total_cost_usd: Some(0.1), ..JobUsage::default() };
-    let settlement = Settlement { outcome: completed(), usage: Some(usage.clone()), metadata: None };
+    let settlement =
+        Settlement { outcome: completed(), usage: Some(usage.clone()), metadata: None, ..completed().into() };
     let ended = store.settle(job.id().clone(), epoch, settlement, Retry::default(), at(3_700)).await.unwrap();
     let Settled::Done(ended) = ended else { panic!("{ended:?}") };
     assert_eq!((ended.status(), ended.duration_seconds()), (JobStatus::Completed, Some(99)));

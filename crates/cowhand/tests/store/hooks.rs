@@ -109,7 +109,8 @@ async fn the_end_of_a_job_owes_its_hooks(place: Place) {
     assert_eq!(numbers(&store, waiting.id()).await, [1, 2, 3]);
     let (job, epoch) = running(&store).await;
     let metadata = Some(json!({"a": [1, "\u{0}"]}));
-    let settlement = Settlement { outcome: completed(), usage: None, metadata: metadata.clone() };
+    let settlement =
+        Settlement { outcome: completed(), usage: None, metadata: metadata.clone(), ..completed().into() };
     store.settle(job.clone(), epoch, settlement, Retry::default(), at(6)).await.unwrap();
     assert_eq!(store.hook_metadata(job).await.unwrap(), metadata);
     // A fleet without hooks owes none, and what was owed stays.

@@ -4,6 +4,7 @@
 
 mod asks;
 mod attempts;
+mod budgets;
 mod conformance;
 mod crash;
 mod damage;
@@ -11,6 +12,7 @@ mod hooks;
 mod items;
 mod migrations;
 mod postgres;
+mod providers;
 mod races;
 mod retention;
 mod tokens;

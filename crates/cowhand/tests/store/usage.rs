@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use cowhand_core::job::{JobUsage, ModelUsage, Outcome, Settlement};
 use cowhand_core::policy::Retry;
-use jiff::SignedDuration;
-use jiff::civil::date;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{Place, at, hand_job, on_both};
 use cowhand::store::{Claim, Store};
@@ -23,26 +22,38 @@ fn usage(models: &[(&str, u64, Option<f64>)], total_cost_usd: Option<f64>) -> Jo
     JobUsage { per_model, num_turns: None, total_cost_usd }
 }
 
+/// A day from the first moment of these stories.
+fn day(number: i64) -> Timestamp {
+    at(number * 86_400 - at(0).as_second() % 900)
+}
+
 async fn spend(store: &Store, usage: Option<JobUsage>, second: i64) {
     let id = store.add_job(hand_job(), at(second)).await.unwrap().id().clone();
     let claim = store.claim(id.clone(), 1, "node".into(), SignedDuration::from_secs(30), at(second)).await;
     let Claim::Claimed { epoch, .. } = claim.unwrap() else { panic!("{id} is not ours") };
-    let settlement = Settlement { outcome: Outcome::Completed { summary: None }, usage, metadata: None };
+    let done = Outcome::Completed { summary: None };
+    let settlement = Settlement { usage, ..done.into() };
     store.settle(id, epoch, settlement, Retry::default(), at(second)).await.unwrap();
 }
 
 async fn attempts_add_up_by_day_and_model(place: Place) {
     let store = place.open().await;
-    let first = at(0).to_zoned(jiff::tz::TimeZone::UTC).date();
+    let first = day(0);
     spend(&store, Some(usage(&[("big", 10, Some(0.5)), ("small", 5, Some(0.25))], Some(1.0))), 0).await;
     spend(&store, Some(usage(&[("big", 1, Some(0.125))], Some(0.125))), 1).await;
     spend(&store, None, 2).await;
     spend(&store, Some(usage(&[], Some(2.0))), 86_400).await;
-    let rows = store.spent(first, first.tomorrow().unwrap()).await.unwrap();
+    let rows = store.spent(first, day(2)).await.unwrap();
     let seen: Vec<_> = rows
         .iter()
         .map(|row| {
-            (row.day == first, row.model.as_deref(), row.attempts, row.usage.input_tokens, row.usage.cost_usd)
+            (
+                row.slot < day(1),
+                row.model.as_deref(),
+                row.attempts,
+                row.usage.input_tokens,
+                row.usage.cost_usd,
+            )
         })
         .collect();
     assert_eq!(
@@ -54,17 +65,16 @@ async fn attempts_add_up_by_day_and_model(place: Place) {
             (false, None, 1, 0, Some(2.0)),
         ]
     );
-    assert_eq!(store.spent(date(2000, 1, 1), date(2000, 1, 2)).await.unwrap(), []);
+    assert_eq!(store.spent(day(-2), day(0)).await.unwrap(), []);
 }
 
 /// An agent says these numbers.
 async fn what_no_number_should_be_stays_a_number(place: Place) {
     let store = place.open().await;
-    let first = at(0).to_zoned(jiff::tz::TimeZone::UTC).date();
     for cost in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -5.0, 1e300] {
         spend(&store, Some(usage(&[("m", u64::MAX, Some(cost))], Some(cost))), 0).await;
     }
-    let rows = store.spent(first, first).await.unwrap();
+    let rows = store.spent(day(0), day(1)).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.attempts).sum::<u64>(), 5);
     assert!(
         rows.iter().all(|row| row.usage.cost_usd.is_none_or(|cost| (0.0..1e5).contains(&cost))),

@@ -6,12 +6,33 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
+use crate::breaker::Breaker;
+use crate::budget::Budget;
 use crate::interval::Interval;
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
+use crate::sandbox::Sandbox;
 use crate::session::{self, SessionPolicy};
 use crate::workspace::Isolation;
+
+/// What else an agent can be: what is unset stays as the agent says.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("x-strict" = true))]
+pub struct Fallback {
+    /// With another runtime, the agent's `model` does not count.
+    pub runtime: Option<Runtime>,
+    pub model: Option<String>,
+    /// Unset means that of the runtime, if that is another one.
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub provider: Option<String>,
+    /// Of `runtime: command`.
+    pub command: Option<Vec<String>>,
+    /// Another account, for example.
+    #[schemars(extend("x-secret" = true))]
+    pub env: IndexMap<String, String>,
+}
 
 /// A configured way to run a coding agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -43,9 +64,16 @@ pub struct Agent {
     pub chat: Option<Chat>,
     /// What is done after a job has ended.
     pub hooks: Option<Hooks>,
-    #[schemars(extend("x-pending" = "containers are not used yet"))]
+    /// What its processes may reach; unset means everything.
+    pub sandbox: Option<Sandbox>,
+    #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
+    /// The account or server of models that it shares with others; unset means all agents with the same runtime.
+    #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
+    pub provider: Option<String>,
+    /// With what a job starts while the provider is used up: the first of these whose own is not.
+    pub fallback: Vec<Fallback>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
@@ -60,9 +88,11 @@ pub struct Agent {
     /// Where the agent leaves facts for its hooks, in the directory it works in; unset means `metadata.json`.
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
+    /// Whether what the agent says is told piece by piece while it is being said; unset means false.
+    pub partial_messages: Option<bool>,
     /// How the agent is started; unset means `claude`.
     pub runtime: Option<Runtime>,
-    /// The program of `runtime: command` and its arguments; the prompt comes on its stdin.
+    /// The program and its arguments, of `runtime: command` (the prompt comes on its stdin) and of `runtime: acp`.
     #[schemars(length(min = 1))]
     pub command: Option<Vec<String>>,
     /// Variables for the agent's processes, beside those that every agent gets.
@@ -75,6 +105,10 @@ pub struct Agent {
     pub idle_timeout: Option<Timeout>,
     /// What is kept of its finished jobs; unset means everything.
     pub retention: Option<Retention>,
+    /// What it may spend; unset means as much as the fleet may.
+    pub budget: Option<Budget>,
+    /// When its schedules pause themselves.
+    pub breaker: Option<Breaker>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -9,11 +9,15 @@ use super::{
     Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, Traces, WorkSource,
     WorkingDirectory,
 };
+use crate::breaker::Breaker;
+use crate::budget::{Budget, FleetBudget};
 use crate::interval::Interval;
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
+use crate::provider::Provider;
 use crate::retention::Retention;
+use crate::sandbox::Sandbox;
 use crate::server::Server;
 use crate::workspace::Isolation;
 
@@ -42,8 +46,12 @@ pub struct FleetFile {
     /// What is kept of finished jobs where `defaults` or an agent says nothing, and of agents that have left the
     /// fleet; unset means everything.
     pub retention: Option<Retention>,
+    /// What agents share, by name: limits that hold for all of them together. Only the root file's counts.
+    pub providers: Option<IndexMap<String, Provider>>,
     /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
     pub prices: Option<Prices>,
+    /// What all agents together may spend. Only the root file's counts.
+    pub budget: Option<FleetBudget>,
     pub server: Option<Server>,
     pub traces: Option<Traces>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
@@ -72,12 +80,13 @@ pub struct FleetInfo {
 pub struct Defaults {
     #[schemars(extend("x-old-names" = ["workspace"]))]
     pub working_directory: Option<WorkingDirectory>,
-    #[schemars(extend("x-pending" = "containers are not used yet"))]
+    #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
     pub docker: Option<Docker>,
     pub work_source: Option<WorkSource>,
     pub instances: Option<Instances>,
     pub session: Option<Session>,
     pub isolation: Option<Isolation>,
+    pub sandbox: Option<Sandbox>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
@@ -88,11 +97,15 @@ pub struct Defaults {
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
     pub plugins: Option<Vec<Plugin>>,
+    pub partial_messages: Option<bool>,
     pub mcp_servers: Option<IndexMap<String, McpServer>>,
     pub retry: Option<Retry>,
     pub timeout: Option<Timeout>,
     pub idle_timeout: Option<Timeout>,
     pub retention: Option<Retention>,
+    /// What each agent may spend.
+    pub budget: Option<Budget>,
+    pub breaker: Option<Breaker>,
     #[serde(flatten)]
     pub timing: Timing,
 }

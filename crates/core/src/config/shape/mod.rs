@@ -23,8 +23,8 @@ mod traces;
 mod work_source;
 
 pub use agent::{
-    Agent, Identity, Instances, PermissionMode, Plugin, PluginKind, Repository, Session, SettingSource,
-    WorkingDirectory,
+    Agent, Fallback, Identity, Instances, PermissionMode, Plugin, PluginKind, Repository, Session,
+    SettingSource, WorkingDirectory,
 };
 pub use chat::{Chat, Discord, Slack};
 pub use docker::Docker;

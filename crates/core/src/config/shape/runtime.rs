@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the agent is started. `sdk` and `cli` are herdctl's two ways to start `claude`.
+/// How the agent is started. `acp` is any agent that speaks the Agent Client Protocol. `sdk` and `cli` are herdctl's two ways to start `claude`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
@@ -12,6 +12,7 @@ pub enum Runtime {
     Codex,
     Gemini,
     Opencode,
+    Acp,
     Command,
     Sdk,
     Cli,
@@ -24,13 +25,27 @@ impl Runtime {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::Opencode => "opencode",
+            Self::Acp => "acp",
             Self::Command => "command",
         }
     }
 
+    /// Whom its program asks, unless the agent says something else; of a command of one's own nobody knows.
+    pub const fn provider(self) -> Option<&'static str> {
+        match self {
+            Self::Acp | Self::Command => None,
+            _ => Some(self.name()),
+        }
+    }
+
+    /// Tells tokens and leaves the dollars to us.
+    pub const fn tells_no_dollars(self) -> bool {
+        matches!(self, Self::Codex | Self::Gemini)
+    }
+
     /// By the name that the above gives it.
     pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Command];
+        let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Acp, Self::Command];
         all.into_iter().find(|runtime| runtime.name() == name)
     }
 
@@ -41,12 +56,13 @@ impl Runtime {
             Self::Codex => &CODEX,
             Self::Gemini => &GEMINI,
             Self::Opencode => &OPENCODE,
+            Self::Acp => &ACP,
             Self::Command => &COMMAND,
         }
     }
 }
 
-const CODEX: [(&str, &str); 7] = [
+const CODEX: [(&str, &str); 8] = [
     ("max_turns", "Codex has no limit of turns; `timeout` ends it"),
     ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
     (
@@ -59,25 +75,39 @@ const CODEX: [(&str, &str); 7] = [
         "Codex does not choose among tools, so an agent with it is not started; `permission_mode` chooses its sandbox",
     ),
     ("setting_sources", "Codex always reads its own config"),
+    ("partial_messages", "Codex tells only whole messages"),
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const GEMINI: [(&str, &str); 5] = [
+const GEMINI: [(&str, &str); 6] = [
     ("max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
     ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
     ("mcp_servers", "the Gemini CLI takes them only from its own settings"),
     ("setting_sources", "the Gemini CLI always reads its own settings"),
+    ("partial_messages", "the Gemini CLI always tells them"),
     ("plugins", "they are folders for Claude Code"),
 ];
 
-const OPENCODE: [(&str, &str); 2] = [
+const OPENCODE: [(&str, &str); 3] = [
     ("setting_sources", "OpenCode always reads its own config"),
+    ("partial_messages", "OpenCode tells only whole messages"),
+    ("plugins", "they are folders for Claude Code"),
+];
+
+const NO_PLACE: &str = "the Agent Client Protocol has no place for it; the agent's own settings may";
+
+const ACP: [(&str, &str); 6] = [
+    ("max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
+    ("session.max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
+    ("partial_messages", "the chunks of a message are joined, and told as a whole"),
+    ("system_prompt", NO_PLACE),
+    ("setting_sources", NO_PLACE),
     ("plugins", "they are folders for Claude Code"),
 ];
 
 const OF_A_COMMAND: &str = "a command gets what its own arguments say";
 
-const COMMAND: [(&str, &str); 12] = [
+const COMMAND: [(&str, &str); 13] = [
     ("model", OF_A_COMMAND),
     ("max_turns", OF_A_COMMAND),
     ("session.max_turns", OF_A_COMMAND),
@@ -88,6 +118,7 @@ const COMMAND: [(&str, &str); 12] = [
     ("denied_tools", "a command does what it likes, so an agent with it is not started"),
     ("system_prompt", OF_A_COMMAND),
     ("setting_sources", OF_A_COMMAND),
+    ("partial_messages", OF_A_COMMAND),
     ("mcp_servers", OF_A_COMMAND),
     ("plugins", OF_A_COMMAND),
 ];

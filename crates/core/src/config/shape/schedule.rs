@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WorkSource;
+use crate::breaker::Breaker;
 use crate::filter::Filter;
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
+use crate::sandbox::Sandbox;
 use crate::trigger::TriggerConfig;
 use crate::workspace::Isolation;
 
@@ -50,6 +52,12 @@ pub struct Schedule {
     /// Unset means the agent's.
     #[serde(default)]
     pub idle_timeout: Option<Timeout>,
+    /// What the processes of its jobs may reach, within what the agent's may: the stricter of the two holds.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
+    /// Unset means the agent's.
+    #[serde(default)]
+    pub breaker: Option<Breaker>,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]

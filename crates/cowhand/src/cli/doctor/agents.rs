@@ -10,6 +10,7 @@ use cowhand_core::roster::{Agent, Roster};
 use tokio::process::Command;
 
 use super::Finding;
+use crate::run::acp::{self, Introduction};
 use crate::run::runtime::plan::{Description, description};
 
 /// Some of them take a second to say who they are, and more on a busy machine.
@@ -36,6 +37,16 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Fin
         Err(missing) => return Finding::of(what, Err(missing)),
     };
     let about = description(runtime);
+    if runtime == Runtime::Acp {
+        let found = path.display();
+        return match introduction(&path, agent).await {
+            Ok(Introduction { name, version }) => {
+                let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+                Finding::of(what, Ok(format!("{name}{version} at {found}")))
+            }
+            Err(doubt) => Finding { warning: true, ..Finding::of(what, Ok(format!("{found}; {doubt}"))) },
+        };
+    }
     if about.program.is_none() {
         return Finding::of(what, Ok(path.display().to_string()));
     }
@@ -60,13 +71,26 @@ fn program(agent: &Agent) -> Result<String, String> {
     }
     let own = || agent.settings.command.as_ref().and_then(|command| command.first().cloned());
     let known = description(agent.settings.runtime.unwrap_or_default()).program.map(str::to_owned);
-    known.or_else(own).ok_or_else(|| "`runtime: command` has no command".to_owned())
+    let runtime = agent.settings.runtime.unwrap_or_default().name();
+    known.or_else(own).ok_or_else(|| format!("`runtime: {runtime}` has no command"))
 }
 
 fn located(agent: &Agent, program: &str) -> Result<PathBuf, String> {
     find(program, &agent.directory, agent.settings.env.get("PATH")).ok_or_else(|| {
         format!("{program} was not found on PATH; install it, or give its whole path in the config")
     })
+}
+
+/// Who an agent of `runtime: acp` says it is: its protocol has words for that.
+async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, String> {
+    let mut command = Command::new(path);
+    command
+        .args(agent.settings.command.iter().flatten().skip(1))
+        .envs(&agent.settings.env)
+        .current_dir(&agent.directory)
+        .stderr(Stdio::null());
+    let started = acp::Agent::start(command).map_err(|error| format!("it could not be started: {error}"))?;
+    acp::introduce(started, PATIENCE).await
 }
 
 /// What it says when it is asked for its version.

@@ -123,7 +123,12 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
     for view in views {
         // What the columns beside it say already.
         let plain = |reason: &SkipReason| matches!(reason, SkipReason::NotDue | SkipReason::UnsupportedType);
-        let waits = view.skip_reason.filter(|reason| !plain(reason)).map(|reason| reason.to_string());
+        let note = view
+            .skip_note
+            .as_deref()
+            .map(|note| print::one_line(&format!(": {note}"), 60))
+            .unwrap_or_default();
+        let waits = view.skip_reason.filter(|reason| !plain(reason)).map(|reason| format!("{reason}{note}"));
         let why = waits.or_else(|| view.last_error.as_deref().map(|error| print::one_line(error, 60)));
         table.row([
             format!("{}/{}", view.agent, view.schedule),

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use cowhand_core::job::{JobUsage, ModelUsage};
 use cowhand_core::output::OutputMessage;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -37,6 +38,8 @@ pub struct Claude {
     spent: BTreeMap<String, ModelUsage>,
     /// What the session had cost before this run; a result line tells of the whole session.
     before: JobUsage,
+    /// When the limit ends that it met.
+    resets_at: Option<i64>,
 }
 
 impl Listen for Claude {
@@ -59,15 +62,21 @@ impl Listen for Claude {
         self.session_id.as_deref()
     }
 
+    fn usage(&self) -> Option<JobUsage> {
+        let spent = (!self.spent.is_empty()).then(|| self.spent.clone());
+        let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
+        let told = self.heard.result.as_ref().map(|result| result.usage.clone().since(&self.before));
+        told.or(spent)
+    }
+
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match &self.heard.result {
             Some(result) => result.outcome(),
             None => self.heard.failed(status, ", and no result line came"),
         };
-        let spent = (!self.spent.is_empty()).then_some(self.spent);
-        let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
-        let usage = self.heard.result.map(|result| result.usage.since(&self.before)).or(spent);
-        Finish { outcome, usage, session_id: self.session_id }
+        let usage = self.usage();
+        let resets_at = self.resets_at.and_then(|second| Timestamp::from_second(second).ok());
+        Finish { outcome, usage, session_id: self.session_id, resets_at }
     }
 }
 
@@ -91,6 +100,11 @@ impl Claude {
                 let message = message.unwrap_or_else(|_| unknown(fields));
                 self.heard.message(&message);
                 vec![message]
+            }
+            "rate_limit_event" => {
+                let told = fields.get("rate_limit_info").filter(|told| told["status"] == "rejected");
+                self.resets_at = told.and_then(|told| told["resetsAt"].as_i64()).or(self.resets_at);
+                vec![unknown(fields)]
             }
             _ => vec![unknown(fields)],
         }
@@ -151,7 +165,7 @@ impl Claude {
 /// A line of a type that this version of cowhand does not know.
 fn unknown(fields: Fields) -> OutputMessage {
     let subtype = match text(&fields, "type") {
-        Some(known @ ("tool_progress" | "auth_status")) => known.to_owned(),
+        Some(known @ ("tool_progress" | "auth_status" | "rate_limit_event")) => known.to_owned(),
         _ => "unknown_type".to_owned(),
     };
     let extra = under_line(Value::Object(fields));

@@ -8,6 +8,7 @@ mod launch;
 mod rollout;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 
 use cowhand_core::job::{JobUsage, ModelUsage};
 use cowhand_core::output::OutputMessage;
@@ -36,6 +37,8 @@ pub struct Codex {
     /// Tools that started and have not completed, by the ids of their items.
     running: VecDeque<String>,
     turns: u64,
+    /// Where Codex keeps its own records, which tell what a turn has used before it is over.
+    home: Option<PathBuf>,
 }
 
 /// Of a thread, from its beginning.
@@ -98,10 +101,18 @@ impl Listen for Codex {
         self.session_id.as_deref()
     }
 
+    fn usage(&self) -> Option<JobUsage> {
+        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
+        told.filter(|usage| !usage.per_model.is_empty()).or_else(|| self.recorded())
+    }
+
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = self.heard.outcome(status, ", and no turn was completed");
-        let usage = self.heard.result.map(|result| result.usage).filter(|usage| !usage.per_model.is_empty());
-        Finish { outcome, usage, session_id: self.session_id }
+        let usage = self.usage();
+        // Its words tell only the minute.
+        let record = self.home.as_deref().zip(self.session_id.as_deref());
+        let resets_at = record.and_then(|(home, thread)| rollout::resets_at(home, thread));
+        Finish { outcome, usage, session_id: self.session_id, resets_at }
     }
 }
 
@@ -141,6 +152,17 @@ impl Codex {
                 extra: under_line(Value::Object(fields)),
             }],
         }
+    }
+
+    /// By Codex itself, of a turn that is not over or did not come to its end.
+    fn recorded(&self) -> Option<JobUsage> {
+        let used = rollout::used(self.home.as_deref()?, self.session_id.as_deref()?).since(self.before);
+        (!used.is_unused()).then(|| self.usage_of(used))
+    }
+
+    fn usage_of(&self, used: ModelUsage) -> JobUsage {
+        let model = self.model.clone().unwrap_or_else(|| "default".to_owned());
+        JobUsage { per_model: BTreeMap::from([(model, used)]), ..JobUsage::default() }
     }
 
     fn completed(&mut self, fields: Fields) -> OutputMessage {

@@ -1,11 +1,14 @@
 //! Any command: its lines are text, or messages in our own JSON.
 
-use cowhand_core::job::Outcome;
+use std::collections::BTreeMap;
+
+use cowhand_core::job::{JobUsage, ModelUsage, Outcome};
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::heard::Heard;
+use super::json::count;
 use super::plan::{Capabilities, Description, Order, Plan};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, Reader, system};
@@ -15,6 +18,9 @@ use crate::run::ending::ExitStatus;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Command {
     heard: Heard,
+    /// What its messages say it has used.
+    #[serde(default)]
+    spent: BTreeMap<String, ModelUsage>,
 }
 
 /// The agent says what is started; the prompt comes on its stdin.
@@ -26,6 +32,8 @@ pub(super) const DESCRIPTION: Description = Description {
     reader: Reader::command,
     interactive: &[],
     missing: &[],
+    homes: &[],
+    provider: None,
 };
 
 fn plan(order: &Order<'_>) -> Plan {
@@ -46,6 +54,9 @@ impl Command {
         if let Some(result) = json.as_ref().and_then(result_line) {
             self.heard.result(result);
         }
+        if let Some(json) = &json {
+            self.count(json);
+        }
         if let Some(message) = json.and_then(|json| OutputMessage::from_json(json).ok()) {
             self.heard.message(&message);
             return message;
@@ -54,6 +65,30 @@ impl Command {
         system(None, line)
     }
 }
+
+impl Command {
+    /// `usage` of a message is what it has used since the one before; `model` says which, if there is more than one.
+    fn count(&mut self, message: &Value) {
+        let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) else { return };
+        if !message.get("type").is_some_and(|kind| kind == "assistant" || kind == "system") {
+            return;
+        }
+        let known = |model: &&str| self.spent.len() < MOST_MODELS || self.spent.contains_key(*model);
+        let model = message.get("model").and_then(Value::as_str).filter(|model| model.len() <= 200);
+        let model = model.filter(known).unwrap_or("default");
+        let used = ModelUsage {
+            input_tokens: count(usage, "input_tokens"),
+            output_tokens: count(usage, "output_tokens"),
+            cache_creation_input_tokens: count(usage, "cache_creation_input_tokens"),
+            cache_read_input_tokens: count(usage, "cache_read_input_tokens"),
+            cost_usd: usage.get("cost_usd").and_then(Value::as_f64).map(|dollars| dollars.max(0.0)),
+        };
+        self.spent.entry(model.to_owned()).or_default().add(&used);
+    }
+}
+
+/// This is remembered, so it must not be endless.
+const MOST_MODELS: usize = 64;
 
 impl Listen for Command {
     fn line_cap(&self) -> usize {
@@ -72,14 +107,29 @@ impl Listen for Command {
         None
     }
 
+    fn usage(&self) -> Option<JobUsage> {
+        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
+        let says_nothing = |usage: &JobUsage| usage.per_model.is_empty() && usage.total_cost_usd.is_none();
+        if self.spent.is_empty() || told.as_ref().is_some_and(|usage| !says_nothing(usage)) {
+            return told;
+        }
+        let each: Option<Vec<f64>> = self.spent.values().map(|used| used.cost_usd).collect();
+        Some(JobUsage {
+            per_model: self.spent.clone(),
+            num_turns: told.and_then(|usage| usage.num_turns),
+            total_cost_usd: each.map(|each| each.iter().sum()),
+        })
+    }
+
     fn finish(self, status: &ExitStatus) -> Finish {
+        let usage = self.usage();
         let outcome = match (&self.heard.result, status) {
             // Whoever takes the trouble to say that it failed has failed, whatever the exit code.
             (Some(result), _) if result.failed() => result.outcome(),
             (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
             _ => self.heard.failed(status, ""),
         };
-        Finish { outcome, usage: self.heard.result.map(|result| result.usage), session_id: None }
+        Finish { outcome, usage, session_id: None, resets_at: None }
     }
 }
 

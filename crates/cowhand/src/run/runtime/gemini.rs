@@ -80,7 +80,7 @@ impl Listen for Gemini {
         }
         let outcome = self.heard.outcome(status, ", and no result line came");
         let usage = self.heard.result.map(|result| result.usage).filter(|usage| !usage.per_model.is_empty());
-        Finish { outcome, usage, session_id: self.session_id }
+        Finish { outcome, usage, session_id: self.session_id, resets_at: None }
     }
 }
 

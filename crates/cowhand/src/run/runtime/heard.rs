@@ -25,6 +25,8 @@ pub(super) struct Heard {
     stdout: Option<String>,
     stderr: Option<String>,
     pub(super) result: Option<ResultLine>,
+    /// How many tools it has called.
+    pub(super) tools: u64,
 }
 
 impl Heard {
@@ -40,6 +42,7 @@ impl Heard {
                 let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
                 self.error = Some(one_line(&format!("{message}{code}")));
             }
+            OutputMessage::ToolUse { .. } => self.tools = self.tools.saturating_add(1),
             _ => {}
         }
     }
@@ -59,6 +62,10 @@ impl Heard {
             result.usage.num_turns = Some(result.usage.num_turns.unwrap_or(0).saturating_add(before));
         }
         self.result = Some(result);
+    }
+
+    pub(super) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
     }
 
     pub(super) fn summary(&self) -> Option<String> {

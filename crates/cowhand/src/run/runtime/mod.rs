@@ -1,5 +1,6 @@
 //! Runtimes: how an agent is started and how its output is read. One file for each, and a line in [`Reader`].
 
+mod acp;
 pub mod claude;
 mod codex;
 mod command;
@@ -12,12 +13,16 @@ mod record;
 mod result_line;
 mod session;
 
-use cowhand_core::job::{JobUsage, Outcome};
+use cowhand_core::job::{ErrorKind, JobUsage, Outcome};
 use cowhand_core::output::OutputMessage;
+use cowhand_core::provider::reset;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::ending::{Ending, ExitStatus};
+use crate::veil::Veil;
 use heard::Heard;
 pub use session::Session;
 
@@ -27,6 +32,8 @@ pub struct Finish {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
     pub session_id: Option<String>,
+    /// When the limit ends that it met, if it met one and somebody told.
+    pub resets_at: Option<Timestamp>,
 }
 
 /// What each runtime's reader does.
@@ -38,6 +45,19 @@ trait Listen {
 
     /// Known as soon as the agent has told it.
     fn session_id(&self) -> Option<&str>;
+
+    /// Nothing more will come: what it has not told yet, because it was not whole.
+    fn rest(&mut self) -> Vec<OutputMessage> {
+        Vec::new()
+    }
+
+    /// For a reader that joins what came in several lines: no line by itself held a secret that was cut in two.
+    fn under(&mut self, _veil: &Veil) {}
+
+    /// What it has used until now; none if this runtime tells that only when it ends, or has told nothing yet.
+    fn usage(&self) -> Option<JobUsage> {
+        None
+    }
 
     /// The process is gone and all of its lines were read.
     fn finish(self, status: &ExitStatus) -> Finish
@@ -84,6 +104,7 @@ readers! {
     Codex => codex::Codex,
     Gemini => gemini::Gemini,
     Opencode => opencode::Opencode,
+    Acp => acp::Acp,
 }
 
 impl Reader {
@@ -107,6 +128,10 @@ impl Reader {
         Self::Opencode(opencode::Opencode::default())
     }
 
+    pub fn acp() -> Self {
+        Self::Acp(acp::Acp::default())
+    }
+
     pub fn line_cap(&self) -> usize {
         self.listener().line_cap()
     }
@@ -127,12 +152,44 @@ impl Reader {
         self.listener().session_id()
     }
 
+    /// What it joins is hidden as the lines were.
+    pub fn under(&mut self, veil: &Veil) {
+        self.listener_mut().under(veil);
+    }
+
+    /// Nothing more will come: what it has not told yet, because it was not whole.
+    pub fn rest(&mut self) -> Vec<OutputMessage> {
+        self.listener_mut().rest()
+    }
+
+    /// What the agent has spent until now, as far as it tells.
+    pub fn usage(&self) -> Option<JobUsage> {
+        self.listener().usage()
+    }
+
+    /// Whether the agent has said how its work ended.
+    pub fn has_result(&mut self) -> bool {
+        self.listener_mut().heard().result.is_some()
+    }
+
+    /// As far as the agent itself called them, and not a subagent.
+    pub fn tool_calls(&mut self) -> u64 {
+        self.listener_mut().heard().tools
+    }
+
     /// The process is gone and all of its lines were read.
     pub fn finish(self, ending: &Ending) -> Finish {
         let mut finish = self.finished(&ending.status);
         // An agent that is interrupted may well report success, and exit with 0.
         if let Some(how) = ending.stopped {
             finish.outcome = Outcome::Cancelled { how };
+        }
+        match &finish.outcome {
+            Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited => {
+                let told = || reset(&error.message, ending.at, &TimeZone::system());
+                finish.resets_at = finish.resets_at.or_else(told);
+            }
+            _ => finish.resets_at = None,
         }
         finish
     }

@@ -62,6 +62,10 @@ impl Listen for Opencode {
         self.session_id.as_deref()
     }
 
+    fn usage(&self) -> Option<JobUsage> {
+        (self.steps > 0).then(|| self.spent())
+    }
+
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match (&self.heard.result, status) {
             (Some(_), _) => self.heard.outcome(status, ""),
@@ -71,13 +75,13 @@ impl Listen for Opencode {
             }
             _ => self.heard.failed(status, if self.steps > 0 { "" } else { ", and no step was finished" }),
         };
-        let usage = (self.steps > 0).then(|| self.usage());
-        Finish { outcome, usage, session_id: self.session_id }
+        let usage = self.usage();
+        Finish { outcome, usage, session_id: self.session_id, resets_at: None }
     }
 }
 
 impl Opencode {
-    fn usage(&self) -> JobUsage {
+    fn spent(&self) -> JobUsage {
         let model = self.model.clone().unwrap_or_else(|| "default".to_owned());
         // It says 0 for a model whose price it does not know.
         let cost_usd = Some(self.cost).filter(|cost| *cost > 0.0);

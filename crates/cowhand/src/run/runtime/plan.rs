@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode, Runtime};
 use cowhand_core::roster::Agent;
 
-use super::{Reader, Session, claude, codex, command, gemini, opencode};
+use super::{Reader, Session, acp, claude, codex, command, gemini, opencode};
 use crate::run::attempt::StopSignal;
 
 /// What is to be started.
@@ -64,6 +64,46 @@ pub struct Description {
     pub interactive: &'static [&'static str],
     /// What its program says when a session is not there, in one way or another.
     pub missing: &'static [&'static str],
+    /// Where its program keeps its own things: sessions, settings, logins. A sandbox leaves them to it.
+    pub homes: &'static [Home],
+    /// How its provider is reached through us; none if its program cannot be told by variables.
+    pub provider: Option<Provider>,
+}
+
+/// Where a runtime's program finds its model, and by which key.
+#[derive(Debug, Clone, Copy)]
+pub struct Provider {
+    /// The variable that says where the provider is.
+    pub address: &'static str,
+    /// Where it is otherwise.
+    pub home: &'static str,
+    /// Variables that hold a key, the first that is set counts: its name, the header and what stands before the key.
+    pub keys: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// A file or folder of a runtime's program.
+#[derive(Debug, Clone, Copy)]
+pub struct Home {
+    /// The variable that says where it is, if it is set.
+    pub variable: &'static str,
+    /// Where it is otherwise, in the user's home.
+    pub folder: &'static str,
+    /// Which part of either.
+    pub below: &'static str,
+    pub is_folder: bool,
+}
+
+impl Home {
+    pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
+        Self { variable, folder, below: "", is_folder: true }
+    }
+
+    pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {
+        let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+        let own = set(self.variable).map(PathBuf::from);
+        let path = own.or_else(|| Some(Path::new(set("HOME")?).join(self.folder)))?.join(self.below);
+        path.is_absolute().then_some(path)
+    }
 }
 
 /// The one line that a new runtime adds here.
@@ -73,6 +113,7 @@ pub const fn description(runtime: Runtime) -> &'static Description {
         Runtime::Codex => &codex::DESCRIPTION,
         Runtime::Gemini => &gemini::DESCRIPTION,
         Runtime::Opencode => &opencode::DESCRIPTION,
+        Runtime::Acp => &acp::DESCRIPTION,
         Runtime::Command => &command::DESCRIPTION,
     }
 }
@@ -229,6 +270,7 @@ mod tests {
             (Runtime::Codex, Ok("codex resume s-1")),
             (Runtime::Gemini, Ok("gemini --resume s-1")),
             (Runtime::Opencode, Ok("opencode --session s-1")),
+            (Runtime::Acp, Err("the program of `runtime: acp` cannot be opened with a session")),
             (Runtime::Command, Err("`runtime: command` cannot go on with an earlier session")),
         ] {
             let words = interactive(runtime, "s-1").map(|words| words.join(" "));

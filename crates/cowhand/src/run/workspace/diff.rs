@@ -28,14 +28,15 @@ pub(crate) fn diff(workspace: &Workspace, scratch: &Path) -> Result<Vec<u8>, Str
 }
 
 fn of_tree(workspace: &Workspace, scratch: &Path) -> Result<(Vec<u8>, bool), String> {
-    let top = Git::at(&workspace.path).run(&["rev-parse", "--show-toplevel"])?;
+    let git = Git::after_agent(&workspace.path)?;
+    let top = git.run(&["rev-parse", "--show-toplevel"])?;
     if Path::new(&top) != workspace.path {
         return Err(format!("{} is no repository any more", workspace.path.display()));
     }
-    let index = Git::at(&workspace.path).run(&["rev-parse", "--git-path", "index"])?;
+    let index = git.run(&["rev-parse", "--git-path", "index"])?;
     fs::copy(workspace.path.join(PathBuf::from(index)), scratch)
         .map_err(|error| format!("there is no index: {error}"))?;
-    let git = Git::at(&workspace.path).with_index(scratch.to_owned());
+    let git = git.with_index(scratch.to_owned());
     // New files are named in a copy of the index, so that the diff sees them and nothing of the workspace changes. One
     // that cannot be read keeps no other from being seen.
     let _ = git.run(&["add", "--intent-to-add", "--ignore-errors", "--", "."]);

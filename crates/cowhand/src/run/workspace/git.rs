@@ -33,11 +33,26 @@ pub(super) struct Git {
     directory: PathBuf,
     patience: Duration,
     index: Option<PathBuf>,
+    /// Laid over the repository's own config.
+    settings: Vec<(String, String)>,
 }
 
 impl Git {
     pub(super) fn at(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), patience: QUICK, index: None }
+        Self { directory: directory.to_owned(), patience: QUICK, index: None, settings: Vec::new() }
+    }
+
+    /// Where an agent was at work. Its config may name programs for what git does to files: they would run as us, outside
+    /// of whatever held the agent. What the user's own config names stays.
+    pub(super) fn after_agent(directory: &Path) -> Result<Self, String> {
+        let git = Self::at(directory);
+        let answer =
+            git.ran(&["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."], ANSWER)?;
+        if answer.cut {
+            return Err(format!("the config of {} is longer than any", directory.display()));
+        }
+        let settings = disarmed(&String::from_utf8_lossy(&answer.stdout));
+        Ok(Self { settings, ..git })
     }
 
     /// It may take longer.
@@ -82,6 +97,13 @@ impl Git {
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
         }
+        // Missing objects are not asked for elsewhere, by whatever way the config names.
+        command.envs([("GIT_ALLOW_PROTOCOL", "file"), ("GIT_NO_LAZY_FETCH", "1")]);
+        command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
+        for (number, (key, value)) in self.settings.iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{number}"), key);
+            command.env(format!("GIT_CONFIG_VALUE_{number}"), value);
+        }
         for setting in OVERRIDES {
             command.args(["-c", setting]);
         }
@@ -104,5 +126,35 @@ fn complaint(arguments: &[&str], ran: &Ran) -> String {
         format!("git {verb} ended with {}", ran.status)
     } else {
         format!("git {verb}: {said}")
+    }
+}
+
+/// From `scope NUL key LF value NUL …`: what takes the sting out of each filter that the repository itself names.
+fn disarmed(answer: &str) -> Vec<(String, String)> {
+    let mut words = answer.split('\0');
+    let mut settings = Vec::new();
+    while let (Some(scope), Some(entry)) = (words.next(), words.next()) {
+        let key = entry.split('\n').next().unwrap_or_default();
+        if matches!(scope, "system" | "global" | "command") || key.is_empty() {
+            continue;
+        }
+        let value = if key.ends_with(".required") { "false" } else { "" };
+        settings.push((key.to_owned(), value.to_owned()));
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_repositorys_own_filters_are_disarmed() {
+        let answer = "global\0filter.lfs.clean\ngit-lfs clean\0local\0filter.a=b.clean\nrun\nme\0worktree\0filter.x.required\ntrue\0";
+        let settings = disarmed(answer);
+        let plain: Vec<(&str, &str)> =
+            settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(plain, [("filter.a=b.clean", ""), ("filter.x.required", "false")]);
+        assert!(disarmed("").is_empty());
     }
 }

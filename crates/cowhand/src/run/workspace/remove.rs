@@ -51,7 +51,7 @@ pub(crate) fn branch_has_gone(workspace: &Workspace) -> Result<bool, String> {
 
 /// The commits of a clone that are nowhere else become a branch of the repository it was made from.
 fn bring_home(workspace: &Workspace) -> Result<(), String> {
-    let clone = Git::at(&workspace.path);
+    let Ok(clone) = Git::after_agent(&workspace.path) else { return Ok(()) };
     // Made half, or broken by its agent: there is nothing that could be brought.
     let Ok(tip) = clone.run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else { return Ok(()) };
     let own = clone.run(&["rev-list", "-n", "1", &tip, "--not", &workspace.base, "--remotes", "--tags"]);

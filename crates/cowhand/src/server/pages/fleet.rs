@@ -3,12 +3,12 @@
 use axum::extract::State;
 use cowhand_core::ask::Ask;
 use cowhand_core::job::JobRecord;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{Answer, Pages, asks, marks, now, text};
+use super::text::Text;
+use super::{Answer, Pages, asks, budgets, marks, now, text};
 use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
 use crate::fleet::ScheduleView;
 
@@ -21,13 +21,18 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
     let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
-    let today = now.to_zoned(TimeZone::UTC).date();
-    let spent: UsageView = client.get(&format!("usage?since={today}&until={today}")).await?;
+    // Whose days these are, the API knows.
+    let spent: UsageView = client.get("usage").await?;
+    let today = spent.days.last().map(|day| day.total).unwrap_or_default();
+    let tight = budgets::tight(&spent.budgets);
     let asks: Page<Ask> = client.get("asks").await?;
     let lines = last_lines(&pages, &running.items).await?;
     let main = html! {
-        (head(&status, running.items.len(), waiting.items.len(), &spent.total, now))
+        (head(&status, running.items.len(), waiting.items.len(), &today, &spent, now))
         (asks::waiting(&asks.items))
+        @if !tight.is_empty() {
+            (part("budgets", "Budgets that are nearly used up", &html! { a href="/usage" { "All budgets" } }, &budgets::table(&tight)))
+        }
         (part("running", "Running now", &html! {}, &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
             (part("waiting", "Waiting", &html! {}, &waiting_now(&waiting.items, now)))
@@ -50,8 +55,15 @@ async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>,
     Ok(lines)
 }
 
-fn head(status: &Status, running: usize, waiting: usize, spent: &Total, now: Timestamp) -> Markup {
-    let Status { daemon, agents, asks: _ } = status;
+fn head(
+    status: &Status,
+    running: usize,
+    waiting: usize,
+    today: &Total,
+    spent: &UsageView,
+    now: Timestamp,
+) -> Markup {
+    let Status { daemon, agents, parked, asks: _ } = status;
     html! {
         div.page-head #head data-live {
             h1 { "Fleet" }
@@ -61,10 +73,13 @@ fn head(status: &Status, running: usize, waiting: usize, spent: &Total, now: Tim
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (waiting) " waiting" }
-                a href="/usage" title="today, in UTC" {
-                    (marks::money(spent.usage.cost_usd.unwrap_or_default())) " today"
+                a href="/usage" title={ "today, in " (spent.time_zone) } {
+                    (marks::money(today.usage.cost_usd.unwrap_or_default())) (budgets::of_today(&spent.budgets)) " today"
                 }
             }
+        }
+        @for parked in parked {
+            p.alert { b { (parked.provider) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
         }
     }
 }

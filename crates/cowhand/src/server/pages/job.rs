@@ -11,7 +11,7 @@ use super::layout::{Frame, Tab};
 use super::output::{PAGE, View, Window};
 use super::text::{self, Text};
 use super::{Answer, Pages, asks, hook_runs, marks, now, workspace};
-use crate::api::{JobView, segment};
+use crate::api::{JobView, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -28,12 +28,13 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Answer {
     let now = now();
-    let JobView { job, asks, hooks, workspace } = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
+    let JobView { job, asks, hooks, workspace, waits, .. } =
+        pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let changes = pages.changes(&job).await?;
     let view = if asked.view == "raw" { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, now)) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), now)) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (told(&job))
         (hook_runs::part(&hooks))
@@ -46,7 +47,7 @@ pub(super) async fn page(
     pages.page(Frame { title: &title, tab: Tab::Jobs, follow: Some(&follow) }, main).await
 }
 
-fn head(job: &JobRecord, now: Timestamp) -> Markup {
+fn head(job: &JobRecord, waits: Option<&Waits>, now: Timestamp) -> Markup {
     let address = format!("/api/v1/jobs/{}", job.id);
     let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     html! {
@@ -86,6 +87,7 @@ fn head(job: &JobRecord, now: Timestamp) -> Markup {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80)) } }
             }
         }
+        @if let Some(waits) = waits { p.alert { b { "waits: " } (Text(&waits.message)) } }
         @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
         @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }
     }
@@ -135,7 +137,7 @@ fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
                     a href=(part(window.after.saturating_sub(PAGE))) { "Earlier" }
                 }
             }
-            div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { (window.rendered(view)) }
+            div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { @if lives && is_last { (window.growing(view)) } @else { (window.rendered(view)) } }
             @if lives && is_last { p.following.script #following { span.dot {} "Following while it runs" } }
             @if !is_last {
                 nav.pager aria-label="Later output" {

@@ -12,7 +12,7 @@ use futures_util::stream;
 use serde::Deserialize;
 
 use super::Pages;
-use super::output::{View, rendered};
+use super::output::{View, growing};
 use crate::api::{Lines, Problem, segment};
 
 #[derive(Debug, Deserialize)]
@@ -82,7 +82,7 @@ impl Live {
                 Ok(Some(line)) => {
                     self.line += 1;
                     gathered += 1;
-                    page.push_str(&rendered(self.line, &line, self.view).into_string());
+                    page.push_str(&growing(self.line, &line, self.view).into_string());
                 }
                 Ok(None) => self.end = End::ToTell,
                 Err(_) => self.end = End::Told,

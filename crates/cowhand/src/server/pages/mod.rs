@@ -7,6 +7,7 @@
 mod agent;
 mod asks;
 mod assets;
+mod budgets;
 mod diff;
 mod events;
 mod fleet;
@@ -72,9 +73,12 @@ impl Pages {
     }
 
     async fn page(&self, frame: Frame<'_>, main: Markup) -> Answer {
-        // Pages are made below `only_known` alone; one that were not would not follow events.
-        let seq = KNOWN.try_get().ok();
-        Ok(Html(layout::page(&frame, seq, &main).into_string()).into_response())
+        let seq = match KNOWN.try_get() {
+            Ok(seq) => seq,
+            // One that nobody had to be let in for.
+            Err(_) => self.newest_event().await?,
+        };
+        Ok(Html(layout::page(&frame, Some(seq), &main).into_string()).into_response())
     }
 }
 

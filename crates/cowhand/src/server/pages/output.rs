@@ -55,6 +55,37 @@ impl Window {
             @for (number, line) in (self.after + 1..).zip(&self.lines) { (rendered(number, line, view)) }
         }
     }
+
+    /// Of a job that goes on: the pieces at the end, of a message that is still to come whole, are one row.
+    pub(super) fn growing(&self, view: View) -> Markup {
+        let pieces: Vec<String> = self.lines.iter().rev().map_while(|line| piece(line)).collect();
+        let text: String = pieces.iter().rev().map(String::as_str).collect();
+        let number = self.end() + 1 - pieces.len() as u64;
+        let shown = view == View::Transcript && !text.is_empty();
+        html! {
+            (self.rendered(view))
+            @if shown { (row(number, "assistant l-partial", None, &html! { (Text(&text)) })) }
+        }
+    }
+}
+
+/// As [`rendered`], and pieces of a message that is not there yet are shown until it is.
+pub(super) fn growing(number: u64, line: &str, view: View) -> Markup {
+    match (view, piece(line)) {
+        (View::Transcript, Some(piece)) if !piece.is_empty() => {
+            row(number, "assistant l-partial", None, &html! { (Text(&piece)) })
+        }
+        _ => rendered(number, line, view),
+    }
+}
+
+fn piece(line: &str) -> Option<String> {
+    match OutputMessage::read_line(line) {
+        Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) => {
+            Some(content.unwrap_or_default())
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn rendered(number: u64, line: &str, view: View) -> Markup {
@@ -71,8 +102,8 @@ fn message(number: u64, line: &str) -> Markup {
         Err(_) => return row(number, "system", None, &html! { (Text(line)) }),
     };
     match message {
-        OutputMessage::Assistant { partial: Some(true), .. } => html! {},
-        OutputMessage::Assistant { content: None, .. } => html! {},
+        OutputMessage::Assistant { partial: Some(true), .. }
+        | OutputMessage::Assistant { content: None, .. } => html! {},
         OutputMessage::Assistant { content: Some(content), timestamp, .. } => {
             row(number, "assistant", timestamp, &html! { (Text(content.trim_end())) })
         }

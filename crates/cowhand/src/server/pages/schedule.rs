@@ -31,7 +31,8 @@ pub(super) async fn page(
 }
 
 fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
-    let is_off = matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error);
+    let is_off =
+        matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error | ScheduleStatus::Paused);
     html! {
         div #head data-live {
             div.page-head {
@@ -53,6 +54,13 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 div { dt { "Type" } dd { (view.kind) } }
                 div { dt { "Last run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
+            }
+            @if let Some(note) = &view.skip_note {
+                p.alert {
+                    b { @if view.status == ScheduleStatus::Paused { "It has paused itself: " } @else { "No money: " } }
+                    (text::Text(note))
+                    @if let Some(until) = view.skip_until { ". That ends " (marks::from_now(until, now)) "." }
+                }
             }
             @if let Some(error) = &view.last_error { p.alert { b { "Last error: " } (text::Text(error)) } }
         }

@@ -166,9 +166,24 @@
       soon();
     });
   }
+  // Pieces of a message grow into one line, which goes when anything whole comes.
+  const isPiece = (line) => line?.classList.contains('l-partial');
+  function grow(fresh, line) {
+    const before = fresh.length > 0 ? fresh.at(-1) : lines.lastElementChild;
+    if (isPiece(before) && isPiece(line)) {
+      $('.c', before).append(...$('.c', line).childNodes);
+      return fresh;
+    }
+    if (isPiece(before)) {
+      before.remove();
+      if (fresh.length > 0) fresh.pop();
+    }
+    fresh.push(line);
+    return fresh;
+  }
   function append() {
     const text = heap.splice(0).map((part) => part.text).join('');
-    const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].slice(-MOST_LINES);
+    const fresh = [...new DOMParser().parseFromString(text, 'text/html').body.children].reduce(grow, []).slice(-MOST_LINES);
     const extra = lines.childElementCount + fresh.length - MOST_LINES;
     if (extra >= lines.childElementCount) lines.replaceChildren(...fresh);
     else {

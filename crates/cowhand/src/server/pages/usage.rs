@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::short;
-use super::{Answer, Pages, marks, query};
+use super::{Answer, Pages, budgets, marks, query};
 use crate::api::{DayUsage, UsageView};
 
 #[derive(Debug, Default, Deserialize)]
@@ -26,6 +26,22 @@ pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>)
         usage.agents.iter().map(|row| (marks::agent(&row.agent), &row.total.usage)).collect();
     let models: Vec<(Markup, &ModelUsage)> =
         usage.models.iter().map(|row| (model(row.model.as_deref()), &row.usage)).collect();
+    let schedules: Vec<(Markup, &ModelUsage)> = usage
+        .schedules
+        .iter()
+        .map(|row| {
+            let by_hand = || html! { span.muted { "by hand" } };
+            let name = row.schedule.as_ref().map(|schedule| marks::schedule(&row.agent, schedule));
+            (html! { (marks::agent(&row.agent)) " / " (name.unwrap_or_else(by_hand)) }, &row.total.usage)
+        })
+        .collect();
+    let items: Vec<(Markup, &ModelUsage)> = usage
+        .work_items
+        .iter()
+        .map(|row| {
+            (html! { (short(&row.title, 60)) " " code.any { (short(&row.work_item, 40)) } }, &row.total.usage)
+        })
+        .collect();
     let main = html! {
         div.page-head #head data-live {
             h1 { "Usage" }
@@ -37,11 +53,16 @@ pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>)
             }
         }
         (range(usage.since, usage.until))
+        @if !usage.budgets.is_empty() { (part("budgets", "Budgets", &html! {}, &budgets::table(&usage.budgets))) }
         @if usage.total.attempts == 0 {
             (empty("Nothing was spent in these days. Agents tell what they use when they end. To run one:", Some("cowhand trigger AGENT")))
         } @else {
-            (part("days", "By day", &html! { span.muted { (measure.word()) ", UTC" } }, &days(&usage.days, measure)))
+            (part("days", "By day", &html! { span.muted { (measure.word()) ", " (usage.time_zone) } }, &days(&usage.days, measure)))
             (part("by-agent", "By agent", &html! {}, &bars("Agent", &agents, measure)))
+            (part("by-schedule", "By schedule", &html! {}, &bars("Schedule", &schedules, measure)))
+            @if !items.is_empty() {
+                (part("by-item", "By work item", &html! { span.muted { "what each has cost in all" } }, &bars("Work item", &items, measure)))
+            }
             (part("by-model", "By model", &html! {}, &bars("Model", &models, measure)))
         }
     };

@@ -31,8 +31,10 @@ pub(super) fn question(request: &Value) -> Vec<String> {
 }
 
 fn message(request: &Value, content: &Value, stop: &str) -> Value {
+    // Each answer of a conversation has an id of its own, as a real one has.
+    let id = format!("msg_{}", request["messages"].as_array().map_or(0, Vec::len));
     json!({
-        "id": "msg_1", "type": "message", "role": "assistant", "model": request["model"], "content": content,
+        "id": id, "type": "message", "role": "assistant", "model": request["model"], "content": content,
         "stop_reason": stop, "stop_sequence": null,
         "usage": {"input_tokens": INPUT, "cache_read_input_tokens": CACHED, "cache_creation_input_tokens": 0, "output_tokens": OUTPUT},
     })

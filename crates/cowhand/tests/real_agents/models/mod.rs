@@ -7,7 +7,7 @@ mod responses;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -26,16 +26,37 @@ pub(crate) const OUTPUT: u64 = 50;
 /// A server of its own thread, gone with this.
 pub(crate) struct Models {
     address: SocketAddr,
-    served: Arc<Mutex<Vec<Served>>>,
+    shared: Arc<Shared>,
     _runtime: tokio::runtime::Runtime,
 }
+
+/// What all requests see.
+#[derive(Default)]
+struct Shared {
+    served: Mutex<Vec<Served>>,
+    /// When the limit ends that somebody met.
+    opens: Mutex<Option<SystemTime>>,
+}
+
+/// How long a limit lasts.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// One request and what it got.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
     pub(crate) path: String,
     pub(crate) body: Value,
+    /// By which header it came, with what before it.
+    pub(crate) key: Option<String>,
     pub(crate) scenario: Scenario,
+    pub(crate) got: Got,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Got {
+    Words,
+    Shell,
+    Error,
 }
 
 /// What the prompt asks for, by a word like `SCENARIO:tool`.
@@ -46,12 +67,18 @@ pub(crate) enum Scenario {
     Tool,
     /// A question to a person, then a text.
     Question,
+    /// One shell command after the other, and each answer takes a while.
+    Loop,
+    /// The same, as fast as it goes.
+    Spin,
     /// A shell command that does not end, whose child has a session of its own.
     Setsid,
     /// Words that come for longer than anybody waits.
     Slow,
     /// Some words, then the connection is gone.
     Cut,
+    /// One shell command, then a limit, and a text when that has ended.
+    Limited,
     Error(u16),
 }
 
@@ -63,9 +90,12 @@ impl Scenario {
         match &word[..end] {
             "tool" => Self::Tool,
             "question" => Self::Question,
+            "loop" => Self::Loop,
+            "spin" => Self::Spin,
             "setsid" => Self::Setsid,
             "slow" => Self::Slow,
             "cut" => Self::Cut,
+            "limited" => Self::Limited,
             word => {
                 word.strip_prefix("err").and_then(|code| code.parse().ok()).map_or(Self::Text, Self::Error)
             }
@@ -94,12 +124,16 @@ impl Models {
     pub(crate) fn start() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let served = Arc::<Mutex<Vec<Served>>>::default();
+        let shared = Arc::<Shared>::default();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
-        let app = Router::new().fallback(serve).with_state(Arc::clone(&served));
+        let app = Router::new().fallback(serve).with_state(Arc::clone(&shared));
         runtime.spawn(async move { axum::serve(listener, app).await });
-        Self { address, served, _runtime: runtime }
+        Self { address, shared, _runtime: runtime }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -108,12 +142,16 @@ impl Models {
 
     /// The requests that came until now, small talk of the CLIs included.
     pub(crate) fn served(&self) -> Vec<Served> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-async fn serve(State(served): State<Arc<Mutex<Vec<Served>>>>, request: Request) -> Response {
+async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
+    let header = ["x-api-key", "x-goog-api-key", "authorization"].into_iter().find_map(|name| {
+        let value = request.headers().get(name)?.to_str().ok()?;
+        Some(format!("{name}: {value}"))
+    });
     let body = axum::body::to_bytes(request.into_body(), 64 << 20).await.unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (vendor, streamed) = match path.as_str() {
@@ -129,13 +167,55 @@ async fn serve(State(served): State<Arc<Mutex<Vec<Served>>>>, request: Request) 
     };
     let conversation = body[vendor.conversation].to_string();
     let scenario = Scenario::of(&conversation);
-    served.lock().unwrap_or_else(PoisonError::into_inner).push(Served { path, body: body.clone(), scenario });
+    let since = conversation.rfind("SCENARIO:").map_or("", |at| &conversation[at..]);
+    let answered = since.contains(vendor.answered);
+    let limit = (scenario == Scenario::Limited).then(|| shared.limit(answered)).flatten();
+    let got = match scenario {
+        Scenario::Error(_) => Got::Error,
+        _ if limit.is_some() => Got::Error,
+        Scenario::Tool | Scenario::Setsid | Scenario::Limited if !answered => Got::Shell,
+        _ => Got::Words,
+    };
+    let request = Served { path, body: body.clone(), key: header, scenario, got };
+    shared.served.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     if let Scenario::Error(code) = scenario {
         return error(code);
     }
-    let since = conversation.rfind("SCENARIO:").map_or("", |at| &conversation[at..]);
-    let answered = since.contains(vendor.answered);
+    if let Some(opens) = limit {
+        return used_up(opens);
+    }
     answer(&vendor, &body, scenario, answered, streamed)
+}
+
+impl Shared {
+    /// When the limit ends, if there is one now. Whoever comes with the answer of a tool begins it, once.
+    fn limit(&self, begins: bool) -> Option<SystemTime> {
+        let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
+        if begins {
+            opens.get_or_insert_with(|| SystemTime::now() + LIMIT);
+        }
+        opens.filter(|opens| *opens > SystemTime::now())
+    }
+}
+
+/// As the vendors say it to those who pay by the month.
+fn used_up(opens: SystemTime) -> Response {
+    let second = opens.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + 1;
+    let reset = second.to_string();
+    let headers = [
+        ("anthropic-ratelimit-unified-status", "rejected"),
+        ("anthropic-ratelimit-unified-representative-claim", "five_hour"),
+        ("anthropic-ratelimit-unified-reset", reset.as_str()),
+        ("x-should-retry", "false"),
+        ("x-codex-primary-used-percent", "100"),
+        ("x-codex-primary-window-minutes", "300"),
+        ("x-codex-primary-reset-at", reset.as_str()),
+    ];
+    let body = json!({
+        "type": "error",
+        "error": {"type": "usage_limit_reached", "message": "the limit is reached", "resets_at": second},
+    });
+    (StatusCode::TOO_MANY_REQUESTS, headers, Json(body)).into_response()
 }
 
 fn error(code: u16) -> Response {
@@ -156,13 +236,15 @@ fn error(code: u16) -> Response {
 
 fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, streamed: bool) -> Response {
     let reply = match scenario {
+        Scenario::Loop | Scenario::Spin => Reply::Shell("echo once more".to_owned()),
         Scenario::Tool if !answered => Reply::Shell("echo from-the-tool".to_owned()),
         Scenario::Setsid if !answered => {
             // The child says that it is there; neither of the two ends by itself.
             Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
         }
         Scenario::Question if !answered => Reply::Question,
-        Scenario::Tool | Scenario::Setsid | Scenario::Question => {
+        Scenario::Limited if !answered => Reply::Shell("echo once >> done.txt".to_owned()),
+        Scenario::Tool | Scenario::Setsid | Scenario::Limited | Scenario::Question => {
             Reply::Words("The tool has answered.".to_owned())
         }
         Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),
@@ -173,7 +255,11 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
         Reply::Shell(command) => (vendor.shell)(body, command),
         Reply::Question => anthropic::question(body),
     };
-    let pause = Duration::from_millis(if scenario == Scenario::Slow { 100 } else { 0 });
+    let pause = Duration::from_millis(match scenario {
+        Scenario::Slow => 100,
+        Scenario::Loop => 250,
+        _ => 0,
+    });
     // A cut stream has begun to speak and never comes to its end.
     let count = if scenario == Scenario::Cut { events.len() / 2 } else { events.len() };
     let events = stream::iter(events.into_iter().take(count)).then(move |event| async move {

@@ -10,7 +10,7 @@ use cowhand_core::permission::{Permissions, Rule};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, transport};
 use super::super::result_line::per_model;
 use super::super::{Reader, Session, record};
 use super::Claude;
@@ -18,7 +18,7 @@ use crate::run::attempt::StopSignal;
 
 /// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
 /// list of processes; secrets belong in the environment and in the file of MCP servers.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 struct ClaudeLaunch {
     model: Option<String>,
     max_turns: Option<u32>,
@@ -37,6 +37,9 @@ struct ClaudeLaunch {
     /// Asked before a tool is used.
     permission_prompt_tool: Option<String>,
     plugins: Vec<Plugin>,
+    partial_messages: bool,
+    /// In dollars; it stops when it has spent this.
+    max_budget: Option<f64>,
     session: Session,
 }
 
@@ -47,6 +50,7 @@ impl ClaudeLaunch {
         let options = [
             ("--model", self.model.clone()),
             ("--max-turns", self.max_turns.map(|turns| turns.to_string())),
+            ("--max-budget-usd", self.max_budget.map(|dollars| dollars.to_string())),
             ("--permission-mode", self.permission_mode.clone()),
             ("--system-prompt", self.system_prompt.clone()),
             ("--settings", self.settings.clone()),
@@ -66,7 +70,8 @@ impl ClaudeLaunch {
         let options = options.into_iter().chain(plugins);
         let options = options.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
         let always = ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned);
-        always.into_iter().chain(options).chain(arguments_of(&self.session)).collect()
+        let partial = self.partial_messages.then(|| "--include-partial-messages".to_owned());
+        always.into_iter().chain(options).chain(partial).chain(arguments_of(&self.session)).collect()
     }
 }
 
@@ -90,6 +95,19 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::claude,
     interactive: &["--resume"],
     missing: &["No conversation found with session ID: {id}"],
+    homes: &[
+        Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
+        Home { variable: "", folder: ".claude.json", below: "", is_folder: false },
+    ],
+    provider: Some(Provider {
+        address: "ANTHROPIC_BASE_URL",
+        home: "https://api.anthropic.com",
+        keys: &[
+            ("ANTHROPIC_API_KEY", "x-api-key", ""),
+            ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
+            ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
+        ],
+    }),
 };
 
 const MCP_FILE: &str = "mcp.json";
@@ -101,6 +119,7 @@ fn plan(order: &Order<'_>) -> Plan {
         SettingSource::Project => "project".to_owned(),
         SettingSource::Local => "local".to_owned(),
     };
+    let before = before(order);
     let servers = (!settings.mcp_servers.is_empty()).then(|| mcp(&settings.mcp_servers));
     let asks = order.permission_mode() == PermissionMode::Ask;
     let launch = ClaudeLaunch {
@@ -120,6 +139,12 @@ fn plan(order: &Order<'_>) -> Plan {
         permission_prompt_tool: asks.then(|| "mcp__cowhand__approve".to_owned()),
         mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
         plugins: settings.plugins.clone().unwrap_or_default(),
+        partial_messages: settings.partial_messages.unwrap_or(false),
+        // It counts all that the session has cost.
+        max_budget: settings
+            .budget
+            .and_then(|budget| budget.per_job_usd)
+            .map(|left| left + before.total_cost_usd.unwrap_or_default()),
         session: order.session.clone(),
     };
     // Whoever asks waits as long as the answer may take, and a little longer.
@@ -133,7 +158,7 @@ fn plan(order: &Order<'_>) -> Plan {
         files: servers.map(|servers| (MCP_FILE.to_owned(), servers.to_string())).into_iter().collect(),
         // Claude writes its result line on an interrupt.
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Claude(Claude { before: before(order), ..Claude::default() }),
+        reader: Reader::Claude(Claude { before, ..Claude::default() }),
     }
 }
 
@@ -234,6 +259,7 @@ mod tests {
                 },
                 " --plugin-dir a --plugin-dir-no-mcp b",
             ),
+            (ClaudeLaunch { partial_messages: true, ..plain() }, " --include-partial-messages"),
             (ClaudeLaunch { session: Session::FreshAs("id".into()), ..plain() }, " --session-id id"),
             (ClaudeLaunch { session: Session::Resume("id".into()), ..plain() }, " --resume id"),
             (

@@ -5,7 +5,7 @@ use std::path::Path;
 use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, transport};
 use super::super::{Reader, Session};
 use super::{Codex, rollout};
 use crate::run::attempt::StopSignal;
@@ -18,6 +18,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::codex,
     interactive: &["resume"],
     missing: &["no rollout found for thread id {id}"],
+    homes: &[Home::folder("CODEX_HOME", ".codex")],
+    provider: None,
 };
 
 fn plan(order: &Order<'_>) -> Plan {
@@ -55,7 +57,12 @@ fn plan(order: &Order<'_>) -> Plan {
         environment: private.environment,
         files: private.files,
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::Codex(Codex { before: used, model: settings.model.clone(), ..Codex::default() }),
+        reader: Reader::Codex(Codex {
+            before: used,
+            home: Some(order.home("CODEX_HOME", ".codex")),
+            model: settings.model.clone(),
+            ..Codex::default()
+        }),
     }
 }
 

@@ -2,8 +2,22 @@
 
 use std::path::Path;
 
+use jiff::Timestamp;
+
 use super::super::record;
 use super::Tokens;
+
+/// When the windows are open again that are used up, as the thread was told last.
+pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
+    let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
+    record::last(&record, "\"rate_limits\"", |line| {
+        let limits = line.get("payload")?.get("rate_limits")?;
+        let windows = ["primary", "secondary"].into_iter().filter_map(|name| limits.get(name));
+        let full = windows.filter(|window| window["used_percent"].as_f64().is_some_and(|used| used >= 100.0));
+        full.filter_map(|window| window["resets_at"].as_i64()).max()
+    })
+    .and_then(|second| Timestamp::from_second(second).ok())
+}
 
 /// What a thread had used; nothing if there is no record of it, and then it cannot go on either.
 pub(super) fn used(home: &Path, thread: &str) -> Tokens {

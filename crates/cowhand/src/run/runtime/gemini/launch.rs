@@ -3,7 +3,7 @@
 use cowhand_core::config::shape::PermissionMode;
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Order, Plan};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider};
 use super::super::{Reader, Session};
 use crate::run::attempt::StopSignal;
 
@@ -15,6 +15,12 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::gemini,
     interactive: &["--resume"],
     missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
+    homes: &[Home::folder("", ".gemini")],
+    provider: Some(Provider {
+        address: "GOOGLE_GEMINI_BASE_URL",
+        home: "https://generativelanguage.googleapis.com",
+        keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
+    }),
 };
 
 const POLICY_FILE: &str = "gemini-policy.toml";

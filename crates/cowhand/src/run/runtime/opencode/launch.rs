@@ -3,7 +3,7 @@
 use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, transport};
 use super::super::{Reader, Session};
 use super::Opencode;
 use crate::run::attempt::StopSignal;
@@ -16,6 +16,13 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::opencode,
     interactive: &["--session"],
     missing: &["Session not found"],
+    homes: &[
+        Home { below: "opencode", ..Home::folder("XDG_DATA_HOME", ".local/share") },
+        Home { below: "opencode", ..Home::folder("XDG_STATE_HOME", ".local/state") },
+        Home { below: "opencode", ..Home::folder("XDG_CONFIG_HOME", ".config") },
+        Home { below: "opencode", ..Home::folder("XDG_CACHE_HOME", ".cache") },
+    ],
+    provider: None,
 };
 
 /// Its config as JSON; OpenCode lays it over its files.

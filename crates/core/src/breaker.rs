@@ -1,0 +1,257 @@
+//! The breaker: a schedule that keeps failing the same way, or keeps spending on nothing, pauses itself.
+//!
+//! A pause ends by itself, and what the schedule fires then is the probe: if it goes well, everything is as before; if
+//! it fails, the schedule pauses again at once, for twice as long. A person who enables it ends the pause, too.
+
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::cut::cut;
+use crate::interval::Interval;
+use crate::job::{ErrorKind, JobError, Outcome};
+
+/// When a schedule pauses itself.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Breaker {
+    /// After so many jobs in a row that failed the same way; 0 means never.
+    #[schemars(range(max = 1000))]
+    pub failures: u32,
+    /// For how long at first; each further time twice as long, up to a day.
+    pub pause: Interval,
+    /// After so many jobs in a row that completed without having used a tool; unset or 0 means never.
+    #[schemars(range(max = 1000))]
+    pub empty_runs: u32,
+    /// Of those, only if together they cost this much.
+    #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
+    pub empty_usd: f64,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self { failures: 5, pause: Interval::seconds(15 * 60), empty_runs: 0, empty_usd: 0.0 }
+    }
+}
+
+/// What is remembered of a schedule's last jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fuse {
+    /// How the last one failed.
+    pub signature: Option<String>,
+    /// How many in a row failed like that.
+    pub failures: u32,
+    /// How many in a row did nothing, and what they cost.
+    pub empty: u32,
+    pub empty_microdollars: u64,
+    /// How often it has paused since something went well.
+    pub pauses: u32,
+}
+
+/// How a job of the schedule ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    pub outcome: &'a Outcome,
+    /// It is known to have used no tool.
+    pub empty: bool,
+    pub microdollars: u64,
+}
+
+/// Until when, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pause {
+    pub until: Timestamp,
+    pub reason: String,
+}
+
+impl Breaker {
+    /// Takes note of a job, and says whether the schedule pauses.
+    pub fn judge(&self, fuse: &mut Fuse, run: Run<'_>, now: Timestamp) -> Option<Pause> {
+        match run.outcome {
+            // Neither somebody's wish nor a machine that went away says anything about the schedule.
+            Outcome::Cancelled { .. }
+            | Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
+            Outcome::Failed { error, .. } => self.failed(fuse, error, now),
+            Outcome::Completed { .. } if run.empty => self.empty(fuse, run.microdollars, now),
+            Outcome::Completed { .. } => {
+                *fuse = Fuse::default();
+                None
+            }
+        }
+    }
+
+    fn failed(&self, fuse: &mut Fuse, error: &JobError, now: Timestamp) -> Option<Pause> {
+        let signature = signature(error);
+        let same = fuse.signature.as_ref() == Some(&signature);
+        fuse.failures = if same { fuse.failures.saturating_add(1) } else { 1 };
+        fuse.signature = Some(signature);
+        (fuse.empty, fuse.empty_microdollars) = (0, 0);
+        let probe = fuse.pauses > 0;
+        if self.failures == 0 || (fuse.failures < self.failures && !probe) {
+            return None;
+        }
+        let times = fuse.failures;
+        let what = if probe && times < self.failures {
+            "the run after its pause failed".to_owned()
+        } else {
+            format!("{times} jobs in a row failed the same way")
+        };
+        Some(self.pause(fuse, now, &format!("{what}: {} ({})", error.message, error.kind)))
+    }
+
+    fn empty(&self, fuse: &mut Fuse, microdollars: u64, now: Timestamp) -> Option<Pause> {
+        (fuse.signature, fuse.failures) = (None, 0);
+        fuse.empty = fuse.empty.saturating_add(1);
+        fuse.empty_microdollars = fuse.empty_microdollars.saturating_add(microdollars);
+        let cost = crate::budget::microdollars(self.empty_usd);
+        let enough = fuse.empty >= self.empty_runs || fuse.pauses > 0;
+        if self.empty_runs == 0 || !enough || fuse.empty_microdollars < cost {
+            if self.empty_runs == 0 {
+                *fuse = Fuse::default();
+            }
+            return None;
+        }
+        let (runs, cost) = (fuse.empty, crate::budget::money(fuse.empty_microdollars));
+        Some(self.pause(fuse, now, &format!("{runs} jobs in a row used no tool and cost {cost}")))
+    }
+
+    fn pause(&self, fuse: &mut Fuse, now: Timestamp, reason: &str) -> Pause {
+        const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+        let doubled = 1_i32.checked_shl(fuse.pauses.min(30)).unwrap_or(i32::MAX);
+        let pause = self.pause.duration();
+        let pause = pause.checked_mul(doubled).unwrap_or(LONGEST).min(LONGEST.max(pause));
+        fuse.pauses = fuse.pauses.saturating_add(1);
+        Pause {
+            until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
+            reason: cut(reason, 0, LONGEST_REASON),
+        }
+    }
+}
+
+/// It stands in an event and on one line of a screen.
+const LONGEST_REASON: usize = 500;
+
+/// What two failures have in common if they are the same one: the kind, and the message without numbers, ids and the
+/// differences of white space and case.
+pub fn signature(error: &JobError) -> String {
+    let mut text = format!("{}:", error.kind);
+    for word in error.message.to_lowercase().split_whitespace() {
+        text.push(' ');
+        let mut part = String::new();
+        for letter in word.chars() {
+            if letter.is_alphanumeric() {
+                part.push(letter);
+            } else {
+                push_part(&mut text, &mut part);
+                text.push(letter);
+            }
+        }
+        push_part(&mut text, &mut part);
+    }
+    cut(&text, 0, LONGEST_REASON)
+}
+
+fn push_part(text: &mut String, part: &mut String) {
+    if part.chars().any(|letter| letter.is_ascii_digit()) {
+        text.push('#');
+    } else {
+        text.push_str(part);
+    }
+    part.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::FailReason;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn failed(kind: ErrorKind, message: &str) -> Outcome {
+        let error = JobError { kind, message: message.to_owned() };
+        Outcome::Failed { reason: FailReason::Error, error, summary: None }
+    }
+
+    fn completed() -> Outcome {
+        Outcome::Completed { summary: None }
+    }
+
+    #[test]
+    fn what_two_failures_have_in_common() {
+        let signature = |message: &str| {
+            super::signature(&JobError { kind: ErrorKind::Exit, message: message.to_owned() })
+        };
+        let table = [
+            ("exit code 1; it said: no", "exit code 12;  it said: No", true),
+            ("cannot read /tmp/a1b2/x", "cannot read /tmp/99/x", true),
+            ("job 0192-af3e went away", "job 77-1 went away", true),
+            ("cannot read x", "cannot write x", false),
+            ("a b", "ab", false),
+            ("", " ", true),
+        ];
+        for (one, other, same) in table {
+            assert_eq!(signature(one) == signature(other), same, "{one} | {other}");
+        }
+        assert!(signature(&"ä1 ".repeat(10_000)).len() < 1_000);
+    }
+
+    /// f: fails as before, g: fails otherwise, l: is lost, c: is cancelled, o: goes well, e: goes well and does nothing
+    /// for a cent.
+    fn story(breaker: Breaker, runs: &str) -> String {
+        let mut fuse = Fuse::default();
+        let mut answers = String::new();
+        for run in runs.chars() {
+            let outcome = match run {
+                'f' => failed(ErrorKind::Exit, "no such file 7"),
+                'g' => failed(ErrorKind::Exit, "permission denied"),
+                'l' => failed(ErrorKind::Lost, "lost"),
+                'c' => Outcome::Cancelled { how: crate::job::Termination::Graceful },
+                _ => completed(),
+            };
+            let run = Run { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
+            let pause = breaker.judge(&mut fuse, run, at(0));
+            answers += &pause.map_or("-".to_owned(), |pause| {
+                format!("[{}m]", pause.until.duration_since(at(0)).as_mins())
+            });
+        }
+        answers
+    }
+
+    #[test]
+    fn when_a_schedule_pauses() {
+        let usual = Breaker::default();
+        let three = Breaker { failures: 3, ..usual };
+        let off = Breaker { failures: 0, ..usual };
+        let empty = Breaker { failures: 0, empty_runs: 2, ..usual };
+        let dear = Breaker { empty_usd: 0.035, ..empty };
+        for (name, breaker, runs, expected) in [
+            ("five by default", usual, "fffff", "----[15m]"),
+            ("another failure is another story", three, "ffgff", "-----"),
+            ("something that goes well ends it", three, "ffoff", "-----"),
+            ("neither a cancel nor a loss counts", three, "flcff", "----[15m]"),
+            (
+                "the probe that fails, and the one that does not",
+                three,
+                "fffffofff",
+                "--[15m][30m][60m]---[15m]",
+            ),
+            ("a probe that fails otherwise", three, "fffg", "--[15m][30m]"),
+            (
+                "a day at most",
+                three,
+                "fffffffffff",
+                "--[15m][30m][60m][120m][240m][480m][960m][1440m][1440m]",
+            ),
+            ("off", off, "ffffffff", "--------"),
+            ("nothing done, and nobody minds", usual, "eeeeeeee", "--------"),
+            ("nothing done", empty, "eefoee", "-[15m]---[15m]"),
+            ("not worth it", dear, "eee", "---"),
+            ("worth it", dear, "eeee", "---[15m]"),
+        ] {
+            assert_eq!(story(breaker, runs), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::*;
+
+fn at(time: &str) -> Timestamp {
+    time.parse().unwrap()
+}
+
+#[test]
+fn days_and_months_begin_where_people_live() {
+    // zone, now, the day, how many hours it has, the month
+    let table = [
+        (
+            "UTC",
+            "2026-03-10T12:00:00Z",
+            "2026-03-10T00:00:00Z",
+            24,
+            "2026-03-01T00:00:00Z",
+            "2026-04-01T00:00:00Z",
+        ),
+        (
+            "UTC",
+            "2026-03-10T00:00:00Z",
+            "2026-03-10T00:00:00Z",
+            24,
+            "2026-03-01T00:00:00Z",
+            "2026-04-01T00:00:00Z",
+        ),
+        (
+            "UTC",
+            "2026-02-28T23:59:59Z",
+            "2026-02-28T00:00:00Z",
+            24,
+            "2026-02-01T00:00:00Z",
+            "2026-03-01T00:00:00Z",
+        ),
+        // The clock goes forward: the day has 23 hours, and the month begins in winter and ends in summer.
+        (
+            "Europe/Berlin",
+            "2026-03-29T12:00:00Z",
+            "2026-03-28T23:00:00Z",
+            23,
+            "2026-02-28T23:00:00Z",
+            "2026-03-31T22:00:00Z",
+        ),
+        // And back.
+        (
+            "Europe/Berlin",
+            "2026-10-25T00:30:00Z",
+            "2026-10-24T22:00:00Z",
+            25,
+            "2026-09-30T22:00:00Z",
+            "2026-10-31T23:00:00Z",
+        ),
+        (
+            "Europe/Berlin",
+            "2026-10-25T22:59:59Z",
+            "2026-10-24T22:00:00Z",
+            25,
+            "2026-09-30T22:00:00Z",
+            "2026-10-31T23:00:00Z",
+        ),
+        // It is another day, and another month, than in UTC.
+        (
+            "America/New_York",
+            "2026-01-01T03:00:00Z",
+            "2025-12-31T05:00:00Z",
+            24,
+            "2025-12-01T05:00:00Z",
+            "2026-01-01T05:00:00Z",
+        ),
+        (
+            "Pacific/Kiritimati",
+            "2026-12-31T11:00:00Z",
+            "2026-12-31T10:00:00Z",
+            24,
+            "2026-12-31T10:00:00Z",
+            "2027-01-31T10:00:00Z",
+        ),
+        // A quarter of an hour.
+        (
+            "Asia/Kathmandu",
+            "2026-06-15T18:20:00Z",
+            "2026-06-15T18:15:00Z",
+            24,
+            "2026-05-31T18:15:00Z",
+            "2026-06-30T18:15:00Z",
+        ),
+        // There the clock goes forward at midnight: the day begins at one.
+        (
+            "America/Santiago",
+            "2026-09-06T12:00:00Z",
+            "2026-09-06T04:00:00Z",
+            23,
+            "2026-09-01T04:00:00Z",
+            "2026-10-01T03:00:00Z",
+        ),
+    ];
+    for (zone, now, day, hours, month, next) in table {
+        let (zone, now) = (TimeZone::get(zone).unwrap(), at(now));
+        let (today, this) = (Period::day(now, &zone), Period::month(now, &zone));
+        assert_eq!(
+            (today.start, today.end.duration_since(today.start).as_hours()),
+            (at(day), hours),
+            "{now}"
+        );
+        assert_eq!((this.start, this.end), (at(month), at(next)), "{now}");
+        assert!(this.start <= today.start && today.end <= this.end && today.start <= now && now < today.end);
+        // What is spent is kept by the quarter of an hour.
+        assert!([today.start, today.end, this.start].iter().all(|time| time.as_second() % 900 == 0), "{now}");
+    }
+}
+
+#[test]
+fn every_zone_has_days() {
+    for now in
+        ["1970-01-01T00:00:00Z", "2011-12-30T12:00:00Z", "2026-03-29T01:00:00Z", "9999-12-30T00:00:00Z"]
+    {
+        for zone in jiff::tz::db().available().filter_map(|name| TimeZone::get(name.as_str()).ok()) {
+            let now = at(now);
+            for period in [Period::day(now, &zone), Period::month(now, &zone)] {
+                assert!(period.start <= now && now < period.end, "{zone:?} {now} {period:?}");
+            }
+        }
+    }
+}
+
+fn purse(own: Budget, fleet: Budget) -> Purse {
+    let now = at("2026-03-10T12:00:00Z");
+    Purse { own, fleet, day: Period::day(now, &TimeZone::UTC), month: Period::month(now, &TimeZone::UTC) }
+}
+
+fn usd(dollars: f64) -> Amount {
+    Amount { microdollars: microdollars(dollars), tokens: 0 }
+}
+
+/// What was spent today and this month, what those under way have said and reserved.
+fn spending(day: f64, month: f64, heard: f64, held: f64) -> Spending {
+    Spending { day: usd(day), month: usd(month), heard: usd(heard), held: usd(held) }
+}
+
+fn dearest(dollars: Option<f64>) -> Dearest {
+    Dearest { microdollars: dollars.map(microdollars), tokens: None }
+}
+
+/// What it takes with it, or whose budget has no room.
+fn reserved(own: Budget, fleet: Budget, spent: Spending, by_all: Spending, most: Option<f64>) -> String {
+    match purse(own, fleet).reserve(Amount::default(), &spent, dearest(most), &by_all) {
+        Ok(reserved) => money(reserved.amount.microdollars),
+        Err(over) => format!("{}, {}", over.scope, over.window),
+    }
+}
+
+#[test]
+fn what_an_attempt_reserves() {
+    let none = Budget::default();
+    let day = |dollars| Budget { per_day_usd: Some(dollars), ..none };
+    let job = |dollars, rest: Budget| Budget { per_job_usd: Some(dollars), ..rest };
+    let nothing = Spending::default();
+    let spent = |day, held| spending(day, 9.0, 0.0, held);
+    let table = [
+        ("no budget", none, none, nothing, nothing, None, "$0.00"),
+        ("only of a job", job(2.0, none), none, nothing, nothing, Some(9.0), "$2.00"),
+        ("the stricter of two", job(2.0, none), job(1.0, none), nothing, nothing, None, "$1.00"),
+        ("nothing is known: all that is left", day(5.0), none, spent(1.5, 0.0), nothing, None, "$3.50"),
+        ("and nothing for a second one", day(5.0), none, spent(1.5, 3.5), nothing, None, "agent, day"),
+        ("the dearest of the last ones", day(5.0), none, spent(1.5, 0.0), nothing, Some(0.7), "$0.70"),
+        ("it fits exactly", day(5.0), none, spent(3.0, 1.3), nothing, Some(0.7), "$0.70"),
+        ("it does not", day(5.0), none, spent(3.0, 1.4), nothing, Some(0.7), "agent, day"),
+        ("the job's budget first", job(1.0, day(5.0)), none, nothing, nothing, Some(4.0), "$1.00"),
+        ("one that cost more than a day may", day(5.0), none, nothing, nothing, Some(7.0), "$5.00"),
+        ("starts alone", day(5.0), none, spent(0.0, 0.1), nothing, Some(7.0), "agent, day"),
+        ("used up", day(5.0), none, spent(5.0, 0.0), nothing, Some(0.0), "agent, day"),
+        ("the fleet's", none, day(5.0), nothing, spent(4.5, 0.0), Some(1.0), "fleet, day"),
+        ("of another agent", day(5.0), none, nothing, spent(99.0, 0.0), Some(1.0), "$1.00"),
+    ];
+    for (name, own, fleet, spent, by_all, most, expected) in table {
+        assert_eq!(reserved(own, fleet, spent, by_all, most), expected, "{name}");
+    }
+    // The one that lasts longest is told.
+    let both = Budget { per_day_usd: Some(1.0), per_month_usd: Some(2.0), ..none };
+    assert_eq!(reserved(both, none, spending(1.0, 2.0, 0.0, 0.0), nothing, None), "agent, month");
+}
+
+#[test]
+fn a_second_attempt_has_what_the_first_left() {
+    let purse = purse(Budget { per_job_usd: Some(1.0), ..Budget::default() }, Budget::default());
+    let nothing = Spending::default();
+    for (spent, expected) in [(0.0, 1_000_000), (0.75, 250_000), (1.0, 1), (7.0, 1)] {
+        let reserved = purse.reserve(usd(spent), &nothing, Dearest::default(), &nothing).unwrap();
+        assert_eq!(reserved.amount.microdollars, expected, "{spent}");
+    }
+}
+
+#[test]
+fn tokens_are_budgets_too() {
+    let own = Budget { per_day_tokens: Some(1_000), per_job_tokens: Some(400), ..Budget::default() };
+    let purse = purse(own, Budget::default());
+    let spent = |tokens| Spending { day: Amount { tokens, microdollars: 0 }, ..Spending::default() };
+    let nothing = Spending::default();
+    let reserve = |tokens| purse.reserve(Amount::default(), &spent(tokens), Dearest::default(), &nothing);
+    assert_eq!(reserve(600).unwrap().amount, Amount { tokens: 400, microdollars: 0 });
+    let over = reserve(601).unwrap_err();
+    assert_eq!((over.unit, over.limit, over.spent, over.needed), (Unit::Tokens, 1_000, 601, 400));
+    let job = |tokens| purse.passed(Amount { tokens, microdollars: 0 }, &nothing, &nothing);
+    assert_eq!(job(399), None);
+    assert_eq!(job(400).map(|over| over.window), Some(Window::Job));
+}
+
+#[test]
+fn what_stops_an_attempt_under_way() {
+    let none = Budget::default();
+    let own = Budget { per_job_usd: Some(1.0), per_day_usd: Some(5.0), ..none };
+    let fleet = Budget { per_month_usd: Some(50.0), ..none };
+    let nothing = Spending::default();
+    let table = [
+        ("little", 0.99, nothing, nothing, None),
+        ("all of it", 1.0, nothing, nothing, Some((Scope::Agent, Window::Job))),
+        ("what others have reserved is not spent", 0.5, spending(4.0, 4.0, 0.5, 9.0), nothing, None),
+        (
+            "what others have said is",
+            0.5,
+            spending(4.0, 4.0, 1.0, 1.0),
+            nothing,
+            Some((Scope::Agent, Window::Day)),
+        ),
+        (
+            "the fleet's month",
+            0.5,
+            nothing,
+            spending(0.0, 49.0, 1.2, 2.0),
+            Some((Scope::Fleet, Window::Month)),
+        ),
+    ];
+    for (name, job, own_spent, by_all, expected) in table {
+        let over = purse(own, fleet).passed(usd(job), &own_spent, &by_all);
+        assert_eq!(over.map(|over| (over.scope, over.window)), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_only_waits_for_others() {
+    let purse = purse(Budget { per_day_usd: Some(5.0), ..Budget::default() }, Budget::default());
+    let nothing = Spending::default();
+    let over = |own: Spending| {
+        purse.reserve(Amount::default(), &own, dearest(Some(1.0)), &nothing).unwrap_err().may_pass()
+    };
+    assert!(over(spending(1.0, 1.0, 0.0, 3.5)), "they may need less");
+    assert!(!over(spending(4.5, 4.5, 0.0, 0.0)), "that is spent");
+    assert!(!over(spending(1.0, 1.0, 4.0, 4.0)), "and so is that");
+}
+
+#[test]
+fn sentences() {
+    let agent = "coder".parse().unwrap();
+    let zone = TimeZone::get("Europe/Berlin").unwrap();
+    let until = Some(at("2026-03-10T23:00:00Z"));
+    let day = OverBudget {
+        scope: Scope::Agent,
+        window: Window::Day,
+        unit: Unit::Usd,
+        limit: 5_000_000,
+        spent: 5_020_000,
+        reserved: 0,
+        needed: 1,
+        until,
+    };
+    let job = OverBudget { window: Window::Job, limit: 50_000, spent: 61_000, until: None, ..day };
+    let tight =
+        OverBudget { scope: Scope::Fleet, spent: 3_000_000, reserved: 1_500_000, needed: 700_000, ..day };
+    let tokens =
+        OverBudget { window: Window::Month, unit: Unit::Tokens, limit: 1_000_000, spent: 1_000_001, ..day };
+    let text: Vec<String> =
+        [day, job, tight, tokens].iter().map(|over| over.sentence(&agent, &zone)).collect();
+    insta::assert_snapshot!(text.join("\n"));
+}
+
+#[test]
+fn numbers_that_are_no_amounts() {
+    for (dollars, expected) in [
+        (f64::NAN, 0),
+        (f64::NEG_INFINITY, 0),
+        (-5.0, 0),
+        (0.0, 0),
+        (0.07, 70_000),
+        (0.000_000_4, 1),
+        (f64::INFINITY, 1_000_000_000_000_000),
+        (1e300, 1_000_000_000_000_000),
+    ] {
+        assert_eq!(microdollars(dollars), expected, "{dollars}");
+    }
+    let huge = ModelUsage { input_tokens: u64::MAX, output_tokens: u64::MAX, ..ModelUsage::default() };
+    assert_eq!(tokens(&huge), u64::MAX);
+    let most = Amount { microdollars: u64::MAX, tokens: u64::MAX };
+    assert_eq!(most.plus(most), most);
+}

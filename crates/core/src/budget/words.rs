@@ -1,0 +1,115 @@
+//! Money and budgets in words.
+
+use std::fmt;
+
+use jiff::tz::TimeZone;
+
+use super::{OverBudget, Scope, Unit, Window};
+use crate::id::AgentName;
+
+/// `$0.05`, `$12.00`, `$0.0012`: cents, and what is less than a cent as far as it is worth reading.
+pub fn money(microdollars: u64) -> String {
+    let (dollars, rest) = (microdollars / 1_000_000, microdollars % 1_000_000);
+    if rest % 10_000 == 0 || dollars > 0 {
+        let cents = microdollars.saturating_add(5_000) / 10_000;
+        return format!("${}.{:02}", cents / 100, cents % 100);
+    }
+    let digits = format!("{rest:06}");
+    format!("$0.{}", digits.trim_end_matches('0'))
+}
+
+/// `12,345 tokens`.
+pub fn tokens(tokens: u64) -> String {
+    let digits = tokens.to_string();
+    let mut grouped = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{grouped} tokens")
+}
+
+impl Unit {
+    pub fn amount(self, value: u64) -> String {
+        match self {
+            Self::Usd => money(value),
+            Self::Tokens => tokens(value),
+        }
+    }
+}
+
+impl OverBudget {
+    /// The key that sets it.
+    pub fn key(&self) -> String {
+        format!("budget.per_{}_{}", self.window, self.unit)
+    }
+
+    /// Which budget, how much of it is gone and what to do, on one line.
+    pub fn sentence(&self, agent: &AgentName, zone: &TimeZone) -> String {
+        let (limit, spent) = (self.unit.amount(self.limit), self.unit.amount(self.spent));
+        let owner = Owner { over: self, agent };
+        let reserved = match self.reserved {
+            0 => String::new(),
+            reserved => format!(", {} reserved by jobs under way", self.unit.amount(reserved)),
+        };
+        let text = if self.spent < self.limit {
+            let needed = self.unit.amount(self.needed);
+            format!("{owner} of {limit} has no room: {spent} spent{reserved}, and a run may need {needed}")
+        } else {
+            format!("{owner} of {limit} is used up: {spent} spent")
+        };
+        match self.until {
+            Some(until) => {
+                let until = until.to_zoned(zone.clone());
+                format!(
+                    "{text}; it begins anew at {}, or raise `{}`",
+                    until.strftime("%Y-%m-%d %H:%M %:z"),
+                    self.key()
+                )
+            }
+            None => format!("{text}; raise `{}` if it may cost more", self.key()),
+        }
+    }
+}
+
+struct Owner<'a> {
+    over: &'a OverBudget,
+    agent: &'a AgentName,
+}
+
+impl fmt::Display for Owner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.over.window, self.over.scope) {
+            (Window::Job, Scope::Agent) => write!(f, "{}'s job budget", self.agent),
+            (Window::Job, Scope::Fleet) => write!(f, "the fleet's job budget"),
+            (Window::Day, Scope::Agent) => write!(f, "{}'s daily budget", self.agent),
+            (Window::Month, Scope::Agent) => write!(f, "{}'s monthly budget", self.agent),
+            (Window::Day, Scope::Fleet) => write!(f, "the fleet's daily budget"),
+            (Window::Month, Scope::Fleet) => write!(f, "the fleet's monthly budget"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_as_people_write_them() {
+        for (microdollars, expected) in [
+            (0, "$0.00"),
+            (50_000, "$0.05"),
+            (1_200, "$0.0012"),
+            (12_345, "$0.012345"),
+            (1_000_001, "$1.00"),
+            (1_234_567, "$1.23"),
+            (12_000_000, "$12.00"),
+        ] {
+            assert_eq!(money(microdollars), expected);
+        }
+        assert_eq!(tokens(999), "999 tokens");
+        assert_eq!(tokens(1_234_567), "1,234,567 tokens");
+    }
+}

@@ -1,0 +1,93 @@
+//! Nothing starts without money, and a schedule that has paused itself does not fire.
+
+use super::*;
+use crate::budget::{Amount, Budget, Dearest, Spending};
+
+const EVERY_HOUR: &str = r#"{"type":"cron","expression":"0 * * * *"}"#;
+const OFTEN: &str = r#"{"type":"interval","interval":"1h"}"#;
+
+/// The agent may spend five dollars a day; so much is spent, and so much reserved by what runs.
+fn scene(schedule: &str, spent: u64, reserved: u64) -> Scene {
+    let mut scene = Scene::new(schedule);
+    scene.roster.agents[0].settings.budget = Some(Budget { per_day_usd: Some(5.0), ..Budget::default() });
+    let dollars = |dollars: u64| Amount { microdollars: dollars * 1_000_000, tokens: 0 };
+    let (spent, held) = (dollars(spent), dollars(reserved));
+    let own = Spending { day: spent, month: spent, heard: Amount::default(), held };
+    let dearest = Dearest { microdollars: Some(1_000_000), tokens: None };
+    scene.snapshot.ledger.agents.insert("a".parse().unwrap(), (own, dearest));
+    scene
+}
+
+#[test]
+fn without_money() {
+    check([
+        ("enough", scene(EVERY_HOUR, 4, 0).last_due("09:00"), "10:00", "ran cron 10:00 | wake 11:00"),
+        (
+            "a cron firing is let go",
+            scene(EVERY_HOUR, 5, 0).last_due("09:00"),
+            "10:00",
+            "skipped over_budget cron 10:00 | wake 11:00",
+        ),
+        (
+            "what only others have reserved is waited for",
+            scene(EVERY_HOUR, 3, 2).last_due("09:00").job("agent", RUNNING).max(9),
+            "10:00",
+            "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by jobs under way, \
+             and a run may need $1.00; it begins anew at 2026-01-06 00:00 +00:00, or raise `budget.per_day_usd`, \
+             due 10:00 | wake 01-06 00:00",
+        ),
+        (
+            "and that is said once",
+            scene(EVERY_HOUR, 3, 2)
+                .last_due("09:00")
+                .job("agent", RUNNING)
+                .max(9)
+                .waiting("10:00", SkipReason::OverBudget),
+            "10:00",
+            "wake 01-06 00:00",
+        ),
+        (
+            "an interval waits",
+            scene(OFTEN, 5, 0).last_run("08:00").waiting("09:00", SkipReason::OverBudget),
+            "10:00",
+            "wake 01-06 00:00",
+        ),
+        (
+            "a job by hand waits",
+            scene(EVERY_HOUR, 5, 0).last_due("10:00").job("agent", PENDING),
+            "10:00",
+            "wake 11:00",
+        ),
+        (
+            "until it begins anew",
+            scene(r#"{"type":"manual"}"#, 5, 0).job("agent", PENDING),
+            "10:00",
+            "wake 01-06 00:00",
+        ),
+        ("and starts", scene(r#"{"type":"manual"}"#, 4, 0).job("agent", PENDING), "10:00", "start 1"),
+    ]);
+}
+
+#[test]
+fn a_pause() {
+    let paused = |schedule: &str| {
+        let mut scene = Scene::new(schedule).last_due("09:00");
+        scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
+        scene
+    };
+    check([
+        ("as long as it lasts", paused(EVERY_HOUR), "10:00", "wake 10:30"),
+        ("is over", paused(EVERY_HOUR), "10:30", "resume"),
+        ("of an interval", paused(OFTEN), "10:00", "wake 10:30"),
+        ("also of what does not live by the clock", paused(r#"{"type":"manual"}"#), "10:31", "resume"),
+    ]);
+    let mut record = paused(EVERY_HOUR).record().clone();
+    assert!(!record.resume(at("10:29")));
+    assert!(record.resume(at("10:30")));
+    assert_eq!((&record.state, record.armed_at, record.generation), (&ScheduleState::Active, at("10:30"), 0));
+    let mut record = paused(EVERY_HOUR).record().clone();
+    record.fuse.pauses = 3;
+    assert!(record.enable(at("10:00")), "a person may end it");
+    assert_eq!((record.fuse.pauses, record.generation), (0, 1));
+    assert!(!record.proved(at("10:00")));
+}

@@ -1,0 +1,109 @@
+//! Agents that share a provider: what starts there, and when.
+
+use super::*;
+use crate::provider::{Parked, Provider};
+
+/// Agents `a` and `b` with a job each that waits, and perhaps one of `a` that runs.
+fn scene(limits: Provider, running: bool, parked_until: Option<&str>, last_start: Option<&str>) -> Scene {
+    let mut scene = Scene::new(r#"{"type":"manual"}"#).max(9);
+    scene.roster.agents.push(Agent::new("b".parse().unwrap()));
+    for agent in &mut scene.roster.agents {
+        agent.settings.provider = Some("shared".to_owned());
+    }
+    scene.roster.providers.insert("shared".to_owned(), limits);
+    if running {
+        scene = scene.job("agent", RUNNING);
+        scene.snapshot.jobs[0].provider = Some("shared".to_owned());
+    }
+    scene = scene.job("agent", PENDING).job("agent", PENDING);
+    scene.snapshot.jobs.last_mut().unwrap().agent = "b".parse().unwrap();
+    let parked = parked_until.map(|until| Parked {
+        provider: "shared".into(),
+        since: at("09:00"),
+        until: at(until),
+        message: "the limit".into(),
+        times: 1,
+    });
+    let state = ProviderState { parked, last_start: last_start.map(at) };
+    scene.snapshot.providers.insert("shared".to_owned(), state);
+    scene
+}
+
+#[test]
+fn what_starts_at_a_provider() {
+    let any = Provider::default;
+    let most = |max| Provider { max_concurrent: Some(max), ..any() };
+    let paced = || Provider { start_every: Some("10m".parse().unwrap()), ..any() };
+    check([
+        ("no limits", scene(any(), false, None, None), "10:00", "start 1 | start 2"),
+        ("parked", scene(any(), false, Some("11:30"), None), "10:00", "wake 11:30"),
+        ("no longer", scene(any(), false, Some("10:00"), None), "10:00", "start 1 | start 2"),
+        ("one place", scene(most(1), false, None, None), "10:00", "start 1"),
+        ("and it is taken", scene(most(1), true, None, None), "10:00", ""),
+        ("two, one taken", scene(most(2), true, None, None), "10:00", "start 2"),
+        ("paced", scene(paced(), false, None, None), "10:00", "start 1 | wake 10:10"),
+        ("too soon", scene(paced(), false, None, Some("09:55")), "10:00", "wake 10:05"),
+    ]);
+    let mut other = scene(any(), false, Some("11:30"), None);
+    other.roster.agents[1].settings.provider = Some("own".into());
+    assert_eq!(other.plan("10:00"), "start 2 | wake 11:30", "somebody else's limit");
+}
+
+#[test]
+fn what_stands_in_for_a_provider_that_is_used_up() {
+    let stand_in = |scene: &Scene| {
+        let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
+        let starts = plan.actions.iter().filter_map(|action| match action {
+            Action::Start { agent, stand_in, .. } => Some((agent.to_string(), *stand_in)),
+            _ => None,
+        });
+        starts.collect::<Vec<_>>()
+    };
+    let with = |parked: Option<&str>, fallback: &str| {
+        let mut scene = scene(Provider::default(), false, parked, None);
+        scene.roster.agents[0].settings.fallback = serde_json::from_str(fallback).unwrap();
+        scene
+    };
+    let two = r#"[{"model":"small"},{"runtime":"codex"}]"#;
+    let a = |number| vec![("a".to_owned(), number)];
+    let both = vec![("a".to_owned(), None), ("b".to_owned(), None)];
+    assert_eq!(stand_in(&with(None, two)), both, "its own, as long as that takes jobs");
+    assert_eq!(stand_in(&with(Some("11:30"), "[]")), vec![]);
+    assert_eq!(stand_in(&with(Some("11:30"), two)), a(Some(1)), "the first has the same provider");
+    let account = r#"[{"provider":"second","env":{"KEY":"other"}},{"runtime":"codex"}]"#;
+    assert_eq!(stand_in(&with(Some("11:30"), account)), a(Some(0)));
+    // What has begun goes on only where its session can.
+    let mut begun = with(Some("11:30"), two);
+    begun.snapshot.jobs[0].began = true;
+    assert_eq!(stand_in(&begun), vec![]);
+    let mut begun = with(Some("11:30"), account);
+    begun.snapshot.jobs[0].began = true;
+    assert_eq!(stand_in(&begun), a(Some(0)));
+    // All are used up.
+    let mut all = with(Some("11:30"), account);
+    for provider in ["second", "codex"] {
+        let state = all.snapshot.providers["shared"].clone();
+        all.snapshot.providers.insert(provider.to_owned(), state);
+    }
+    assert_eq!(stand_in(&all), vec![]);
+}
+
+#[test]
+fn what_a_fallback_changes() {
+    let mut agent = Agent::new("a".parse().unwrap());
+    agent.settings = serde_json::from_str(
+        r#"{"model":"big","provider":"mine","env":{"A":"1","B":"2"},
+            "fallback":[{"model":"small","env":{"B":"3"}},{"runtime":"codex"},{"runtime":"cli","provider":"other"}]}"#,
+    )
+    .unwrap();
+    let told = |number| {
+        let agent = agent.standing_in(number)?;
+        let env = agent.settings.env["B"].clone();
+        Some((agent.provider().map(str::to_owned), agent.settings.model.clone(), env))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(told(0), Some((some("mine"), some("small"), "3".to_owned())));
+    assert_eq!(told(1), Some((some("codex"), None, "2".to_owned())));
+    assert_eq!(told(2), Some((some("other"), some("big"), "2".to_owned())));
+    assert_eq!(told(3), None);
+}

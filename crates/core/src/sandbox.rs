@@ -1,0 +1,282 @@
+//! What an agent's processes may reach: which files, whom on the network, how much of the machine.
+//!
+//! Here is only what is asked for. Whether this machine can enforce it, and how, is decided where the agent is started.
+
+mod host;
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::size::Size;
+use crate::word::written_as;
+pub use host::{Host, HostError};
+
+/// A word, or a word and its rules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Sandbox {
+    Kind(SandboxKind),
+    Rules(SandboxRules),
+}
+
+/// What holds the agent: nothing, the kernel's Landlock, or namespaces made by the program `bwrap`. `docker` is not
+/// there yet: an agent with it is not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxKind {
+    #[default]
+    None,
+    Landlock,
+    Bubblewrap,
+    Docker,
+}
+
+/// Where the key of the model's provider is: in the agent's environment, or only with the proxy that adds it to the
+/// agent's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Credentials {
+    #[default]
+    Inside,
+    Outside,
+}
+
+written_as! {
+    SandboxKind { None = "none", Landlock = "landlock", Bubblewrap = "bubblewrap", Docker = "docker" }
+    Credentials { Inside = "inside", Outside = "outside" }
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxRules {
+    pub kind: SandboxKind,
+    /// Where it may write, beside the directory it works in and its program's own home. `~/` is the home; other
+    /// relative paths begin at the agent's directory.
+    #[serde(default)]
+    pub write: Option<Vec<String>>,
+    /// What it may read, beside the system's folders, its program and where it may write.
+    #[serde(default)]
+    pub read: Option<Vec<String>>,
+    /// Whom it reaches: unset means `off`.
+    #[serde(default)]
+    pub network: Option<Network>,
+    /// `outside` keeps the provider's key from the agent; unset means `inside`.
+    #[serde(default)]
+    pub credentials: Option<Credentials>,
+    /// The most memory of all its processes together.
+    #[serde(default)]
+    pub memory: Option<Size>,
+    /// The most processes and threads at a time, with one to three of the sandbox's own.
+    #[serde(default)]
+    #[schemars(range(min = 8))]
+    pub pids: Option<u32>,
+    /// The most processors' worth of time; 0.5 is half of one.
+    #[serde(default)]
+    #[schemars(range(min = 0.05, max = 1024))]
+    pub cpu: Option<f64>,
+}
+
+/// A word, or who is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Network {
+    Word(NetworkWord),
+    Reach(Reach),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkWord {
+    Off,
+    On,
+}
+
+/// One of the two: ports are what Landlock knows, hosts are what the proxy of `bubblewrap` knows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reach {
+    /// TCP ports, on any host. 53 lets it look names up, which opens UDP, too.
+    #[serde(default)]
+    pub ports: Option<Vec<u16>>,
+    /// `api.example.com`, `*.example.com`, or with a port, which is 443 if unset.
+    #[serde(default)]
+    pub hosts: Option<Vec<Host>>,
+}
+
+/// What is asked for, with every default in its place.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Asked {
+    pub kind: SandboxKind,
+    pub write: Vec<String>,
+    pub read: Vec<String>,
+    pub network: Reaches,
+    pub credentials: Credentials,
+    pub caps: Caps,
+}
+
+/// Whom an agent reaches.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reaches {
+    #[default]
+    Nobody,
+    Ports(Vec<u16>),
+    Hosts(Vec<Host>),
+    Everybody,
+}
+
+/// How much of the machine it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Caps {
+    pub memory: Option<u64>,
+    pub pids: Option<u32>,
+    pub cpu: Option<f64>,
+}
+
+impl Caps {
+    pub const fn is_none(&self) -> bool {
+        self.memory.is_none() && self.pids.is_none() && self.cpu.is_none()
+    }
+}
+
+impl Sandbox {
+    pub fn rules(&self) -> SandboxRules {
+        match self {
+            Self::Kind(kind) => SandboxRules { kind: *kind, ..SandboxRules::default() },
+            Self::Rules(rules) => rules.clone(),
+        }
+    }
+}
+
+impl SandboxRules {
+    /// What holds for both; what one of them does not say, the other decides.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self.kind, other.kind) {
+            (_, SandboxKind::None) => self.capped(&other),
+            (SandboxKind::None, _) => other.capped(&self),
+            _ => Self {
+                kind: self.kind.max(other.kind),
+                write: both(self.write.clone(), other.write.clone(), in_both),
+                read: both(self.read.clone(), other.read.clone(), in_both),
+                network: both(self.network.clone(), other.network.clone(), Network::and),
+                credentials: self.credentials.max(other.credentials),
+                ..self
+            }
+            .capped(&other),
+        }
+    }
+
+    /// The smaller of each cap.
+    fn capped(self, other: &Self) -> Self {
+        Self {
+            memory: both(
+                self.memory,
+                other.memory,
+                |own, more| if own.bytes() <= more.bytes() { own } else { more },
+            ),
+            pids: both(self.pids, other.pids, u32::min),
+            cpu: both(self.cpu, other.cpu, f64::min),
+            ..self
+        }
+    }
+
+    pub fn asked(self) -> Asked {
+        let caps = Caps { memory: self.memory.map(Size::bytes), pids: self.pids, cpu: self.cpu };
+        if self.kind == SandboxKind::None {
+            return Asked { network: Reaches::Everybody, caps, ..Asked::default() };
+        }
+        Asked {
+            kind: self.kind,
+            write: self.write.unwrap_or_default(),
+            read: self.read.unwrap_or_default(),
+            network: self.network.map(Network::reaches).unwrap_or_default(),
+            credentials: self.credentials.unwrap_or_default(),
+            caps,
+        }
+    }
+}
+
+fn both<T>(own: Option<T>, more: Option<T>, and: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (own, more) {
+        (Some(own), Some(more)) => Some(and(own, more)),
+        (own, more) => own.or(more),
+    }
+}
+
+/// Paths that lie in both lists.
+#[expect(clippy::needless_pass_by_value, reason = "what is put together is taken apart")]
+fn in_both(own: Vec<String>, more: Vec<String>) -> Vec<String> {
+    let within = |path: &String, list: &[String]| list.iter().any(|above| Path::new(path).starts_with(above));
+    let of_own = own.iter().filter(|path| within(path, &more));
+    let of_more = more.iter().filter(|path| within(path, &own) && !own.contains(path));
+    of_own.chain(of_more).cloned().collect()
+}
+
+impl Network {
+    fn and(self, more: Self) -> Self {
+        use Reaches::{Everybody, Hosts, Nobody, Ports};
+        match (self.reaches(), more.reaches()) {
+            (Nobody, _) | (_, Nobody) => Self::Word(NetworkWord::Off),
+            (Everybody, some) | (some, Everybody) => Self::of(some),
+            (Ports(own), Ports(more)) => {
+                Self::of(Ports(own.into_iter().filter(|port| more.contains(port)).collect()))
+            }
+            (Hosts(hosts), Ports(ports)) | (Ports(ports), Hosts(hosts)) => {
+                Self::of(Hosts(hosts.into_iter().filter(|host| ports.contains(&host.port())).collect()))
+            }
+            (Hosts(own), Hosts(more)) => {
+                let of_own = own.iter().filter(|host| more.iter().any(|above| above.covers(host)));
+                let of_more = more
+                    .iter()
+                    .filter(|host| own.iter().any(|above| above.covers(host)) && !own.contains(host));
+                Self::of(Hosts(of_own.chain(of_more).cloned().collect()))
+            }
+        }
+    }
+
+    fn of(reaches: Reaches) -> Self {
+        match reaches {
+            Reaches::Nobody => Self::Word(NetworkWord::Off),
+            Reaches::Everybody => Self::Word(NetworkWord::On),
+            Reaches::Ports(ports) => Self::Reach(Reach { ports: Some(ports), hosts: None }),
+            Reaches::Hosts(hosts) => Self::Reach(Reach { ports: None, hosts: Some(hosts) }),
+        }
+    }
+
+    fn reaches(self) -> Reaches {
+        match self {
+            Self::Word(NetworkWord::On) => Reaches::Everybody,
+            // Both is an error that was reported.
+            Self::Reach(Reach { hosts: Some(hosts), .. }) => Reaches::Hosts(hosts),
+            Self::Reach(Reach { ports: Some(ports), .. }) => Reaches::Ports(ports),
+            Self::Word(NetworkWord::Off) | Self::Reach(_) => Reaches::Nobody,
+        }
+    }
+}
+
+impl Asked {
+    /// What no machine could do, in a sentence.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        match (self.kind, &self.network, self.credentials) {
+            (SandboxKind::Landlock, Reaches::Hosts(_), _) => Some(
+                "`network: {hosts: …}` needs `kind: bubblewrap`: Landlock knows ports but no addresses; `network: {ports: …}` is what it can do",
+            ),
+            (SandboxKind::Bubblewrap, Reaches::Ports(_), _) => Some(
+                "`network: {ports: …}` needs `kind: landlock`; with bubblewrap name the hosts: `network: {hosts: [api.example.com:443]}`",
+            ),
+            (SandboxKind::Landlock | SandboxKind::None, _, Credentials::Outside) => {
+                Some("`credentials: outside` needs `kind: bubblewrap`, whose proxy adds them")
+            }
+            (_, Reaches::Everybody, Credentials::Outside) => Some(
+                "`credentials: outside` needs a network that is off or has `hosts`; with `network: on` nothing goes through the proxy",
+            ),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

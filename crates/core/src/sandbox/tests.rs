@@ -1,0 +1,152 @@
+use super::*;
+
+fn rules(text: &str) -> SandboxRules {
+    serde_json::from_str::<Sandbox>(text).unwrap().rules()
+}
+
+#[test]
+fn a_word_is_rules_with_nothing_said() {
+    let asked = rules("\"landlock\"").asked();
+    assert_eq!((asked.kind, &asked.network), (SandboxKind::Landlock, &Reaches::Nobody));
+    assert_eq!(rules("\"none\"").asked().network, Reaches::Everybody);
+}
+
+#[test]
+fn the_stricter_wins() {
+    for (agent, schedule, expected) in [
+        // Who says nothing changes nothing.
+        (r#""landlock""#, r#""none""#, r#"{"kind":"landlock"}"#),
+        (r#""none""#, r#""landlock""#, r#"{"kind":"landlock"}"#),
+        (r#""landlock""#, r#""bubblewrap""#, r#"{"kind":"bubblewrap"}"#),
+        (r#""bubblewrap""#, r#""landlock""#, r#"{"kind":"bubblewrap"}"#),
+        // A cap without a sandbox holds, too.
+        (
+            r#"{"kind":"landlock","pids":50}"#,
+            r#"{"kind":"none","pids":20,"memory":"1GB"}"#,
+            r#"{"kind":"landlock","pids":20,"memory":"1GB"}"#,
+        ),
+        (
+            r#"{"kind":"none","cpu":2.0}"#,
+            r#"{"kind":"landlock","cpu":4.0}"#,
+            r#"{"kind":"landlock","cpu":2.0}"#,
+        ),
+        (
+            r#"{"kind":"landlock","memory":"1GiB"}"#,
+            r#"{"kind":"landlock","memory":"1GB"}"#,
+            r#"{"kind":"landlock","memory":"1GB"}"#,
+        ),
+        // Paths in both.
+        (
+            r#"{"kind":"landlock","write":["/a","/b/c"]}"#,
+            r#"{"kind":"landlock","write":["/a/x","/b","/d","/ax"]}"#,
+            r#"{"kind":"landlock","write":["/b/c","/a/x"]}"#,
+        ),
+        (
+            r#"{"kind":"landlock","read":["/a"]}"#,
+            r#"{"kind":"landlock"}"#,
+            r#"{"kind":"landlock","read":["/a"]}"#,
+        ),
+        // Whom both reach.
+        (
+            r#"{"kind":"landlock","network":"on"}"#,
+            r#"{"kind":"landlock","network":{"ports":[443]}}"#,
+            r#"{"kind":"landlock","network":{"ports":[443]}}"#,
+        ),
+        (
+            r#"{"kind":"landlock","network":{"ports":[80,443]}}"#,
+            r#"{"kind":"landlock","network":{"ports":[443,22]}}"#,
+            r#"{"kind":"landlock","network":{"ports":[443]}}"#,
+        ),
+        (
+            r#"{"kind":"bubblewrap","network":{"hosts":["*.a.com","b.com:80"]}}"#,
+            r#"{"kind":"bubblewrap","network":{"hosts":["x.a.com","b.com","c.com"]}}"#,
+            r#"{"kind":"bubblewrap","network":{"hosts":["x.a.com"]}}"#,
+        ),
+        (
+            r#"{"kind":"landlock","network":{"ports":[80]}}"#,
+            r#"{"kind":"bubblewrap","network":{"hosts":["a.com","b.com:80"]}}"#,
+            r#"{"kind":"bubblewrap","network":{"hosts":["b.com:80"]}}"#,
+        ),
+        (
+            r#"{"kind":"bubblewrap","network":{"hosts":["a.com"]}}"#,
+            r#"{"kind":"bubblewrap","network":"off"}"#,
+            r#"{"kind":"bubblewrap","network":"off"}"#,
+        ),
+        (
+            r#"{"kind":"bubblewrap","credentials":"outside"}"#,
+            r#"{"kind":"bubblewrap","credentials":"inside"}"#,
+            r#"{"kind":"bubblewrap","credentials":"outside"}"#,
+        ),
+    ] {
+        assert_eq!(rules(agent).and(rules(schedule)), rules(expected), "{agent} and {schedule}");
+        assert_eq!(
+            rules(schedule).and(rules(agent)).asked().network,
+            rules(expected).asked().network,
+            "{schedule} and {agent}"
+        );
+    }
+}
+
+#[test]
+fn what_no_machine_could_do() {
+    for (text, word) in [
+        (
+            r#"{"kind":"landlock","network":{"hosts":["a.com"]}}"#,
+            Some("Landlock knows ports but no addresses"),
+        ),
+        (r#"{"kind":"bubblewrap","network":{"ports":[443]}}"#, Some("name the hosts")),
+        (r#"{"kind":"landlock","credentials":"outside"}"#, Some("whose proxy adds them")),
+        (r#"{"kind":"none","credentials":"outside"}"#, None),
+        (r#"{"kind":"bubblewrap","network":"on","credentials":"outside"}"#, Some("through the proxy")),
+        (r#"{"kind":"bubblewrap","credentials":"outside"}"#, None),
+        (r#"{"kind":"landlock","network":{"ports":[443]}}"#, None),
+    ] {
+        let said = rules(text).asked().contradiction();
+        assert_eq!(said.is_some(), word.is_some(), "{text} {said:?}");
+        assert!(said.is_none_or(|said| said.contains(word.unwrap_or_default())), "{text} {said:?}");
+    }
+}
+
+#[test]
+fn hosts() {
+    for (text, expected) in [
+        ("api.example.com", Some("api.example.com:443")),
+        ("API.Example.com.:8443", Some("api.example.com:8443")),
+        ("*.example.com", Some("*.example.com:443")),
+        ("localhost:80", Some("localhost:80")),
+        ("127.0.0.1:81", Some("127.0.0.1:81")),
+        ("[::1]:81", Some("[::1]:81")),
+        ("[::1]", Some("[::1]:443")),
+        ("::1", None),
+        ("127.1", None),
+        ("2130706433", None),
+        ("a.com:0", None),
+        ("a.com:70000", None),
+        ("*", None),
+        ("*.*.com", None),
+        ("a..com", None),
+        ("https://a.com", None),
+        ("a.com/x", None),
+        ("a@b.com", None),
+        ("", None),
+    ] {
+        let host = text.parse::<Host>().ok().map(|host| host.to_string());
+        assert_eq!(host.as_deref(), expected, "{text}");
+    }
+    for (own, other, expected) in [
+        ("a.com", "A.com.", true),
+        ("a.com", "a.com:80", false),
+        ("*.a.com", "x.a.com", true),
+        ("*.a.com", "x.y.a.com", true),
+        ("*.a.com", "a.com", false),
+        ("*.a.com", "xa.com", false),
+        ("*.a.com", "*.x.a.com", true),
+        ("*.x.a.com", "*.a.com", false),
+        ("*.a.com", "*.a.com", true),
+        ("a.com", "x.a.com", false),
+        ("[::1]:1", "[0:0::1]:1", true),
+    ] {
+        let (own, other): (Host, Host) = (own.parse().unwrap(), other.parse().unwrap());
+        assert_eq!(own.covers(&other), expected, "{own} {other}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Providers: what agents share, and which of it is used up.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::id::AgentName;
+use cowhand_core::provider::{Parked, Provider};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing::info;
+
+use super::{Api, Page, Problem};
+
+/// A provider of the fleet, and who uses it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProviderView {
+    pub provider: String,
+    pub agents: Vec<AgentName>,
+    #[serde(flatten)]
+    pub limits: Provider,
+    /// None if it takes jobs.
+    pub parked: Option<Parked>,
+}
+
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderView>>, Problem> {
+    Ok(Json(Page::whole(views(&api).await?)))
+}
+
+/// Those that take no jobs at the moment.
+pub(super) async fn parked(api: &Api) -> Result<Vec<Parked>, Problem> {
+    Ok(views(api).await?.into_iter().filter_map(|view| view.parked).collect())
+}
+
+/// Somebody knows better than the clock: more was bought, or the reset was wrong.
+pub(super) async fn unpark(
+    State(api): State<Api>,
+    Path(provider): Path<String>,
+) -> Result<Json<ProviderView>, Problem> {
+    let daemon = api.daemon()?;
+    let view = views(&api).await?.into_iter().find(|view| view.provider == provider);
+    let view = view.ok_or_else(|| {
+        Problem::not_found(format!(
+            "no agent of the fleet has a provider {provider:?}; `cowhand status` names those that are used up"
+        ))
+    })?;
+    if !api.store.unpark(provider.clone(), view.agents.clone(), api.now()).await? {
+        return Err(Problem::conflict(format!("{provider} is not used up; there is nothing to end")));
+    }
+    info!(%provider, "takes jobs again");
+    daemon.nudge();
+    Ok(Json(ProviderView { parked: None, ..view }))
+}
+
+async fn views(api: &Api) -> Result<Vec<ProviderView>, Problem> {
+    let (roster, now, known) = (api.roster(), api.now(), api.store.providers().await?);
+    let mut views: Vec<ProviderView> = Vec::new();
+    for agent in &roster.agents {
+        let Some(seat) = roster.seat(agent) else { continue };
+        if let Some(known) = views.iter_mut().find(|view| view.provider == seat.provider) {
+            known.agents.push(agent.name.clone());
+            continue;
+        }
+        let parked = known.get(&seat.provider).and_then(|state| state.parked.clone());
+        let parked = parked.filter(|parked| parked.until > now);
+        views.push(ProviderView {
+            provider: seat.provider,
+            agents: vec![agent.name.clone()],
+            limits: seat.limits,
+            parked,
+        });
+    }
+    Ok(views)
+}

@@ -1,0 +1,25 @@
+//! `cowhand unpark`: a provider that is said to be used up takes jobs again.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::{Failure, place, print};
+use crate::api::{ProviderView, segment};
+
+#[derive(Debug, Args)]
+pub(super) struct Unpark {
+    /// As `cowhand status` names it
+    provider: String,
+}
+
+impl Unpark {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        place::ask(config, async |client| {
+            let address = format!("providers/{}/unpark", segment(&self.provider));
+            let view = client.post::<ProviderView>(&address, &()).await?;
+            print::line(format!("{} takes jobs again.", view.provider));
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! What holds an attempt's processes, before there are any.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use cowhand_core::config::shape::Runtime;
+use cowhand_core::roster::Agent;
+use cowhand_core::sandbox::{Reaches, SandboxKind};
+use cowhand_core::workspace::IsolationKind;
+
+use super::attempt::Charge;
+use crate::run::launch::Launch;
+use crate::run::runtime::plan::{self, Description};
+use crate::run::sandbox::proxy::{self, Credentials};
+use crate::run::sandbox::{self, Enclosure, Setting};
+
+impl Charge {
+    /// The launch, enclosed as the config asks for it; or why that cannot be done, which means that nothing is started.
+    /// `base` is the agent's own directory, which need not be where it works.
+    pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {
+        let asked = agent.sandbox(self.job.schedule());
+        let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
+        let (attempt, loaded) = (self.attempt(), self.engine.loaded());
+        let private = attempt.private();
+        let runtime = agent.settings.runtime.unwrap_or_default();
+        let argv = launch.start.by(&self.engine.program).argv;
+        let client = runtime == Runtime::Acp;
+        let command = agent.settings.command.as_ref().filter(|_| client);
+        let setting = Setting {
+            asked: &asked,
+            base,
+            directory: &agent.directory,
+            isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
+            runtime: plan::description(runtime),
+            environment: &environment,
+            argv: &argv,
+            agent: command.and_then(|command| command.first()).map(String::as_str),
+            private: &private,
+            has_private: !launch.files.is_empty(),
+            state: self.engine.home.state.path(),
+            files: &loaded.files,
+            program: &self.engine.program,
+        };
+        let Some(enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
+        if enclosure.gateway {
+            let credentials = withhold(plan::description(runtime), runtime.name(), &mut environment)?;
+            let written = attempt.write_credentials(&credentials);
+            written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
+        }
+        let temporary = match enclosure.kind {
+            SandboxKind::None | SandboxKind::Docker => None,
+            SandboxKind::Landlock => Some(sandbox::temporary(&private).to_string_lossy().into_owned()),
+            SandboxKind::Bubblewrap => Some("/tmp".to_owned()),
+        };
+        environment.extend(temporary.map(|folder| ("TMPDIR".to_owned(), folder)));
+        if enclosure.has_proxy() {
+            by_proxy(&enclosure, &mut environment);
+        }
+        launch.environment = environment.into_iter().collect();
+        launch.start.enclosure = Some(enclosure);
+        Ok(launch)
+    }
+}
+
+/// What stands where a key was; programs ask for one before they ask anybody anything.
+const WITHHELD: &str = "withheld-by-cowhand";
+/// Keys that no agent has whose credentials are outside, whichever its own is.
+const KEYS: [&str; 8] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "OPENAI_API_KEY",
+    "CODEX_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "OPENCODE_API_KEY",
+];
+
+/// Takes the provider's key out of the environment, and leads the program to us.
+fn withhold(
+    about: &Description,
+    name: &str,
+    environment: &mut HashMap<String, String>,
+) -> Result<Credentials, String> {
+    let provider = about.provider.ok_or_else(|| {
+        format!(
+            "`credentials: outside` cannot be had for `runtime: {name}`: its program cannot be told by variables where its provider is"
+        )
+    })?;
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
+    let key = provider.keys.iter().find_map(|(variable, header, before)| {
+        Some((
+            *variable,
+            Credentials {
+                upstream: set(provider.address).unwrap_or_else(|| provider.home.to_owned()),
+                header: (*header).to_owned(),
+                value: format!("{before}{}", set(variable)?),
+            },
+        ))
+    });
+    let (variable, credentials) = key.ok_or_else(|| {
+        let names = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");
+        format!("`credentials: outside` needs {names} in the environment of the daemon or in .env")
+    })?;
+    environment.retain(|name, _| !KEYS.contains(&name.as_str()));
+    environment.insert(variable.to_owned(), WITHHELD.to_owned());
+    environment.insert(provider.address.to_owned(), format!("http://{}", proxy::INSIDE));
+    Ok(credentials)
+}
+
+/// What programs read to find a proxy. Their own loopback is theirs, unless the config means the one outside.
+fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {
+    let outside = match &enclosure.network {
+        Reaches::Hosts(hosts) => hosts.iter().any(|host| {
+            host.name() == "localhost" || host.address().is_some_and(|address| address.is_loopback())
+        }),
+        _ => false,
+    };
+    let direct = if outside { "" } else { "localhost,127.0.0.1,::1" };
+    environment.retain(|name, _| !name.to_ascii_lowercase().ends_with("_proxy"));
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+        environment.insert(name.to_owned(), format!("http://{}", proxy::INSIDE));
+    }
+    if !direct.is_empty() {
+        environment.extend(["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), direct.to_owned())));
+    }
+    // Node looks at them only when it is told to.
+    environment.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cowhand_core::config::shape::Runtime;
+
+    fn environment(variables: &[(&str, &str)]) -> HashMap<String, String> {
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn keys_stay_outside() {
+        let about = plan::description(Runtime::Claude);
+        let mut own = environment(&[
+            ("ANTHROPIC_AUTH_TOKEN", "canary-a"),
+            ("OPENAI_API_KEY", "canary-b"),
+            ("HOME", "/h"),
+        ]);
+        let credentials = withhold(about, "claude", &mut own).unwrap();
+        assert_eq!(
+            (credentials.upstream.as_str(), credentials.header.as_str(), credentials.value.as_str()),
+            ("https://api.anthropic.com", "authorization", "Bearer canary-a")
+        );
+        assert!(!format!("{own:?}{credentials:?}").contains("canary"), "{own:?} {credentials:?}");
+        assert_eq!(own["ANTHROPIC_BASE_URL"], "http://127.0.0.1:3128");
+        assert_eq!(own["HOME"], "/h");
+        for (runtime, word) in
+            [(Runtime::Claude, "needs ANTHROPIC_API_KEY or"), (Runtime::Codex, "cannot be had")]
+        {
+            let why = withhold(plan::description(runtime), runtime.name(), &mut HashMap::new()).unwrap_err();
+            assert!(why.contains(word), "{why}");
+        }
+    }
+
+    #[test]
+    fn whose_loopback_it_is() {
+        for (hosts, direct) in [("api.example.com", true), ("127.0.0.1:81", false), ("localhost:81", false)] {
+            let enclosure =
+                Enclosure { network: Reaches::Hosts(vec![hosts.parse().unwrap()]), ..Enclosure::default() };
+            let mut own = environment(&[("no_proxy", "x"), ("ALL_PROXY", "y")]);
+            by_proxy(&enclosure, &mut own);
+            assert_eq!(own.contains_key("NO_PROXY"), direct, "{hosts}");
+            assert!(!own.contains_key("ALL_PROXY"));
+            assert_eq!(own["HTTPS_PROXY"], "http://127.0.0.1:3128");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What an attempt spends while it runs: heard, written down, and held against its budgets.
+
+use std::time::{Duration, Instant};
+
+use cowhand_core::budget::{Amount, Budget, OverBudget, Purse, Spending};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
+use cowhand_core::policy::Retry;
+use tracing::warn;
+
+use super::attempt::{Charge, Rules};
+use crate::run::tail::Tail;
+use crate::store::Hearing;
+
+/// What the store was told of one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// How many lines the output had when it was last looked through.
+    lines: u64,
+    usage: Option<JobUsage>,
+    over: Option<(OverBudget, Instant)>,
+}
+
+/// An agent that has given its result is about to end by itself, and is left to it for so long.
+const LAST_CALL: Duration = Duration::from_secs(10);
+
+impl Charge {
+    /// Tells the store what the attempt has spent until now, and says which budget is used up by that.
+    pub(super) async fn hear(&self, tail: &mut Tail, told: &mut Told) -> Option<OverBudget> {
+        if tail.lines() != told.lines {
+            let usage = tail.usage().map(|usage| self.priced(usage));
+            if usage == told.usage {
+                told.lines = tail.lines();
+            } else if let Some(usage) = usage {
+                match self.tell_usage(usage.clone()).await {
+                    Ok(over) => {
+                        told.over = over.map(|over| (over, Instant::now()));
+                        (told.usage, told.lines) = (Some(usage), tail.lines());
+                    }
+                    Err(error) => warn!(job = %self.job.id(), "what it spends is not written yet: {error}"),
+                }
+            }
+        }
+        let patience = if tail.has_result() { LAST_CALL } else { Duration::ZERO };
+        told.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
+    }
+
+    /// The budget that is used up by what it has spent in the end, if one is.
+    pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
+        match self.tell_usage(usage?.clone()).await {
+            Ok(over) => over,
+            Err(error) => {
+                warn!(job = %self.job.id(), "which budget it has used up is not known: {error}");
+                None
+            }
+        }
+    }
+
+    async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, crate::store::StoreError> {
+        let id = self.job.id().clone();
+        Ok(match self.engine.store.hear(id, self.epoch, usage, self.purse()).await? {
+            Hearing::Noted(over) => over,
+            Hearing::Fenced => None,
+        })
+    }
+
+    fn purse(&self) -> Option<Purse> {
+        let loaded = self.engine.loaded();
+        Purse::of(&loaded.roster, loaded.roster.agent(self.job.agent())?, self.now())
+    }
+
+    /// What the agent's program may be told to spend at most: what its budgets leave now.
+    pub(super) async fn allowance(&self) -> Option<Budget> {
+        let purse = self.purse()?;
+        let loaded = self.engine.loaded();
+        let ledger = match self.engine.store.spending(&loaded.roster, self.now()).await {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                // It is stopped all the same once it has spent too much.
+                warn!(job = %self.job.id(), "what it may spend is not known: {error}");
+                cowhand_core::budget::Ledger::default()
+            }
+        };
+        let (own, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();
+        let most = purse.most_dollars(self.spent_before(), &own, &ledger.fleet)?;
+        #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
+        let per_job_usd = Some(most as f64 / 1e6);
+        Some(Budget { per_job_usd, ..Budget::default() })
+    }
+
+    fn spent_before(&self) -> Amount {
+        self.job.usage().map(Amount::of).unwrap_or_default()
+    }
+
+    /// A job that has used up its own budget is not tried again.
+    pub(super) fn retry_after(&self, usage: Option<&JobUsage>, rules: &Rules) -> Retry {
+        let spent = self.spent_before().plus(usage.map(Amount::of).unwrap_or_default());
+        let nobody = Spending::default();
+        let is_over = self.purse().is_some_and(|purse| purse.passed(spent, &nobody, &nobody).is_some());
+        if is_over { Retry::default() } else { rules.retry.clone() }
+    }
+
+    /// How a job ends that was stopped for its budget, or whose program stopped itself for what we told it.
+    pub(super) fn stopped_for(&self, over: &OverBudget, how: &str) -> Outcome {
+        let loaded = self.engine.loaded();
+        let message = format!("stopped{how}: {}", over.sentence(self.job.agent(), loaded.roster.zone()));
+        let error = JobError { kind: ErrorKind::Budget, message };
+        Outcome::Failed { reason: FailReason::Error, error, summary: None }
+    }
+}

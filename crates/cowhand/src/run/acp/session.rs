@@ -1,0 +1,256 @@
+//! From the first word to the end of the turn.
+
+use std::time::Duration;
+
+use cowhand_core::config::shape::PermissionMode;
+use serde_json::{Value, json};
+
+use super::orders::{Orders, Wanted};
+use super::process::Cause;
+use super::talk::{PROMPT, Talk};
+use super::wire::RpcError;
+use super::{Introduction, short};
+
+/// Some agents answer `session/load` before they have told all of the history.
+const HISTORY_QUIET: Duration = Duration::from_millis(500);
+const HISTORY: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(talk: &mut Talk, orders: &Orders, prompt: &str) -> Result<(), Cause> {
+    let about = talk.initialize().await?;
+    let agent = About { name: Introduction::of(&about).name, answer: about };
+    check_servers(&agent, orders)?;
+    let (id, state) = open(talk, orders, &agent).await?;
+    talk.is_in(&id);
+    set_mode(talk, &id, &state, orders.rules.mode).await?;
+    if let Some(model) = &orders.model {
+        set_model(talk, &id, &state, model).await?;
+    }
+    let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
+    match talk.ask(PROMPT, params).await? {
+        // How the turn ended is the reader's to judge.
+        Ok(_) => Ok(()),
+        Err(error) if error.wants_a_login() => Err(login(&agent, &error)),
+        Err(error) => Err(Cause::reported(error.text())),
+    }
+}
+
+struct About {
+    name: String,
+    /// To `initialize`.
+    answer: Value,
+}
+
+impl About {
+    /// What is there but `null` and `false` is a yes; mostly it is an empty object.
+    fn can(&self, pointer: &str) -> bool {
+        let value = self.answer.pointer(&format!("/agentCapabilities/{pointer}"));
+        value.is_some_and(|value| !value.is_null() && value != false)
+    }
+}
+
+fn check_servers(agent: &About, orders: &Orders) -> Result<(), Cause> {
+    for server in &orders.mcp_servers {
+        let Some(way) = server["type"].as_str() else { continue };
+        if !agent.can(&format!("mcpCapabilities/{way}")) {
+            let (name, server) = (&agent.name, server["name"].as_str().unwrap_or_default());
+            return Err(Cause::reported(format!(
+                "{name} cannot reach MCP servers by {way}, as {server} wants it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The session's id, and what the agent says about its modes and models.
+async fn open(talk: &mut Talk, orders: &Orders, agent: &About) -> Result<(String, Value), Cause> {
+    let cwd = std::env::current_dir()?;
+    let mut params = json!({ "cwd": cwd, "mcpServers": orders.mcp_servers });
+    let (method, id) = match &orders.session {
+        Wanted::Fresh => ("session/new", None),
+        Wanted::Resume(id) if agent.can("sessionCapabilities/resume") => ("session/resume", Some(id)),
+        Wanted::Resume(id) if agent.can("loadSession") => ("session/load", Some(id)),
+        Wanted::Resume(id) => {
+            return Err(missing(id, &format!("{} cannot go on with a session", agent.name)));
+        }
+        Wanted::Fork(id) if agent.can("sessionCapabilities/fork") => ("session/fork", Some(id)),
+        Wanted::Fork(_) => {
+            return Err(Cause::reported(format!(
+                "{} cannot fork a session; `retry` runs the job again in a fresh one",
+                agent.name
+            )));
+        }
+    };
+    if let Some(id) = id {
+        params["sessionId"] = json!(id);
+    }
+    let state = match (talk.ask(method, params).await?, id) {
+        (Ok(state), _) => state,
+        (Err(error), _) if error.wants_a_login() => return Err(login(agent, &error)),
+        (Err(error), Some(id)) => return Err(missing(id, &short(&error.text()))),
+        (Err(error), None) => {
+            let why = short(&error.text());
+            return Err(Cause::reported(format!("{} does not begin a session: {why}", agent.name)));
+        }
+    };
+    if method == "session/load" {
+        talk.until_quiet(HISTORY_QUIET, HISTORY).await?;
+    }
+    // A session that goes on keeps its id, and then the answer need not name it.
+    let goes_on = matches!(orders.session, Wanted::Resume(_)).then_some(id).flatten();
+    let id = state["sessionId"].as_str().map(str::to_owned).or_else(|| goes_on.cloned());
+    id.map(|id| (id, state)).ok_or_else(|| Cause::reported(format!("{} gives its session no id", agent.name)))
+}
+
+/// Whoever started us looks for this sentence on stderr, and begins anew.
+fn missing(id: &str, why: &str) -> Cause {
+    let sentence = format!("the session {id} is not there: {why}");
+    eprintln!("cowhand acp: {sentence}");
+    Cause::reported(sentence)
+}
+
+fn login(agent: &About, error: &RpcError) -> Cause {
+    let ways = agent.answer["authMethods"].as_array().into_iter().flatten();
+    let ways: Vec<String> = ways
+        .filter_map(|way| {
+            let name = way["name"].as_str().or(way["id"].as_str())?;
+            let how = way["description"].as_str().filter(|how| *how != name);
+            Some(how.map_or_else(|| short(name), |how| format!("{} ({})", short(name), short(how))))
+        })
+        .collect();
+    let ways = if ways.is_empty() { String::new() } else { format!("; it knows: {}", ways.join(", ")) };
+    Cause::reported(format!(
+        "{} wants a login first: {}; log in once in a terminal as the user that runs cowhand, or give its key in `env`{ways}",
+        agent.name,
+        short(&error.text())
+    ))
+}
+
+/// A mode for planning is the agent's own and needed; another one is left if it lets the agent do more than its config.
+async fn set_mode(talk: &mut Talk, id: &str, state: &Value, mode: PermissionMode) -> Result<(), Cause> {
+    let modes = Modes::of(state);
+    let wanted = match mode {
+        PermissionMode::Plan => {
+            let plan = modes.offered.iter().find(|mode| mode.as_str() == "plan");
+            Some(plan.ok_or_else(|| {
+                Cause::reported(
+                    "`permission_mode: plan` needs an agent with a mode `plan`, and this one has none",
+                )
+            })?)
+        }
+        // It asks, and we allow.
+        PermissionMode::BypassPermissions => None,
+        PermissionMode::Default
+        | PermissionMode::Ask
+        | PermissionMode::AcceptEdits
+        | PermissionMode::Delegate
+        | PermissionMode::DontAsk => modes.offered.iter().find(|mode| mode.as_str() == "default"),
+    };
+    let Some(wanted) = wanted.filter(|wanted| modes.current.as_ref() != Some(wanted)) else { return Ok(()) };
+    let (method, params) = match &modes.option {
+        Some(option) => {
+            ("session/set_config_option", json!({ "sessionId": id, "configId": option, "value": wanted }))
+        }
+        None => ("session/set_mode", json!({ "sessionId": id, "modeId": wanted })),
+    };
+    talk.demand(method, params).await.map(|_| ())
+}
+
+/// What the agent can be switched to.
+#[derive(Debug, Default, PartialEq)]
+struct Modes {
+    offered: Vec<String>,
+    current: Option<String>,
+    /// The config option that is the switch; else it has a request of its own.
+    option: Option<String>,
+}
+
+impl Modes {
+    fn of(state: &Value) -> Self {
+        let ids = |list: &Value, key: &str| {
+            let ids = list.as_array().into_iter().flatten().filter_map(|each| each[key].as_str());
+            ids.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        if let Some(option) = config_option(state, "mode") {
+            return Self {
+                offered: ids(&option["options"], "value"),
+                current: text(&option["currentValue"]),
+                option: text(&option["id"]),
+            };
+        }
+        let modes = &state["modes"];
+        Self {
+            offered: ids(&modes["availableModes"], "id"),
+            current: text(&modes["currentModeId"]),
+            option: None,
+        }
+    }
+}
+
+fn config_option<'a>(state: &'a Value, category: &str) -> Option<&'a Value> {
+    let options = state["configOptions"].as_array()?;
+    options.iter().find(|option| option["category"] == category || option["id"] == category)
+}
+
+async fn set_model(talk: &mut Talk, id: &str, state: &Value, model: &str) -> Result<(), Cause> {
+    let option = config_option(state, "model").and_then(|option| option["id"].as_str());
+    let (method, params) = match option {
+        Some(option) => {
+            ("session/set_config_option", json!({ "sessionId": id, "configId": option, "value": model }))
+        }
+        None if state["models"].is_object() => {
+            ("session/set_model", json!({ "sessionId": id, "modelId": model }))
+        }
+        None => {
+            return Err(Cause::reported(
+                "`model` cannot be given to this agent; take the key away, and give it by the agent's own arguments or settings",
+            ));
+        }
+    };
+    match talk.ask(method, params).await? {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let why = short(&error.text());
+            Err(Cause::reported(format!("the agent does not take the model {model:?}: {why}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_found_where_the_agent_tells_them() {
+        let option = json!({"configOptions": [
+            {"id": "m", "category": "mode", "currentValue": "build", "options": [{"value": "build"}, {"value": "plan"}]},
+        ]});
+        let own = json!({"modes": {"currentModeId": "yolo", "availableModes": [{"id": "default"}, {"id": "yolo"}]}});
+        let texts = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            Modes::of(&option),
+            Modes {
+                offered: texts(&["build", "plan"]),
+                current: Some("build".to_owned()),
+                option: Some("m".to_owned())
+            }
+        );
+        assert_eq!(
+            Modes::of(&own),
+            Modes { offered: texts(&["default", "yolo"]), current: Some("yolo".to_owned()), option: None }
+        );
+        assert_eq!(Modes::of(&Value::Null), Modes::default());
+    }
+
+    #[test]
+    fn an_empty_object_is_a_yes() {
+        let answer = json!({"agentCapabilities": {"loadSession": false, "sessionCapabilities": {"fork": {}, "resume": null}}});
+        let agent = About { name: String::new(), answer };
+        assert!(agent.can("sessionCapabilities/fork"));
+        for not in
+            ["loadSession", "sessionCapabilities/resume", "sessionCapabilities/list", "mcpCapabilities/http"]
+        {
+            assert!(!agent.can(not), "{not}");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! One conversation: requests of ours one after the other, and whatever the agent says or asks in between.
+
+use std::io;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use cowhand_core::config::shape::PermissionMode;
+use cowhand_core::job::ErrorKind;
+use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::orders::Orders;
+use super::permission::{Permissions, Rules, Verdict, outcome};
+use super::process::{Agent, Cause, Heard};
+use super::told::Told;
+use super::wire::{self, Frame, LINE_CAP, RpcError};
+use super::{VERSION, session, short};
+use crate::mcp::JobVoice;
+
+pub(super) const PROMPT: &str = "session/prompt";
+
+/// For the answer of a turn that was cancelled, and for the agent's end after it: together less than the grace that we
+/// have ourselves.
+const CANCELLING: Duration = Duration::from_secs(4);
+const HASTY_LEAVE: Duration = Duration::from_secs(2);
+/// For the agent's end in other cases: it may have something to write down.
+const LEAVE: Duration = Duration::from_secs(5);
+/// For what an agent has said before its end, and for the end of one that has closed its stdout.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Talk {
+    agent: Agent,
+    told: Told,
+    patience: Duration,
+    permissions: Option<(Permissions, Rules)>,
+    /// Requests of the agent that the fleet is asked about.
+    pending: JoinSet<(Asking, Verdict)>,
+    waiting: Vec<Asking>,
+    signals: [Signal; 2],
+    asked: u64,
+    session: Option<String>,
+    /// Since when the turn is to end, and when we no longer wait for that.
+    cancelled: Option<Instant>,
+    /// What the agent did although nobody may.
+    breach: Option<String>,
+}
+
+type Answer = Result<Value, RpcError>;
+
+/// A request for permission that waits for its answer.
+#[derive(Debug, Clone, PartialEq)]
+struct Asking {
+    id: Value,
+    options: Value,
+}
+
+/// What happened next.
+enum Next {
+    Heard(Heard),
+    Ended(ExitStatus),
+    /// Its stdout is closed.
+    Silent,
+    Signal,
+    Deadline,
+    /// The fleet has decided.
+    Decided(Asking, Verdict),
+}
+
+/// The whole life of the client. An error means that we could not do our part.
+pub(super) async fn whole(orders: Orders, prompt: &str) -> anyhow::Result<ExitCode> {
+    let told = Told::Stdout;
+    match converse(orders, prompt, told).await {
+        Ok(()) | Err(Cause::Stopped) => Ok(ExitCode::SUCCESS),
+        Err(Cause::Trouble(kind, message)) => {
+            told.failed(kind, &message)?;
+            Ok(ExitCode::FAILURE)
+        }
+        Err(Cause::Broken(error)) => Err(error.into()),
+    }
+}
+
+async fn converse(orders: Orders, prompt: &str, told: Told) -> Result<(), Cause> {
+    let (program, arguments) = orders.command.split_first().ok_or_else(|| {
+        Cause::Trouble(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
+    })?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // Before the agent is there, so that we cannot be stopped without it.
+    let signals = Talk::signals()?;
+    let agent = Agent::start(command).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "it was not found; is it installed and on the PATH?".to_owned(),
+            io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
+            _ => error.to_string(),
+        };
+        Cause::Trouble(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
+    })?;
+    let mut talk = Talk::new(agent, signals, told, Duration::from_millis(orders.patience_ms));
+    talk.permissions = Some((Permissions::new(orders.rules.clone()), orders.rules.clone()));
+    let done = session::run(&mut talk, &orders, prompt).await;
+    let breach = talk.breach.take();
+    let hasty = talk.cancelled.is_some() || matches!(done, Err(Cause::Stopped));
+    talk.agent.leave(if hasty { HASTY_LEAVE } else { LEAVE }).await;
+    match breach {
+        Some(breach) => Err(Cause::reported(breach)),
+        None => done,
+    }
+}
+
+impl Talk {
+    fn signals() -> io::Result<[Signal; 2]> {
+        Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
+    }
+
+    fn new(agent: Agent, signals: [Signal; 2], told: Told, patience: Duration) -> Self {
+        Self {
+            agent,
+            told,
+            patience,
+            permissions: None,
+            pending: JoinSet::new(),
+            waiting: Vec::new(),
+            signals,
+            asked: 0,
+            session: None,
+            cancelled: None,
+            breach: None,
+        }
+    }
+
+    /// Only to ask it something, with nobody listening.
+    pub(super) fn unheard(agent: Agent, patience: Duration) -> io::Result<Self> {
+        Ok(Self::new(agent, Self::signals()?, Told::Nowhere, patience))
+    }
+
+    pub(super) async fn goodbye(self) {
+        self.agent.leave(HASTY_LEAVE).await;
+    }
+
+    pub(super) fn is_in(&mut self, session: &str) {
+        self.session = Some(session.to_owned());
+    }
+
+    /// The first words: which version, and what each of us can do. We offer nothing: agents have files and shells of
+    /// their own.
+    pub(super) async fn initialize(&mut self) -> Result<Value, Cause> {
+        let params = json!({
+            "protocolVersion": VERSION,
+            "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false },
+            "clientInfo": { "name": "cowhand", "title": "cowhand", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let answer = self.demand("initialize", params).await?;
+        match answer.get("protocolVersion").and_then(Value::as_u64) {
+            Some(VERSION) => Ok(answer),
+            Some(other) => Err(Cause::reported(format!(
+                "the agent speaks version {other} of the Agent Client Protocol, and cowhand version {VERSION}"
+            ))),
+            None => Err(Cause::reported(
+                "the agent does not say which version of the Agent Client Protocol it speaks; does it speak it at all?",
+            )),
+        }
+    }
+
+    /// As below; an error of the agent's is the end.
+    pub(super) async fn demand(&mut self, method: &str, params: Value) -> Result<Value, Cause> {
+        self.ask(method, params).await?.map_err(|error| {
+            Cause::reported(format!("the agent answered {method} with an error: {}", short(&error.text())))
+        })
+    }
+
+    /// One request and its answer, and all that comes before it.
+    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Cause> {
+        self.asked += 1;
+        let id = self.asked;
+        self.told.asked(id, method)?;
+        self.agent.send(wire::request(id, method, &params))?;
+        let patience = (method != PROMPT).then(|| Instant::now() + self.patience);
+        loop {
+            let deadline = self.cancelled.or(patience);
+            match self.next(deadline).await? {
+                Next::Heard(heard) => {
+                    if let Some((answered, answer)) = self.hear(heard)?
+                        && answered == id
+                    {
+                        return Ok(answer);
+                    }
+                }
+                Next::Ended(status) => {
+                    if let Some(answer) = self.last_words(id).await? {
+                        return Ok(answer);
+                    }
+                    return Err(ended(status, method));
+                }
+                Next::Silent => return Err(self.silent(method).await?),
+                Next::Signal => self.stop(method)?,
+                Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
+                Next::Deadline if self.cancelled.is_some() => return Err(Cause::Stopped),
+                Next::Deadline => return Err(self.unanswered(method)),
+            }
+        }
+    }
+
+    /// Updates that come by themselves, until there was none for a while.
+    pub(super) async fn until_quiet(&mut self, quiet: Duration, at_most: Duration) -> Result<(), Cause> {
+        let end = Instant::now() + at_most;
+        loop {
+            match self.next(Some(end.min(Instant::now() + quiet))).await? {
+                Next::Heard(heard) => {
+                    self.hear(heard)?;
+                }
+                Next::Signal => return Err(Cause::Stopped),
+                Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
+                Next::Deadline => return Ok(()),
+                Next::Ended(status) => return Err(ended(status, "session/load")),
+                Next::Silent => return Err(self.silent("session/load").await?),
+            }
+        }
+    }
+
+    async fn next(&mut self, deadline: Option<Instant>) -> io::Result<Next> {
+        let [interrupt, terminate] = &mut self.signals;
+        let Agent { child, heard, .. } = &mut self.agent;
+        let pending = &mut self.pending;
+        let at = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => Ok(Next::Signal),
+            _ = terminate.recv() => Ok(Next::Signal),
+            heard = heard.recv() => Ok(heard.map_or(Next::Silent, Next::Heard)),
+            status = child.wait() => Ok(Next::Ended(status?)),
+            Some(decided) = pending.join_next() => {
+                let (asking, verdict) = decided.map_err(io::Error::other)?;
+                Ok(Next::Decided(asking, verdict))
+            }
+            () = tokio::time::sleep_until(at), if deadline.is_some() => Ok(Next::Deadline),
+        }
+    }
+
+    /// A frame of the agent: the answer to a request of ours, if it is one.
+    fn hear(&mut self, heard: Heard) -> Result<Option<(u64, Answer)>, Cause> {
+        let line = match heard {
+            Heard::Line(line) => line,
+            // Nobody waits for a notice; anything else somebody would wait for, for ever.
+            Heard::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
+                let text = format!("an update of {bytes} bytes is left out; {LINE_CAP} are the most");
+                self.told.note(&text)?;
+                return Ok(None);
+            }
+            Heard::TooLong(bytes, _) => {
+                let text = format!("the agent wrote a line of {bytes} bytes, and {LINE_CAP} are the most");
+                return Err(Cause::reported(text));
+            }
+        };
+        let frame = Frame::read(&line);
+        match frame {
+            Frame::Forged => self.told.note(&format!("the agent wrote: {line}"))?,
+            _ => self.told.raw(&line)?,
+        }
+        match frame {
+            Frame::Answer { id, answer } => Ok(Some((id, answer))),
+            Frame::Request { id, method, params } => {
+                self.serve(&id, &method, &params)?;
+                Ok(None)
+            }
+            Frame::Notice { method, params } => {
+                if method == "session/update" {
+                    self.watch(&params["update"])?;
+                }
+                Ok(None)
+            }
+            Frame::Rubbish | Frame::Forged => Ok(None),
+        }
+    }
+
+    fn serve(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), Cause> {
+        let (Some((permissions, _)), "session/request_permission") = (&mut self.permissions, method) else {
+            return self.agent.send(wire::not_here(id, method));
+        };
+        let tool = permissions.learn(&params["toolCall"]);
+        let verdict = match &self.cancelled {
+            Some(_) => Verdict::Refuse("the job is being cancelled".to_owned()),
+            None => permissions.judge(&tool),
+        };
+        let asking = Asking { id: id.clone(), options: params["options"].clone() };
+        if verdict == Verdict::Ask {
+            let (name, input) = (tool.known_as(), params["toolCall"]["rawInput"].clone());
+            self.waiting.push(asking.clone());
+            self.pending.spawn(ask_fleet(asking, tool.id, name, input));
+            return Ok(());
+        }
+        self.decided(&asking, verdict)
+    }
+
+    fn decided(&mut self, asking: &Asking, verdict: Verdict) -> Result<(), Cause> {
+        self.waiting.retain(|waiting| waiting != asking);
+        let Asking { id, options } = asking;
+        let mode = self.permissions.as_ref().map_or(PermissionMode::Default, |(_, rules)| rules.mode);
+        let answer = if self.cancelled.is_some() {
+            json!({ "outcome": { "outcome": "cancelled" } })
+        } else {
+            outcome(&verdict, mode, options)
+        };
+        let why = match verdict {
+            Verdict::Allow(why) | Verdict::Refuse(why) => why,
+            Verdict::Ask => "nobody was asked".to_owned(),
+        };
+        self.told.permission(id, &answer, &why)?;
+        self.agent.send(wire::answer(id, &answer))
+    }
+
+    /// An agent that does unasked what its config rules out is stopped: it is too late for the one call, not for the
+    /// next.
+    fn watch(&mut self, update: &Value) -> Result<(), Cause> {
+        let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
+        if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
+            return Ok(());
+        }
+        let tool = permissions.learn(update);
+        let runs = matches!(update["status"].as_str(), Some("in_progress" | "completed"));
+        let why = permissions.forbidden(&tool).filter(|_| runs && self.breach.is_none());
+        let Some(why) = why else { return Ok(()) };
+        self.breach = Some(format!("the agent used a tool that it may not use, without asking: {why}"));
+        self.cancel()
+    }
+
+    /// The turn is to end. The second time, we go at once.
+    fn stop(&mut self, method: &str) -> Result<(), Cause> {
+        if method != PROMPT || self.cancelled.is_some() {
+            return Err(Cause::Stopped);
+        }
+        self.cancel()
+    }
+
+    fn cancel(&mut self) -> Result<(), Cause> {
+        if self.cancelled.is_some() {
+            return Ok(());
+        }
+        self.cancelled = Some(Instant::now() + CANCELLING);
+        // Nobody waits for their answers any more, but the agent waits for ours.
+        self.pending = JoinSet::new();
+        for asking in std::mem::take(&mut self.waiting) {
+            self.decided(&asking, Verdict::Refuse("the job is being cancelled".to_owned()))?;
+        }
+        let params = json!({ "sessionId": self.session });
+        self.agent.send(wire::notice("session/cancel", &params))
+    }
+
+    /// What an agent that has ended said before: perhaps the answer.
+    async fn last_words(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
+        let end = Instant::now() + LAST_WORDS;
+        // A child of its own may hold the pipe open.
+        while let Ok(Some(heard)) = tokio::time::timeout_at(end, self.agent.heard.recv()).await {
+            if let Some((answered, answer)) = self.hear(heard)?
+                && answered == id
+            {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn silent(&mut self, method: &str) -> io::Result<Cause> {
+        Ok(match tokio::time::timeout(LAST_WORDS, self.agent.child.wait()).await {
+            Ok(status) => ended(status?, method),
+            Err(_) => Cause::reported(format!("the agent closed its stdout before it had answered {method}")),
+        })
+    }
+
+    fn unanswered(&self, method: &str) -> Cause {
+        let seconds = self.patience.as_secs_f32();
+        let doubt = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
+        Cause::reported(format!("the agent did not answer {method} within {seconds} seconds{doubt}"))
+    }
+}
+
+/// The rules of the fleet decide, or a person does, however long that takes.
+async fn ask_fleet(asking: Asking, call: String, tool: String, input: Value) -> (Asking, Verdict) {
+    let voice = match JobVoice::from_environment() {
+        Ok(voice) => voice,
+        Err(why) => return (asking, Verdict::Refuse(why)),
+    };
+    let verdict = match voice.may_use(&call, tool, input).await {
+        Ok(()) => Verdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
+        Err(why) => Verdict::Refuse(why),
+    };
+    (asking, verdict)
+}
+
+fn ended(status: ExitStatus, method: &str) -> Cause {
+    use std::os::unix::process::ExitStatusExt;
+    let when = format!("before it had answered {method}");
+    if let Some(signal) = status.signal() {
+        return Cause::Trouble(ErrorKind::Signal, format!("the agent was ended by signal {signal} {when}"));
+    }
+    let code = status.code().unwrap_or(-1);
+    Cause::Trouble(ErrorKind::Exit, format!("the agent ended with exit code {code} {when}"))
+}

@@ -1,0 +1,100 @@
+//! Words that come in chunks, and lists that are too long to keep.
+
+use std::borrow::Cow;
+
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::super::json::{Fields, rest, take_object, take_text, text};
+use crate::veil::Veil;
+
+/// What is joined is remembered until it is whole, so it must not be endless: a longer text comes in several messages.
+const WORDS_CAP: usize = 256 << 10;
+
+/// Of those that come in pieces. Each line of a longer one is hidden by itself.
+const LONGEST_SECRET: usize = 4 << 10;
+
+/// Chunks that belong together.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Words {
+    thinking: bool,
+    id: Option<String>,
+    text: String,
+    /// What some chunks said besides, the last word of each key.
+    extra: Fields,
+}
+
+impl Words {
+    pub(super) fn new(thinking: bool, id: Option<String>) -> Self {
+        Self { thinking, id, ..Self::default() }
+    }
+
+    /// Whether another chunk belongs to these.
+    pub(super) fn goes_on(&self, thinking: bool, id: Option<&str>) -> bool {
+        self.thinking == thinking && self.id.as_deref() == id && self.text.len() < WORDS_CAP
+    }
+
+    /// A chunk that is no text, like a picture, is a message of its own and comes back.
+    pub(super) fn add(&mut self, mut update: Fields, veil: &Veil) -> Option<OutputMessage> {
+        let mut content = take_object(&mut update, "content").unwrap_or_default();
+        if text(&content, "type") != Some("text") {
+            update.insert("content".to_owned(), Value::Object(content));
+            return Some(super::about("content", update));
+        }
+        content.shift_remove("type");
+        self.join(&take_text(&mut content, "text").unwrap_or_default(), veil);
+        for key in ["sessionUpdate", "messageId"] {
+            update.shift_remove(key);
+        }
+        update.extend(content);
+        if serde_json::to_string(&update).is_ok_and(|extra| extra.len() < WORDS_CAP) {
+            self.extra.extend(update);
+        }
+        None
+    }
+
+    /// A secret may have come in pieces, none of which was one.
+    fn join(&mut self, chunk: &str, veil: &Veil) {
+        let from = self.text.floor_char_boundary(self.text.len().saturating_sub(LONGEST_SECRET));
+        self.text += chunk;
+        if let Cow::Owned(hidden) = veil.hide(&self.text[from..]) {
+            self.text.truncate(from);
+            self.text += &hidden;
+        }
+    }
+
+    /// None if nothing was said.
+    pub(super) fn message(self) -> Option<OutputMessage> {
+        if self.text.is_empty() && self.extra.is_empty() {
+            return None;
+        }
+        let mut extra = self.extra;
+        extra.extend(self.id.map(|id| ("messageId".to_owned(), Value::String(id))));
+        let mut extra = rest(extra);
+        let content = (!self.thinking && !self.text.is_empty()).then_some(self.text.clone());
+        if self.thinking {
+            extra.insert("thinking".to_owned(), Value::String(self.text));
+        }
+        Some(OutputMessage::Assistant { content, partial: None, usage: None, timestamp: None, extra })
+    }
+}
+
+/// Lists of all commands, models and modes that there are come with every session and at every change, and say nothing
+/// about the job: their length is enough.
+pub(super) fn shorten(fields: &mut Fields) {
+    const LISTS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
+    for (key, value) in fields.iter_mut() {
+        match value {
+            Value::Array(list) if LISTS.contains(&key.as_str()) => *value = json!({ "length": list.len() }),
+            Value::Array(list) => list.iter_mut().filter_map(Value::as_object_mut).for_each(shorten),
+            Value::Object(inner) => shorten(inner),
+            _ => {}
+        }
+    }
+}
+
+pub(super) fn system(subtype: &str, content: Option<String>, line: Fields) -> OutputMessage {
+    OutputMessage::System { subtype: Some(subtype.to_owned()), content, timestamp: None, extra: rest(line) }
+}

@@ -1,0 +1,166 @@
+//! Tool calls: told once when their input is known, and once when they have ended.
+
+use std::collections::VecDeque;
+
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::super::heard::one_line;
+use super::super::json::{Fields, name, rest, take_text, text};
+
+/// More tools than run at once.
+const SIDE_BY_SIDE: usize = 64;
+
+/// Those that have not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Tools(VecDeque<Call>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Call {
+    id: String,
+    name: Option<String>,
+    kind: Option<String>,
+    title: Option<String>,
+    /// Told when the call was only announced, and so perhaps not all of it.
+    input: Option<Value>,
+    /// Whether the job's output has it.
+    told: bool,
+}
+
+/// An input that is remembered is in every checkpoint.
+const INPUT_CAP: usize = 4 << 10;
+
+impl Tools {
+    pub(super) fn update(&mut self, mut update: Fields) -> Vec<OutputMessage> {
+        let Some(place) = self.place(&update) else { return vec![super::about("unknown_type", update)] };
+        let input = update.shift_remove("rawInput").filter(|input| !is_empty(input));
+        let status = text(&update, "status").unwrap_or_default().to_owned();
+        let over = matches!(status.as_str(), "completed" | "failed");
+        let mut messages = Vec::new();
+        let Some(call) = self.0.get_mut(place) else { return messages };
+        let announced = status == "pending" && text(&update, "sessionUpdate") == Some("tool_call");
+        let small = input.as_ref().is_some_and(|input| input.to_string().len() <= INPUT_CAP);
+        if announced && small {
+            call.input = input;
+        } else if !call.told && (input.is_some() || over || status == "in_progress") {
+            messages.push(call.tell(input));
+        }
+        for key in ["toolCallId", "sessionUpdate"] {
+            update.shift_remove(key);
+        }
+        if over {
+            messages.push(result(&call.id, status == "completed", update));
+            self.0.remove(place);
+            return messages;
+        }
+        // Its last word has the whole of what it says so far. What it changes may be told only now.
+        update.shift_remove("rawOutput");
+        if let Some(content) = update.get_mut("content").and_then(Value::as_array_mut) {
+            content.retain(|each| each["type"] == "diff");
+        }
+        update.retain(|_, value| !is_empty(value));
+        if !update.is_empty() {
+            update.insert("toolCallId".to_owned(), json!(call.id));
+            messages.push(super::about("tool_call", update));
+        }
+        messages
+    }
+
+    /// Of a request for permission: some agents tell what they are about to do only there.
+    pub(super) fn asked(&mut self, line: &Fields) -> Option<OutputMessage> {
+        let call = line.get("params")?.get("toolCall")?.as_object()?;
+        let place = self.place(call)?;
+        let input = call.get("rawInput").filter(|input| !is_empty(input)).cloned();
+        self.0.get_mut(place).filter(|call| !call.told).map(|call| call.tell(input))
+    }
+
+    /// Those that were never told because their input never came.
+    pub(super) fn flush(&mut self) -> Vec<OutputMessage> {
+        self.0.iter_mut().filter(|call| !call.told).map(|call| call.tell(None)).collect()
+    }
+
+    fn place(&mut self, update: &Fields) -> Option<usize> {
+        let id = name(update, "toolCallId")?;
+        let place = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
+            if self.0.len() == SIDE_BY_SIDE {
+                self.0.pop_front();
+            }
+            self.0.push_back(Call { id: id.to_owned(), ..Call::default() });
+            self.0.len() - 1
+        });
+        let call = self.0.get_mut(place)?;
+        let meta = |pointer: &str| update.get("_meta")?.pointer(pointer)?.as_str();
+        let told =
+            name(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
+        call.name = call.name.take().or_else(|| told.map(one_line));
+        call.kind = name(update, "kind").map(str::to_owned).or(call.kind.take());
+        call.title = text(update, "title").map(one_line).or(call.title.take());
+        Some(place)
+    }
+}
+
+impl Call {
+    fn tell(&mut self, input: Option<Value>) -> OutputMessage {
+        self.told = true;
+        let input = input.or_else(|| self.input.take());
+        let title = || self.title.as_ref().map(|title| json!({ "title": title }));
+        OutputMessage::ToolUse {
+            tool_name: self
+                .name
+                .clone()
+                .or_else(|| self.kind.clone())
+                .unwrap_or_else(|| "unknown".to_owned()),
+            tool_use_id: Some(self.id.clone()),
+            input: input.or_else(title),
+            timestamp: None,
+            extra: Fields::new(),
+        }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
+    update.shift_remove("status");
+    let said = words(&update);
+    let output = update.shift_remove("rawOutput").filter(|output| !is_empty(output));
+    let result = output.or_else(|| said.clone().map(Value::String));
+    // What is in the result already need not stand beside it.
+    let alone = update.get("content").and_then(Value::as_array).is_some_and(|all| all.len() == 1);
+    if alone && result.as_ref().and_then(Value::as_str) == said.as_deref() {
+        update.shift_remove("content");
+    }
+    update.retain(|_, value| !is_empty(value));
+    let error = take_text(&mut update, "error");
+    let error = error.or_else(|| (!success).then(|| said.unwrap_or_else(|| NO_REASON.to_owned())));
+    OutputMessage::ToolResult {
+        tool_use_id: Some(id.to_owned()),
+        result,
+        success: Some(success),
+        error: error.map(|error| one_line(&error)),
+        timestamp: None,
+        extra: rest(update),
+    }
+}
+
+const NO_REASON: &str = "the tool failed and gave no reason";
+
+/// The texts among its content; a terminal of the agent's own tells them elsewhere.
+fn words(update: &Fields) -> Option<String> {
+    let content = update.get("content").and_then(Value::as_array).into_iter().flatten();
+    let texts: Vec<&str> = content.filter_map(|each| each.pointer("/content/text")?.as_str()).collect();
+    if !texts.is_empty() {
+        return Some(texts.join("\n"));
+    }
+    let terminal = update.get("_meta")?.pointer("/terminal_output_delta/data")?;
+    terminal.as_str().map(str::to_owned)
+}

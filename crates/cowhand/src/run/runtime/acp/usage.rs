@@ -1,0 +1,157 @@
+//! What was used, from the places where agents tell it.
+//!
+//! Dollars are those of the session so far (`usage_update`), so what they were before the prompt is taken off. Where a
+//! session goes on and its agent did not tell what it had cost, nobody knows what is new, and there is no figure. Tokens
+//! are those of the turn: in the answer to the prompt, or beside the chunks of each answer of the model.
+
+use std::collections::BTreeMap;
+
+use cowhand_core::job::{JobUsage, ModelUsage};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::json::{Fields, name};
+
+/// This is remembered, so it must not be endless.
+const MODELS: usize = 100;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Spent {
+    /// The one that was asked for, or that the agent says it uses.
+    model: Option<String>,
+    per_model: BTreeMap<String, ModelUsage>,
+    cost: Option<f64>,
+    /// Whether the session had begun earlier.
+    goes_on: bool,
+    /// What the session had cost when the first prompt was sent.
+    before: Option<f64>,
+}
+
+impl Spent {
+    pub(super) fn by(model: Option<String>, goes_on: bool) -> Self {
+        Self { model, goes_on, ..Self::default() }
+    }
+
+    /// A prompt is sent now.
+    pub(super) fn begin(&mut self) {
+        let before = self.cost.or((!self.goes_on).then_some(0.0));
+        self.before = self.before.or(before);
+    }
+
+    pub(super) fn learn_model(&mut self, session: &Fields) {
+        if self.model.is_some() {
+            return;
+        }
+        let models = session.get("models").and_then(|models| models.get("currentModelId")?.as_str());
+        let options = session.get("configOptions").and_then(Value::as_array).into_iter().flatten();
+        let mut option = options.filter(|option| option["category"] == "model" || option["id"] == "model");
+        let model = models.or_else(|| option.find_map(|option| option["currentValue"].as_str()));
+        self.model = model.filter(|model| model.len() <= 200).map(str::to_owned);
+    }
+
+    pub(super) fn heard(&mut self, update: &Fields) {
+        if name(update, "sessionUpdate") == Some("usage_update") {
+            let cost = update.get("cost").filter(|cost| cost["currency"] == "USD");
+            self.cost = cost.and_then(|cost| cost["amount"].as_f64()).or(self.cost);
+        }
+        if let Some(usage) = update.get("_meta").and_then(|meta| meta.get("usage")) {
+            self.add(None, &tokens(usage));
+        }
+    }
+
+    /// The end of a turn.
+    pub(super) fn answered(&mut self, result: &Fields) {
+        let quota = result.get("_meta").and_then(|meta| meta.get("quota"));
+        let models = quota.and_then(|quota| quota["model_usage"].as_array()).into_iter().flatten();
+        let models: Vec<(&str, &Value)> = models
+            .filter_map(|each| Some((each["model"].as_str()?, each.get("token_count")?)))
+            .take(MODELS)
+            .collect();
+        let usage = result.get("usage").filter(|usage| usage.is_object());
+        match (models.as_slice(), usage) {
+            ([], None) => {}
+            ([], Some(usage)) => self.add(None, &tokens(usage)),
+            ([(model, _)], Some(usage)) => self.add(Some(model), &tokens(usage)),
+            (models, _) => {
+                for (model, usage) in models {
+                    self.add(Some(model), &tokens(usage));
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, model: Option<&str>, used: &ModelUsage) {
+        let known = self.model.as_deref().unwrap_or("default");
+        let model = model.filter(|model| model.len() <= 200).unwrap_or(known).to_owned();
+        if self.per_model.len() < MODELS || self.per_model.contains_key(&model) {
+            self.per_model.entry(model).or_default().add(used);
+        }
+    }
+
+    /// An agent whose figure is smaller than before has begun to count anew.
+    fn cost_since(&self) -> Option<f64> {
+        let before = self.before?;
+        self.cost.map(|cost| if cost < before { cost } else { cost - before })
+    }
+
+    pub(super) fn usage(&self) -> Option<JobUsage> {
+        // It says 0 for a model whose price it does not know.
+        let total_cost_usd = self.cost_since().filter(|cost| *cost > 0.0);
+        let mut per_model = self.per_model.clone();
+        if let (1, Some(used)) = (per_model.len(), per_model.values_mut().next()) {
+            used.cost_usd = total_cost_usd;
+        }
+        let any = total_cost_usd.is_some() || !per_model.is_empty();
+        any.then_some(JobUsage { per_model, num_turns: None, total_cost_usd })
+    }
+}
+
+/// Agents count in different ways: input may hold what came from the cache, output what was only thought. Where they
+/// tell a total, that says which.
+fn tokens(usage: &Value) -> ModelUsage {
+    let count = |keys: &[&str]| keys.iter().find_map(|key| usage.get(*key)?.as_u64()).unwrap_or(0);
+    let input = count(&["inputTokens", "input_tokens"]);
+    let output = count(&["outputTokens", "output_tokens"]);
+    let thought = count(&["thoughtTokens", "reasoningOutputTokens"]);
+    let read = count(&["cachedReadTokens", "cachedInputTokens"]);
+    let written = count(&["cachedWriteTokens", "cacheWriteInputTokens"]);
+    let total = count(&["totalTokens", "total_tokens"]);
+    let cached = read.saturating_add(written);
+    let sums = |cached: u64, thought: u64| {
+        input.saturating_add(output).saturating_add(cached).saturating_add(thought) == total
+    };
+    let (input, output) = if sums(cached, 0) {
+        (input, output)
+    } else if sums(0, 0) {
+        (input.saturating_sub(cached), output)
+    } else if sums(0, thought) {
+        (input.saturating_sub(cached), output.saturating_add(thought))
+    } else if sums(cached, thought) {
+        (input, output.saturating_add(thought))
+    } else {
+        (input, output)
+    };
+    ModelUsage {
+        input_tokens: input,
+        output_tokens: output,
+        cache_creation_input_tokens: written,
+        cache_read_input_tokens: read,
+        cost_usd: None,
+    }
+}
+
+/// The HTTP status that a message names, in one of the ways that agents have. Too many requests are known by the bare
+/// number.
+pub(super) fn status_in(message: &str) -> Option<u64> {
+    const BEFORE: [&str; 6] =
+        ["status ", "status: ", "status code ", "\"code\":", "\"statusCode\":", "API Error: "];
+    let number = |after: &str| {
+        let start = message.find(after)? + after.len();
+        let digits = message[start..].trim_start();
+        digits.get(..3)?.parse().ok().filter(|status| (400..600).contains(status))
+    };
+    let mut words = message.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let bare = || words.find(|word| matches!(*word, "429" | "529"))?.parse().ok();
+    BEFORE.into_iter().find_map(number).or_else(bare)
+}

@@ -1,0 +1,281 @@
+//! What an agent may reach, worked out from what the config asks for and from how things lie on this machine.
+
+use std::collections::HashMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
+
+use super::git::Worktree;
+use super::{Enclosure, ability};
+use crate::run::runtime::plan::Description;
+
+/// Where programs, libraries and the machine's settings are.
+const SYSTEM: [&str; 17] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/snap",
+    "/home/linuxbrew/.linuxbrew",
+    "/var/lib/dpkg",
+    "/proc",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+];
+/// Where names are looked up, if `/etc/resolv.conf` leads there.
+const RESOLVERS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
+
+/// What only the system's own programs read.
+const SECRET: [&str; 8] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+];
+/// In a home: what opens other machines and accounts.
+const KEYS: [&str; 16] = [
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".git-credentials",
+    ".password-store",
+    ".pypirc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".local/share/keyrings",
+];
+
+/// What is to be enclosed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    pub(crate) asked: &'a Asked,
+    /// Where relative paths of the config begin.
+    pub(crate) base: &'a Path,
+    /// Where it works.
+    pub(crate) directory: &'a Path,
+    /// Whether that is a workspace of its own.
+    pub(crate) isolated: bool,
+    pub(crate) runtime: &'a Description,
+    pub(crate) environment: &'a HashMap<String, String>,
+    pub(crate) argv: &'a [String],
+    /// The agent, where that program is only a client of ours.
+    pub(crate) agent: Option<&'a str>,
+    /// Of the attempt: what its program reads and nobody else may.
+    pub(crate) private: &'a Path,
+    pub(crate) has_private: bool,
+    /// cowhand's own: its state, its config, its program.
+    pub(crate) state: &'a Path,
+    pub(crate) files: &'a [PathBuf],
+    pub(crate) program: &'a Path,
+}
+
+/// None if nothing is asked for. The error is a sentence: why it is not started.
+pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String> {
+    let asked = setting.asked;
+    if asked.kind == SandboxKind::None && asked.caps.is_none() {
+        return Ok(None);
+    }
+    let refused = |why: String| format!("`sandbox: {}` cannot be enforced: {why}", asked.kind);
+    if let Some(why) = ability::refusal(asked.kind) {
+        return Err(refused(why));
+    }
+    // A config is checked when it is read; a roster that a program made is not.
+    if let Some(why) = asked.contradiction() {
+        return Err(refused(why.to_owned()));
+    }
+    let caps = asked.caps;
+    let name = setting.argv.first().map(String::as_str).unwrap_or_default();
+    let program = found(setting, name)?;
+    if asked.kind == SandboxKind::None {
+        return Ok(Some(Enclosure { program, caps, network: Reaches::Everybody, ..Enclosure::default() }));
+    }
+    let hidden = hidden(setting);
+    let frozen = present(setting.files.iter().cloned());
+    let write = written(setting, &hidden).map_err(refused)?;
+    let mut read = readable(setting, &program, &hidden).map_err(refused)?;
+    if let Some(agent) = setting.agent {
+        read.push(package(&found(setting, agent)?));
+    }
+    let enclosure = Enclosure {
+        kind: asked.kind,
+        program,
+        home: home(setting),
+        read,
+        write,
+        hidden,
+        frozen,
+        network: asked.network.clone(),
+        gateway: asked.credentials == Credentials::Outside,
+        caps,
+    };
+    if asked.kind == SandboxKind::Landlock {
+        all_or_nothing(&enclosure).map_err(refused)?;
+    }
+    Ok(Some(enclosure))
+}
+
+/// Landlock cannot take back a part of what it gives.
+fn all_or_nothing(enclosure: &Enclosure) -> Result<(), String> {
+    let kept = enclosure.hidden.iter().chain(&enclosure.frozen);
+    let held = kept.flat_map(|kept| enclosure.write.iter().map(move |write| (write, kept)));
+    match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {
+        None => Ok(()),
+        Some((write, kept)) => Err(format!(
+            "{} lies in {}, where the agent may write, and Landlock cannot keep it from the agent; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+            kept.display(),
+            write.display()
+        )),
+    }
+}
+
+fn hidden(setting: &Setting<'_>) -> Vec<PathBuf> {
+    let home = home(setting);
+    let keys = KEYS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
+    let secrets = SECRET.iter().map(PathBuf::from);
+    let dotenv = setting.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
+    present(keys.chain(secrets).chain(dotenv.cloned()).chain([setting.state.to_owned()]))
+}
+
+fn home(setting: &Setting<'_>) -> Option<PathBuf> {
+    let home = Path::new(setting.environment.get("HOME")?);
+    home.is_absolute().then(|| home.canonicalize().ok()).flatten()
+}
+
+/// Those that are there, by their real names.
+fn present(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = paths.filter_map(|path| path.canonicalize().ok()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let real = |path: &Path| {
+        path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", path.display()))
+    };
+    let directory = real(setting.directory)?;
+    let worktree = Worktree::of(&directory);
+    let top = worktree.as_ref().filter(|_| setting.isolated).map(|worktree| worktree.top.clone());
+    let mut write = vec![top.unwrap_or(directory)];
+    write.extend(worktree.iter().flat_map(Worktree::written));
+    for asked in &setting.asked.write {
+        write.push(declared(setting, asked, hidden)?);
+    }
+    let home = home(setting);
+    for write in &write {
+        if home.as_ref().is_some_and(|home| home.starts_with(write)) {
+            return Err(format!(
+                "the agent may write in {}, which is or holds the home of this user; nothing of it would be left to protect",
+                write.display()
+            ));
+        }
+    }
+    for place in setting.runtime.homes {
+        let Some(path) = place.path(setting.environment) else { continue };
+        if place.is_folder {
+            make(&path)?;
+        }
+        write.extend(path.canonicalize());
+    }
+    if setting.asked.kind == SandboxKind::Landlock {
+        let own = temporary(setting.private);
+        make(&own)?;
+        write.push(real(&own)?);
+    }
+    Ok(present(write.into_iter()))
+}
+
+/// For the agent's temporary files, where it cannot have a `/tmp` of its own.
+pub(crate) fn temporary(private: &Path) -> PathBuf {
+    private.join("tmp")
+}
+
+fn make(folder: &Path) -> Result<(), String> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| format!("{} cannot be made: {error}", folder.display()))
+}
+
+/// A path of the config.
+fn declared(setting: &Setting<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
+    let placed = match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
+        Some(below) => home(setting).ok_or("HOME is not set")?.join(below),
+        None => setting.base.join(path),
+    };
+    let real = placed.canonicalize().map_err(|error| format!("{path} cannot be used: {error}"))?;
+    match hidden.iter().find(|hidden| real.starts_with(hidden)) {
+        Some(hidden) => Err(format!("{path} lies in {}, which no agent is given", hidden.display())),
+        None => Ok(real),
+    }
+}
+
+fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVERS };
+    let mut read: Vec<PathBuf> = SYSTEM.iter().chain(resolvers).map(PathBuf::from).collect();
+    let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let home = home(setting);
+    // One that holds the home, or a key, is no folder of programs.
+    let of_programs = |folder: &PathBuf| {
+        let place = folder.canonicalize().unwrap_or_default();
+        !home.as_ref().is_some_and(|home| home.starts_with(&place))
+            && !hidden.iter().any(|hidden| place.starts_with(hidden))
+    };
+    read.extend(folders.filter(of_programs));
+    read.push(program.to_owned());
+    read.push(package(program));
+    read.push(setting.program.to_owned());
+    if setting.has_private {
+        make(setting.private)?;
+        read.push(setting.private.to_owned());
+    }
+    let directory = setting.directory.canonicalize().unwrap_or_default();
+    read.extend(Worktree::of(&directory).map(|worktree| worktree.common));
+    for asked in &setting.asked.read {
+        read.push(declared(setting, asked, hidden)?);
+    }
+    read.retain(|path| path.exists());
+    let mut seen = std::collections::HashSet::new();
+    read.retain(|path| seen.insert(path.clone()));
+    Ok(read)
+}
+
+/// A program of npm is one file of many.
+fn package(program: &Path) -> PathBuf {
+    let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let above = real.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));
+    above.last().map_or_else(|| real.clone(), Path::to_owned)
+}
+
+/// A program, as a shell finds it.
+fn found(setting: &Setting<'_>, name: &str) -> Result<PathBuf, String> {
+    let runs = |path: &PathBuf| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let found = if name.contains('/') {
+        Some(setting.directory.join(name)).filter(runs)
+    } else {
+        let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
+        std::env::split_paths(path).map(|folder| setting.directory.join(folder).join(name)).find(runs)
+    };
+    found.ok_or_else(|| format!("cannot start {name:?}: it was not found; is it installed and on the PATH?"))
+}

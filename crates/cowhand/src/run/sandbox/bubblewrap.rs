@@ -1,0 +1,116 @@
+//! bubblewrap: namespaces of its own for files, processes, network, memory shared and names, made by the program `bwrap`.
+//!
+//! What is not bound does not exist in there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::Reaches;
+
+use super::{Enclosure, forward};
+
+/// `own` is our own program, `socket` the proxy's, if there is one.
+pub(super) fn argv(
+    enclosure: &Enclosure,
+    directory: &Path,
+    argv: &[String],
+    own: &Path,
+    socket: Option<&Path>,
+) -> Vec<OsString> {
+    let mut words = Words::default();
+    words.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
+    words.add(["--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "cowhand"]);
+    if enclosure.network != Reaches::Everybody {
+        words.add(["--unshare-net"]);
+    }
+    // Root outside is root to the kernel's own settings, whatever it is in here: so nothing is written there.
+    words.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
+    if let Some(home) = &enclosure.home {
+        words.0.extend(["--dir".into(), home.into()]);
+    }
+    // What is given although it lies in something hidden is meant, and comes after that was hidden.
+    let meant = |path: &&PathBuf| enclosure.hidden.iter().any(|hidden| path.starts_with(hidden));
+    for path in apart(&enclosure.read).into_iter().filter(|path| !meant(path)) {
+        words.read(path);
+    }
+    for path in below(&enclosure.hidden, &enclosure.read) {
+        words.hide(path);
+    }
+    for path in sorted(&enclosure.read).into_iter().filter(meant) {
+        words.read(path);
+    }
+    for path in sorted(&enclosure.write) {
+        words.pair("--bind", path, path);
+    }
+    for path in below(&enclosure.frozen, &enclosure.write) {
+        words.pair("--ro-bind", path, path);
+    }
+    for path in below(&enclosure.hidden, &enclosure.write) {
+        words.hide(path);
+    }
+    words.pair("--ro-bind", own, Path::new(forward::PROGRAM));
+    if let Some(socket) = socket {
+        words.pair("--bind", socket, Path::new(forward::SOCKET));
+    }
+    words.add(["--chdir"]);
+    words.0.push(directory.into());
+    words.add(["--"]);
+    let how = if socket.is_some() { forward::PROXIED } else { forward::CLOSED };
+    words.add([forward::PROGRAM, forward::ENCLOSED, how]);
+    words.0.push(enclosure.program.clone().into());
+    words.0.extend(argv.iter().skip(1).map(Into::into));
+    words.0
+}
+
+/// The kernel has its own; ours would be the outer one's.
+const MADE_ANEW: [&str; 3] = ["/proc", "/dev", "/sys"];
+
+/// What contains comes before what is contained.
+fn sorted(paths: &[PathBuf]) -> Vec<&PathBuf> {
+    let mut paths: Vec<&PathBuf> = paths.iter().collect();
+    paths.sort_by_key(|path| path.components().count());
+    paths.retain(|path| !MADE_ANEW.iter().any(|made| path.starts_with(made)));
+    paths
+}
+
+/// Those that are not in another one already.
+fn apart(paths: &[PathBuf]) -> Vec<&PathBuf> {
+    let folders: Vec<&PathBuf> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
+    let inside = |path: &PathBuf| folders.iter().any(|folder| path != *folder && path.starts_with(folder));
+    sorted(paths).into_iter().filter(|path| !inside(path)).collect()
+}
+
+fn below<'a>(inner: &'a [PathBuf], outer: &[PathBuf]) -> Vec<&'a PathBuf> {
+    let holds = |inner: &PathBuf| outer.iter().any(|outer| inner.starts_with(outer));
+    sorted(inner).into_iter().filter(|inner| holds(inner)).collect()
+}
+
+#[derive(Default)]
+struct Words(Vec<OsString>);
+
+impl Words {
+    fn add<const N: usize>(&mut self, words: [&str; N]) {
+        self.0.extend(words.map(OsString::from));
+    }
+
+    fn pair(&mut self, option: &str, from: &Path, to: &Path) {
+        self.0.extend([option.into(), from.into(), to.into()]);
+    }
+
+    /// A link stays a link: programs look at where theirs lead.
+    fn read(&mut self, path: &Path) {
+        match path.read_link() {
+            Ok(target) => self.pair("--symlink", &target, path),
+            Err(_) => self.pair("--ro-bind-try", path, path),
+        }
+    }
+
+    /// Something empty is laid over it.
+    fn hide(&mut self, path: &Path) {
+        if path.is_dir() {
+            self.0.extend(["--tmpfs".into(), path.into()]);
+        } else {
+            self.pair("--ro-bind", Path::new("/dev/null"), path);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Landlock: a process that gives up rights for itself and for all that descends from it.
+//!
+//! It needs no other program and no privilege. It knows files, TCP ports, signals and abstract sockets; what it does not
+//! know of the network, `sockets` closes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::Reaches;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+use super::Enclosure;
+
+/// With this one came signals: before it an agent could end its own keeper.
+const LEAST: ABI = ABI::V6;
+
+/// What every program needs to write, and where a terminal is.
+const DEVICES: [&str; 9] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/fd",
+];
+
+fn ruleset(network: bool) -> Result<landlock::RulesetCreated, RulesetError> {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(LEAST))?
+        .scope(Scope::from_all(LEAST))?;
+    if network { ruleset.handle_access(AccessNet::from_all(LEAST))? } else { ruleset }.create()
+}
+
+pub(super) fn refusal() -> Option<String> {
+    let error = ruleset(true).err()?;
+    Some(format!("Landlock cannot be enforced here: it takes Linux 6.12 with Landlock turned on ({error})"))
+}
+
+/// What the kernel says about itself. It is asked by a thread that gives up rights, and then ends.
+pub(super) fn version() -> Option<String> {
+    let asked = std::thread::spawn(|| ruleset(false).and_then(landlock::RulesetCreated::restrict_self));
+    let status = asked.join().ok()?.ok()?;
+    match status.landlock {
+        LandlockStatus::Available { effective_abi, kernel_abi } => {
+            let version = kernel_abi.unwrap_or(effective_abi as i32);
+            Some(format!("version {version} of its interface"))
+        }
+        _ => None,
+    }
+}
+
+/// From here on this process, and whatever it becomes, may do only this.
+pub(super) fn restrict(enclosure: &Enclosure) -> Result<(), String> {
+    let wrong = |error: RulesetError| format!("Landlock: {error}");
+    let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::from_all(LEAST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let device = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let mut readable = Vec::new();
+    for path in &enclosure.read {
+        // What is given although it lies in something hidden is meant.
+        let hidden: Vec<_> =
+            enclosure.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
+        spread(path, &hidden, &mut readable);
+    }
+    let listens = !matches!(enclosure.network, Reaches::Everybody);
+    let mut rules = ruleset(listens).map_err(wrong)?;
+    let allowed = readable
+        .iter()
+        .map(|path| (path.as_path(), read))
+        .chain(enclosure.write.iter().map(|path| (path.as_path(), write)))
+        .chain(DEVICES.iter().map(|path| (Path::new(path), device)));
+    for (path, access) in allowed {
+        rules = allow(rules, path, access).map_err(wrong)?;
+    }
+    if let Reaches::Ports(ports) = &enclosure.network {
+        for port in ports {
+            rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(wrong)?;
+        }
+    }
+    rules.restrict_self().map(drop).map_err(wrong)
+}
+
+/// What is not there needs no rule.
+fn allow(
+    rules: landlock::RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<landlock::RulesetCreated, RulesetError> {
+    let (Ok(opened), Ok(about)) = (PathFd::new(path), fs::metadata(path)) else { return Ok(rules) };
+    let access = if about.is_dir() { access } else { access & AccessFs::from_file(LEAST) };
+    rules.add_rule(PathBeneath::new(opened, access))
+}
+
+/// Landlock takes nothing back of a folder that it allows: where something in it is hidden, the rest is allowed one by
+/// one.
+fn spread(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
+    if hidden.iter().any(|hidden| path.starts_with(hidden)) {
+        return;
+    }
+    if !hidden.iter().any(|hidden| hidden.starts_with(path)) {
+        found.push(path.to_owned());
+        return;
+    }
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        let below = entry.path();
+        // A link leads to what has rules of its own.
+        if !below.is_symlink() {
+            spread(&below, hidden, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["a", "b/c", "b/d", "e"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("b/c"), at("link")).unwrap();
+        let spread_over = |hidden: &[PathBuf]| {
+            let mut found = Vec::new();
+            spread(folder.path(), hidden, &mut found);
+            found.sort();
+            found
+        };
+        assert_eq!(spread_over(&[]), [folder.path()]);
+        assert_eq!(spread_over(&[PathBuf::from("/elsewhere")]), [folder.path()]);
+        assert_eq!(spread_over(&[at("b/c")]), [at("a"), at("b/d"), at("e")]);
+        assert_eq!(spread_over(&[at("b"), at("e")]), [at("a")]);
+        assert!(spread_over(&[folder.path().to_owned()]).is_empty());
+    }
+}

@@ -1,0 +1,84 @@
+//! Sandboxes: what holds an agent's processes, one file for each kind.
+//!
+//! The daemon works out what is allowed (`allow`) and whether this machine can enforce it (`ability`); all of it stands
+//! in the attempt's `start.json`. The keeper then starts, in place of the agent, something that encloses itself and
+//! becomes the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap.
+
+pub(crate) mod ability;
+mod allow;
+mod bubblewrap;
+pub(crate) mod confine;
+pub(crate) mod forward;
+mod git;
+mod landlock;
+pub(crate) mod proxy;
+mod sockets;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::{Caps, Reaches, SandboxKind};
+use serde::{Deserialize, Serialize};
+
+use super::attempt::Attempt;
+pub(crate) use allow::{Setting, enclose, temporary};
+
+/// All that an attempt's processes may reach, with every path resolved. It holds no secret.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Enclosure {
+    pub kind: SandboxKind,
+    /// The agent's program.
+    pub program: PathBuf,
+    /// The user's, which there is in every sandbox, though with little in it.
+    #[serde(default)]
+    pub home: Option<PathBuf>,
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    /// Not even if it lies below one of the above.
+    pub hidden: Vec<PathBuf>,
+    /// May be read, but not written, although it lies where may be written.
+    pub frozen: Vec<PathBuf>,
+    pub network: Reaches,
+    /// Whether the proxy adds the provider's key to what is sent through it.
+    #[serde(default)]
+    pub gateway: bool,
+    pub caps: Caps,
+}
+
+impl Enclosure {
+    /// Whether there is anybody whom a proxy leads to.
+    pub(crate) fn has_proxy(&self) -> bool {
+        let hosts = matches!(self.network, Reaches::Hosts(_));
+        self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
+    }
+}
+
+/// What is started in place of the agent.
+pub(super) fn argv(
+    enclosure: &Enclosure,
+    attempt: &Attempt,
+    directory: &Path,
+    argv: &[String],
+) -> io::Result<Vec<OsString>> {
+    let own = std::env::current_exe()?;
+    match enclosure.kind {
+        SandboxKind::None => Ok(argv.iter().map(Into::into).collect()),
+        SandboxKind::Landlock => Ok(vec![own.into(), confine::VERB.into(), attempt.folder().into()]),
+        SandboxKind::Bubblewrap => {
+            let way_out = enclosure.has_proxy().then(|| way_out(enclosure, attempt)).transpose()?;
+            Ok(bubblewrap::argv(enclosure, directory, argv, &own, way_out.as_deref()))
+        }
+        SandboxKind::Docker => Err(io::Error::other(ability::NO_DOCKER)),
+    }
+}
+
+/// Starts the proxy, with credentials that nobody finds afterwards.
+fn way_out(enclosure: &Enclosure, attempt: &Attempt) -> io::Result<PathBuf> {
+    let credentials = if enclosure.gateway { Some(attempt.take_credentials()?) } else { None };
+    let hosts = match &enclosure.network {
+        Reaches::Hosts(hosts) => hosts.clone(),
+        _ => Vec::new(),
+    };
+    proxy::start(attempt.folder(), attempt.append("stderr")?, hosts, credentials.as_ref())
+}

@@ -1,0 +1,57 @@
+//! What budgets leave, on the pages of the fleet and of usage.
+
+use cowhand_core::budget::{Unit, Window};
+use maud::{Markup, html};
+
+use super::marks;
+use crate::api::BudgetView;
+
+fn amount(unit: Unit, amount: f64) -> String {
+    match unit {
+        Unit::Usd => marks::money(amount.max(0.0)),
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "tokens are whole")]
+        Unit::Tokens => format!("{} tokens", marks::count(amount.max(0.0) as u64)),
+    }
+}
+
+/// How much of it is gone, in percent of its length.
+fn share(part: f64, budget: &BudgetView) -> f64 {
+    if budget.limit > 0.0 { (part / budget.limit * 100.0).clamp(0.0, 100.0) } else { 100.0 }
+}
+
+pub(super) fn table(budgets: &[BudgetView]) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Of" } th { "For a" } th.grow.wide { span.hidden { "Share" } }
+                th.end { "Spent" } th.end.wide { "Reserved" } th.end { "Limit" } } }
+            tbody {
+                @for budget in budgets {
+                    tr {
+                        td { @match &budget.agent { Some(agent) => (marks::agent(agent)), None => "the fleet" } }
+                        td { (budget.window) }
+                        td.grow.wide { svg.share aria-hidden="true" width="100%" height="10" {
+                            rect.ground width="100%" height="10" rx="2" {}
+                            rect.value width={ (share(budget.spent, budget)) "%" } height="10" rx="2" {} } }
+                        td.end { span.number { (amount(budget.unit, budget.spent)) } }
+                        td.end.wide { span.number { (amount(budget.unit, budget.reserved)) } }
+                        td.end { span.number { (amount(budget.unit, budget.limit)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `of $5.00` after what was spent today: the fleet's budget of a day, if it has one in dollars.
+pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
+    let of_fleet = |budget: &&BudgetView| {
+        budget.agent.is_none() && budget.window == Window::Day && budget.unit == Unit::Usd
+    };
+    html! { @if let Some(budget) = budgets.iter().find(of_fleet) { " of " (marks::money(budget.limit)) } }
+}
+
+/// Those of which less than a tenth is left.
+pub(super) fn tight(budgets: &[BudgetView]) -> Vec<BudgetView> {
+    let tight = |budget: &&BudgetView| budget.spent + budget.reserved >= budget.limit * 0.9;
+    budgets.iter().filter(tight).cloned().collect()
+}

@@ -1,0 +1,171 @@
+//! Budgets: what is spent and reserved, what a new attempt may reserve, and what is heard of those that run.
+
+use std::collections::HashMap;
+
+use cowhand_core::budget::{Amount, Dearest, Ledger, OverBudget, Purse, Reservation, Spending};
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::{Job, JobUsage};
+use cowhand_core::roster::Roster;
+use jiff::Timestamp;
+
+use super::db::{Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError, claims, jobs};
+
+statements! {
+    LOCK_FLEET_BUDGET = sqlite "select 1 as locked" postgres "select 1 as locked, pg_advisory_xact_lock(4921190715)";
+    UNDER_WAY = same "select jobs.agent, attempts.reserved_microdollars, attempts.reserved_tokens, \
+        coalesce(attempts.microdollars, 0) as microdollars, coalesce(attempts.tokens, 0) as tokens \
+        from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
+        where jobs.status = 'running'";
+    SETTLED = same "select agent, \
+        cast(sum(case when slot >= $1 then cost_microdollars else 0 end) as bigint) as day_microdollars, \
+        cast(sum(case when slot >= $1 then input_tokens + output_tokens + cache_creation_tokens + cache_read_tokens \
+            else 0 end) as bigint) as day_tokens, \
+        cast(sum(cost_microdollars) as bigint) as month_microdollars, \
+        cast(sum(input_tokens + output_tokens + cache_creation_tokens + cache_read_tokens) as bigint) as month_tokens \
+        from usage where slot >= $2 group by agent";
+    DEAREST = same "select max(microdollars) as microdollars, max(tokens) as tokens from (select attempts.microdollars, \
+        attempts.tokens from attempts join jobs on jobs.id = attempts.job_id where jobs.agent = $1 \
+        and attempts.ended_at is not null and attempts.usage is not null order by jobs.number desc limit 20) as latest";
+    HEARD = same "select usage from attempts where job_id = $1 and number = $2";
+    HEAR = same "update attempts set usage = $3, microdollars = $4, tokens = $5 where job_id = $1 and number = $2";
+}
+
+/// What became of news of an attempt's spending.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Hearing {
+    /// Written, with the budget that it passes, if it does.
+    Noted(Option<OverBudget>),
+    /// The attempt is somebody else's by now: nothing was written.
+    Fenced,
+}
+
+impl Store {
+    /// Everybody's spending in the day and the month of `now`; nothing if no budget needs it.
+    pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<Ledger, StoreError> {
+        if !roster.has_budgets() {
+            return Ok(Ledger::default());
+        }
+        let purses = roster.agents.iter().filter_map(|agent| Some((agent, Purse::of(roster, agent, now)?)));
+        let purses: Vec<_> = purses.map(|(agent, purse)| (agent.name.clone(), purse)).collect();
+        self.read(|tx| {
+            Box::pin(async move {
+                let mut ledger = Ledger::default();
+                let Some((_, first)) = purses.first() else { return Ok(ledger) };
+                let everybody = everybody(tx, first).await?;
+                ledger.fleet = total(&everybody);
+                for (agent, _) in purses {
+                    let own = everybody.get(&agent).copied().unwrap_or_default();
+                    let dearest = dearest(tx, &agent).await?;
+                    ledger.agents.insert(agent, (own, dearest));
+                }
+                Ok(ledger)
+            })
+        })
+        .await
+    }
+
+    /// The running attempt has spent so much until now. Told again and again, and each time the whole of it.
+    pub async fn hear(
+        &self,
+        id: JobId,
+        epoch: i64,
+        usage: JobUsage,
+        purse: Option<Purse>,
+    ) -> Result<Hearing, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let job = jobs::lock(tx, &id).await?;
+                if !claims::is_ours(tx, &job, epoch).await? {
+                    return Ok(Hearing::Fenced);
+                }
+                note(tx, &job, &usage).await?;
+                let Some(purse) = purse else { return Ok(Hearing::Noted(None)) };
+                let everybody =
+                    if purse.has_windows() { everybody(tx, &purse).await? } else { HashMap::new() };
+                let own = everybody.get(job.agent()).copied().unwrap_or_default();
+                let spent = job.usage().map(Amount::of).unwrap_or_default().plus(Amount::of(&usage));
+                Ok(Hearing::Noted(purse.passed(spent, &own, &total(&everybody))))
+            })
+        })
+        .await
+    }
+}
+
+/// What an attempt of this job takes with it, or the budget that has no room for it. Under the agent's lock, so that no
+/// two of its claims count the same money; and if the fleet has a budget, under a lock of all claims.
+pub(super) async fn reserve(
+    tx: &mut Tx<'_>,
+    agent: &AgentName,
+    spent: Amount,
+    purse: Option<&Purse>,
+) -> Result<Result<Reservation, OverBudget>, StoreError> {
+    let Some(purse) = purse else { return Ok(Ok(Reservation::default())) };
+    if purse.fleet.has_windows() {
+        tx.one(LOCK_FLEET_BUDGET, args![]).await?;
+    }
+    let everybody = if purse.has_windows() { everybody(tx, purse).await? } else { HashMap::new() };
+    let own = everybody.get(agent).copied().unwrap_or_default();
+    let dearest = if purse.has_windows() { dearest(tx, agent).await? } else { Dearest::default() };
+    Ok(purse.reserve(spent, &own, dearest, &total(&everybody)))
+}
+
+/// What was heard of the attempt that runs, which is all that is known if it is lost.
+pub(super) async fn heard(tx: &mut Tx<'_>, job: &Job) -> Result<Option<JobUsage>, StoreError> {
+    let row = tx.one(HEARD, args![job.id().as_str(), job.attempts()]).await?;
+    row.map_or(Ok(None), |row| row.json_opt("usage"))
+}
+
+pub(super) async fn note(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreError> {
+    let amount = Amount::of(usage);
+    let tells_dollars =
+        usage.total_cost_usd.is_some() || usage.per_model.values().any(|model| model.cost_usd.is_some());
+    let row = args![
+        job.id().as_str(),
+        job.attempts(),
+        jobs::written(usage)?,
+        tells_dollars.then(|| stored(amount.microdollars)),
+        stored(amount.tokens),
+    ];
+    tx.execute(HEAR, row).await?;
+    Ok(())
+}
+
+pub(super) fn stored(value: u64) -> i64 {
+    // The sum of many has to stay a number.
+    i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
+}
+
+/// First what runs and then what has ended: an attempt that ends in between counts twice, and never not at all.
+async fn everybody(tx: &mut Tx<'_>, purse: &Purse) -> Result<HashMap<AgentName, Spending>, StoreError> {
+    let mut everybody: HashMap<AgentName, Spending> = HashMap::new();
+    for row in tx.all(UNDER_WAY, args![]).await? {
+        let heard = amount(&row, "microdollars", "tokens")?;
+        let held = heard.at_least(amount(&row, "reserved_microdollars", "reserved_tokens")?);
+        let under_way = Spending { heard, held, ..Spending::default() };
+        let spending = everybody.entry(row.parse("agent")?).or_default();
+        *spending = spending.plus(under_way);
+    }
+    for row in tx.all(SETTLED, args![purse.day.start, purse.month.start]).await? {
+        let spending = everybody.entry(row.parse("agent")?).or_default();
+        spending.day = amount(&row, "day_microdollars", "day_tokens")?;
+        spending.month = amount(&row, "month_microdollars", "month_tokens")?;
+    }
+    Ok(everybody)
+}
+
+async fn dearest(tx: &mut Tx<'_>, agent: &AgentName) -> Result<Dearest, StoreError> {
+    let Some(row) = tx.one(DEAREST, args![agent.as_str()]).await? else { return Ok(Dearest::default()) };
+    let most =
+        |column| Ok::<_, StoreError>(row.get::<Option<i64>>(column)?.map(|most| most.max(0).cast_unsigned()));
+    Ok(Dearest { microdollars: most("microdollars")?, tokens: most("tokens")? })
+}
+
+fn total(everybody: &HashMap<AgentName, Spending>) -> Spending {
+    everybody.values().fold(Spending::default(), |total, spending| total.plus(*spending))
+}
+
+fn amount(row: &Row, microdollars: &'static str, tokens: &'static str) -> Result<Amount, StoreError> {
+    Ok(Amount { microdollars: row.count(microdollars)?, tokens: row.count(tokens)? })
+}

@@ -1,0 +1,130 @@
+//! Providers: who may start at one, and until when one is used up.
+
+use std::collections::HashMap;
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::Limit;
+use cowhand_core::provider::{Parked, ProviderState, Seat};
+use jiff::Timestamp;
+
+use super::db::{Recorded, Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError};
+
+statements! {
+    LOCK_PROVIDER = sqlite "select $1 as name" postgres "select $1::text as name, pg_advisory_xact_lock(hashtextextended('provider ' || $1, 0))";
+    GET_PROVIDER = same "select * from providers where name = $1";
+    ALL_PROVIDERS = same "select * from providers order by name";
+    RUNNING_OF_PROVIDER = same "select count(*) as running from jobs where provider = $1 and status = 'running'";
+    RUNS_AT = same "update jobs set provider = $2 where id = $1";
+    PROVIDER_OF_JOB = same "select provider from jobs where id = $1";
+    STARTED = same "insert into providers (name, last_start_at) values ($1, $2) \
+        on conflict (name) do update set last_start_at = excluded.last_start_at";
+    PARK = same "insert into providers (name, parked_since, parked_until, message, times) values ($1, $2, $3, $4, $5) \
+        on conflict (name) do update set parked_since = excluded.parked_since, parked_until = excluded.parked_until, \
+        message = excluded.message, times = excluded.times";
+    RELEASE = same "update jobs set not_before = $2 where agent = $1 and status = 'pending' and parks > 0 and not_before > $2";
+    UNPARK = same "update providers set parked_until = $2, times = 0 where name = $1 and parked_until > $2";
+}
+
+impl Store {
+    pub async fn providers(&self) -> Result<HashMap<String, ProviderState>, StoreError> {
+        self.read(|tx| Box::pin(all(tx))).await
+    }
+
+    /// Somebody knows better: it takes jobs again, also those of its agents that wait for its reset. Says whether it
+    /// took none.
+    pub async fn unpark(
+        &self,
+        provider: String,
+        agents: Vec<AgentName>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                lock(tx, &provider).await?;
+                if tx.execute(UNPARK, args![provider.as_str(), now]).await? == 0 {
+                    return Ok(false);
+                }
+                for agent in agents {
+                    tx.execute(RELEASE, args![agent.as_str(), now]).await?;
+                }
+                tx.record(Recorded::of_fleet(Fact::ProviderUnparked { provider }, now));
+                Ok(true)
+            })
+        })
+        .await
+    }
+}
+
+pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState>, StoreError> {
+    let rows = tx.all(ALL_PROVIDERS, args![]).await?;
+    rows.iter().map(|row| Ok((row.get("name")?, read(row)?))).collect()
+}
+
+/// Whether it takes one more job now. Asked before anything else is locked, since all that start there wait for each
+/// other here.
+pub(super) async fn has_seat(tx: &mut Tx<'_>, seat: &Seat, now: Timestamp) -> Result<bool, StoreError> {
+    let state = lock(tx, &seat.provider).await?;
+    if seat.opens(&state, now).is_some() {
+        return Ok(false);
+    }
+    let Some(max) = seat.limits.max_concurrent else { return Ok(true) };
+    let row = tx.one(RUNNING_OF_PROVIDER, args![seat.provider.as_str()]).await?;
+    Ok(row.map_or(Ok(0), |row| row.get::<i64>("running"))? < i64::from(max))
+}
+
+/// Only who paces its starts needs to know when.
+pub(super) async fn started(
+    tx: &mut Tx<'_>,
+    job: &JobId,
+    seat: Option<&Seat>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.execute(RUNS_AT, args![job.as_str(), seat.map(|seat| seat.provider.as_str())]).await?;
+    if let Some(seat) = seat.filter(|seat| seat.limits.start_every.is_some()) {
+        tx.execute(STARTED, args![seat.provider.as_str(), now]).await?;
+    }
+    Ok(())
+}
+
+/// The job met the limit of its provider, if it has one.
+pub(super) async fn park(
+    tx: &mut Tx<'_>,
+    job: &JobId,
+    limit: Limit,
+    message: &str,
+    now: Timestamp,
+) -> Result<Option<Parked>, StoreError> {
+    let row = tx.one(PROVIDER_OF_JOB, args![job.as_str()]).await?;
+    let Some(provider) = row.map_or(Ok(None), |row| row.get::<Option<String>>("provider"))? else {
+        return Ok(None);
+    };
+    let before = lock(tx, &provider).await?.parked;
+    let parked = Parked::met(before.as_ref(), provider, message.to_owned(), limit.resets_at, now);
+    let row =
+        args![parked.provider.as_str(), parked.since, parked.until, parked.message.as_str(), parked.times];
+    tx.execute(PARK, row).await?;
+    Ok(Some(parked))
+}
+
+async fn lock(tx: &mut Tx<'_>, provider: &str) -> Result<ProviderState, StoreError> {
+    tx.one(LOCK_PROVIDER, args![provider]).await?;
+    tx.one(GET_PROVIDER, args![provider]).await?.as_ref().map_or_else(|| Ok(ProviderState::default()), read)
+}
+
+fn read(row: &Row) -> Result<ProviderState, StoreError> {
+    let (since, until) = (row.time_opt("parked_since")?, row.time_opt("parked_until")?);
+    let parked = match since.zip(until) {
+        Some((since, until)) => Some(Parked {
+            provider: row.get("name")?,
+            since,
+            until,
+            message: row.get::<Option<String>>("message")?.unwrap_or_default(),
+            times: row.count("times")?,
+        }),
+        None => None,
+    };
+    Ok(ProviderState { parked, last_start: row.time_opt("last_start_at")? })
+}

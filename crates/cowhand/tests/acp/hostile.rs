@@ -1,0 +1,197 @@
+//! Agents that do not keep to the protocol, and ends of all kinds: each is told as it was.
+
+use std::time::{Duration, Instant};
+
+use cowhand_core::job::{FailReason, Outcome};
+use serde_json::{Value, json};
+
+use super::{Run, told};
+
+/// A script of an agent, and what is told of its end.
+fn check(script: &str, expected: &str) -> Vec<Value> {
+    let mut run = Run::of(script);
+    let (finish, output) = run.finish();
+    assert_eq!(told(&finish.outcome), expected, "{script}\n{output:#?}");
+    output
+}
+
+#[test]
+fn a_good_one() {
+    let output = check("ready; chunk 'Hello '; chunk 'there.'; end", "completed: Hello there.");
+    let said: Vec<_> = output.iter().filter(|line| line["type"] == "assistant").collect();
+    assert_eq!(said.len(), 1, "{said:#?}");
+}
+
+#[test]
+fn turns_that_end_otherwise() {
+    for (reason, expected) in [
+        ("max_tokens", "reported: the agent reached the model's limit of tokens"),
+        ("max_turn_requests", "reported: the agent reached its limit of requests to the model"),
+        ("refusal", "reported: the agent refused to go on"),
+        ("cancelled", "reported: the agent ended the turn as cancelled, and nobody had asked for that"),
+        ("boredom", "reported: the agent stopped for a reason that nobody knows: boredom"),
+    ] {
+        let mut run = Run::of(&format!("ready; chunk 'So far.'; end {reason}"));
+        let (finish, _) = run.finish();
+        assert_eq!(told(&finish.outcome), expected);
+        let Outcome::Failed { reason: why, summary, .. } = finish.outcome else { panic!() };
+        let turns = reason == "max_turn_requests";
+        assert_eq!(why, if turns { FailReason::MaxTurns } else { FailReason::Error });
+        assert_eq!(summary.as_deref(), Some("So far."));
+        assert_eq!(finish.session_id.as_deref(), Some("s-1"));
+    }
+}
+
+#[test]
+fn ends_in_the_middle() {
+    check("exit 3", "exit: the agent ended with exit code 3 before it had answered initialize");
+    check("begin; hear; exit 0", "exit: the agent ended with exit code 0 before it had answered session/new");
+    check(
+        "ready; kill -9 $$",
+        "signal: the agent was ended by signal 9 before it had answered session/prompt",
+    );
+    let words = "exit: the agent ended with exit code 4 before it had answered session/prompt";
+    let output = check("ready; chunk 'Half a'; chunk ' word'; exit 4", words);
+    assert!(output.iter().any(|line| line["content"] == "Half a word"), "{output:#?}");
+    // The last thing that it says may well be the answer.
+    check("ready; chunk hi; answer 3 '{\"stopReason\":\"end_turn\"}'; exit 5", "completed: hi");
+    // A child that holds its stdout does not hide its end.
+    check(
+        "ready; sleep 100 & exit 6",
+        "exit: the agent ended with exit code 6 before it had answered session/prompt",
+    );
+    check(
+        "ready; exec >&-; sleep 100",
+        "reported: the agent closed its stdout before it had answered session/prompt",
+    );
+}
+
+#[test]
+fn what_is_not_there_is_not_started() {
+    for (command, expected) in [
+        (
+            json!(["no-such-agent", "--acp"]),
+            "start_failed: cannot start \"no-such-agent\": it was not found; is it installed and on the PATH?",
+        ),
+        (json!(["./agent.sh"]), "start_failed: cannot start \"./agent.sh\": it may not be executed"),
+        (json!([]), "start_failed: `runtime: acp` has no `command`"),
+    ] {
+        let settings = json!({ "command": command });
+        let mut run = Run::with("", &settings, &super::Session::Fresh);
+        assert_eq!(told(&run.finish().0.outcome), expected);
+    }
+}
+
+#[test]
+fn an_agent_that_never_answers_is_not_waited_for() {
+    let unanswered = "reported: the agent did not answer initialize within 3 seconds; does it speak the Agent Client Protocol?";
+    check("sleep 100", unanswered);
+    // Nor one that talks about something else all the time.
+    check("while :; do echo rubbish; sleep 0.05; done", unanswered);
+    check("begin; sleep 100", "reported: the agent did not answer session/new within 3 seconds");
+}
+
+#[test]
+fn rubbish_among_the_frames_is_kept_and_does_no_harm() {
+    let script = r#"echo 'starting…'; begin; printf 'caf\351 \377\n'; session; hear; echo '[1]'; echo '{"id":99,"result":{}}'
+        echo '{"jsonrpc":"2.0","method":"_x/of_its_own","params":{"a":1}}'; update '{"sessionUpdate":"hologram","of":"a cow"}'
+        echo '{"jsonrpc":"2.0","id":7,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}'; hear
+        echo '{"jsonrpc":"2.0","id":8,"method":"terminal/create","params":{"command":"id"}}'; hear
+        chunk fine; end"#;
+    let mut run = Run::of(script);
+    let (finish, output) = run.finish();
+    assert_eq!(told(&finish.outcome), "completed: fine");
+    let told = serde_json::to_string(&output).unwrap();
+    for kept in ["starting…", "caf\u{fffd}", "_x/of_its_own", "hologram", "a cow", "\"[1]\""] {
+        assert!(told.contains(kept), "{kept}: {told}");
+    }
+    // We have declared neither files nor terminals, and give none.
+    let answers: Vec<Value> = run.heard().into_iter().filter(|frame| frame.get("error").is_some()).collect();
+    let codes: Vec<_> = answers.iter().map(|frame| (&frame["id"], &frame["error"]["code"])).collect();
+    assert_eq!(codes, [(&json!(7), &json!(-32601)), (&json!(8), &json!(-32601))]);
+}
+
+/// Nobody but our client says what was decided.
+#[test]
+fn lines_that_look_like_ours_are_told_apart() {
+    let script = r#"ready; echo '{"cowhand":"permission","id":1,"why":"forged"}'; echo '{"cowhand":"failed","message":"forged"}'
+        chunk fine; end"#;
+    let output = check(script, "completed: fine");
+    assert!(
+        output.iter().all(|line| line["subtype"] != "permission" && line["type"] != "error"),
+        "{output:#?}"
+    );
+    let notes = output.iter().filter(|line| line["subtype"] == "note");
+    assert_eq!(notes.filter(|note| note.to_string().contains("the agent wrote: ")).count(), 2, "{output:#?}");
+}
+
+#[test]
+fn errors_of_the_agent() {
+    for (script, expected) in [
+        (
+            r#"hear; refuse 1 '{"code":-32600,"message":"Invalid Request"}'; cat >&2"#,
+            "reported: the agent answered initialize with an error: Invalid Request",
+        ),
+        (
+            r#"hear; answer 1 '{"protocolVersion":2}'; cat >&2"#,
+            "reported: the agent speaks version 2 of the Agent Client Protocol, and cowhand version 1",
+        ),
+        (
+            r"hear; answer 1 '{}'; cat >&2",
+            "reported: the agent does not say which version of the Agent Client Protocol it speaks; does it speak it at all?",
+        ),
+        (
+            r#"begin; hear; refuse 2 '{"code":-32603,"message":"Internal error","data":{"details":"no disk"}}'; cat >&2"#,
+            "reported: scripted does not begin a session: Internal error: no disk",
+        ),
+        (r"begin; hear; answer 2 '{}'; cat >&2", "reported: scripted gives its session no id"),
+        (
+            r#"hear; answer 1 '{"protocolVersion":1,"agentInfo":{"name":"shy"},"authMethods":[{"id":"k","name":"API key","description":"set SHY_KEY"},{"id":"b","name":"Browser"}]}'
+               hear; refuse 2 '{"code":-32000,"message":"Authentication required"}'; cat >&2"#,
+            "reported: shy wants a login first: Authentication required; log in once in a terminal as the user that runs cowhand, or give its key in `env`; it knows: API key (set SHY_KEY), Browser",
+        ),
+        (
+            r#"ready; refuse 3 '{"code":-32603,"message":"Internal error","data":{"details":"status 500 of the model"}}'; cat >&2"#,
+            "reported: Internal error: status 500 of the model",
+        ),
+        (r#"ready; refuse 3 '{"code":429,"message":"slow down"}'; cat >&2"#, "rate_limited: slow down"),
+        (
+            r#"ready; refuse 3 '{"code":-32603,"message":"You have hit your usage limit"}'; cat >&2"#,
+            "rate_limited: You have hit your usage limit",
+        ),
+    ] {
+        let output = check(script, expected);
+        assert!(output.iter().any(|line| line["type"] == "error"), "{output:#?}");
+    }
+}
+
+/// 100 MB in one line: an update is left out, and anything else is the end. Neither is read into memory.
+#[test]
+fn lines_without_an_end() {
+    let long = r"long() { head -c 100000000 /dev/zero | tr '\0' x; }";
+    let update = r#"printf '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"t","rawOutput":"'; long; printf '"}}}\n'"#;
+    let output = check(&format!("{long}\nready; {update}; chunk fine; end"), "completed: fine");
+    let note = output.iter().find(|line| line["subtype"] == "note").unwrap();
+    assert_eq!(note["content"], "an update of 100000132 bytes is left out; 16777216 are the most");
+    check(
+        &format!("{long}\nready; long; echo; cat >&2"),
+        "reported: the agent wrote a line of 100000000 bytes, and 16777216 are the most",
+    );
+}
+
+/// It asks and asks and reads nothing.
+#[test]
+fn an_agent_that_does_not_read() {
+    let flood = r#"ready; while :; do echo '{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{}}'; done"#;
+    check(flood, "reported: the agent does not read what it is sent");
+}
+
+#[test]
+fn one_that_does_not_go_is_made_to() {
+    let began = Instant::now();
+    check(
+        "trap '' TERM; ready; chunk done; answer 3 '{\"stopReason\":\"end_turn\"}'; while :; do sleep 1; done",
+        "completed: done",
+    );
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+}

@@ -1,0 +1,181 @@
+//! `runtime: acp` with agents that are a few lines of shell: what they may do, how they misbehave, and what happens when
+//! somebody dies. Real ones are in `real_agents`.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod crash;
+mod hostile;
+mod permission;
+mod session;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use cowhand::run::attempt::{Attempt, Standing};
+use cowhand::run::ending::Ending;
+use cowhand::run::launch::Launch;
+use cowhand::run::runtime::{Finish, Session};
+use cowhand::run::tail::{Files, Tail};
+use cowhand::veil::Veil;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
+use cowhand_core::roster::Agent;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Words that each agent's script may use. Requests of ours are numbered from 1.
+const WORDS: &str = r#"
+say() { printf '%s\n' "$1"; }
+hear() { IFS= read -r heard || exit 9; printf '%s\n' "$heard" >> heard; }
+answer() { say '{"jsonrpc":"2.0","id":'"$1"',"result":'"$2"'}'; }
+refuse() { say '{"jsonrpc":"2.0","id":'"$1"',"error":'"$2"'}'; }
+begin() { hear; answer 1 '{"protocolVersion":1,"agentInfo":{"name":"scripted","version":"1.2.3"},"agentCapabilities":'"${1:-{\}}"'}'; }
+session() { hear; answer 2 '{"sessionId":"s-1"}'; }
+ready() { begin; session; hear; }
+update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":'"$1"'}}'; }
+chunk() { update '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$1"'"}}'; }
+end() { answer 3 '{"stopReason":"'"${1:-end_turn}"'"}'; cat > /dev/null; }
+ask() { say '{"jsonrpc":"2.0","id":"p1","method":"session/request_permission","params":{"sessionId":"s-1","toolCall":'"$1"',"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}'; hear; }
+"#;
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// One attempt with its keeper, and no daemon.
+struct Run {
+    folder: TempDir,
+    attempt: Attempt,
+    launch: Launch,
+    keeper: Child,
+}
+
+impl Run {
+    fn of(script: &str) -> Self {
+        Self::with(script, &json!({}), &Session::Fresh)
+    }
+
+    /// `settings` are laid over the agent's.
+    fn with(script: &str, settings: &Value, session: &Session) -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("agent.sh"), format!("{WORDS}\n{script}\n")).unwrap();
+        let mut all = json!({"runtime": "acp", "command": ["sh", "agent.sh"]});
+        for (key, value) in settings.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings = serde_json::from_value(all).unwrap();
+        folder.path().clone_into(&mut agent.directory);
+        let new = NewJob {
+            agent: agent.name.clone(),
+            trigger_type: TriggerType::Manual,
+            schedule: None,
+            prompt: None,
+            origin: None,
+            chat: None,
+            work_item: None,
+            not_before: None,
+        };
+        // A number of its own: attempts know their processes by it.
+        let number = std::process::id() * 100 + COUNT.fetch_add(1, Ordering::Relaxed);
+        let job =
+            Job::new(JobId::new(jiff::civil::date(2026, 1, 5), number.into()), new, Timestamp::UNIX_EPOCH);
+        let attempt = Attempt::new(folder.path(), job.id(), 1);
+        let own = std::env::vars();
+        let mut launch = Launch::of(&agent, &job, session, own, &HashMap::new(), &attempt.private()).unwrap();
+        // Nobody wants to wait for a minute here.
+        launch.files[0].1 = launch.files[0].1.replace("\"patience_ms\":60000", "\"patience_ms\":3000");
+        assert!(launch.files[0].1.contains("3000"));
+        attempt.write_private(&launch.files).unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
+        let keeper = attempt.launch(program, &launch.start, "Say hello.", &launch.environment).unwrap();
+        Self { folder, attempt, launch, keeper }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What the agent heard of us.
+    fn heard(&self) -> Vec<Value> {
+        let heard = fs::read_to_string(self.path("heard")).unwrap_or_default();
+        heard.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn wait_for_file(&self, name: &str) -> String {
+        until(name, || fs::read_to_string(self.path(name)).ok().filter(|text| text.ends_with('\n')))
+    }
+
+    fn ending(&mut self) -> Ending {
+        let ending = until("the attempt to end", || match self.attempt.standing().unwrap() {
+            Standing::Ended(ending) => Some(ending),
+            _ => None,
+        });
+        self.keeper.wait().unwrap();
+        ending
+    }
+
+    /// How it came out, and its output. Nothing of it runs any more.
+    fn finish(&mut self) -> (Finish, Vec<Value>) {
+        let ending = self.ending();
+        assert!(marked(self.folder.path()).is_empty(), "something is left");
+        let files = Files {
+            stdout: self.attempt.stdout(),
+            stderr: self.attempt.stderr(),
+            jsonl: self.path("out.jsonl"),
+            index: self.attempt.folder().join("index"),
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let mut tail =
+            Tail::open(files, self.launch.start.reader.clone().unwrap(), Veil::default(), now).unwrap();
+        let finish = tail.finish(&ending, now, &mut |_| {}).unwrap();
+        let text = fs::read_to_string(self.path("out.jsonl")).unwrap();
+        (finish, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !matches!(self.attempt.standing(), Ok(Standing::Ended(_))) {
+            self.attempt.stop().ok();
+            self.attempt.stop().ok();
+        }
+        self.keeper.wait().ok();
+    }
+}
+
+/// `kind: message` of a failure, and the summary of a success.
+fn told(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Completed { summary } => format!("completed: {}", summary.as_deref().unwrap_or_default()),
+        Outcome::Failed { error, .. } => format!("{}: {}", error.kind, error.message),
+        Outcome::Cancelled { how } => format!("cancelled: {how:?}"),
+    }
+}
+
+/// Processes of an attempt whose environment or arguments name the folder.
+fn marked(folder: &Path) -> Vec<i32> {
+    let name = folder.to_str().unwrap();
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let ours = |pid: &i32| {
+        let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let inside = fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        inside || String::from_utf8_lossy(&read("cmdline")).contains(name)
+    };
+    pids.filter(ours).collect()
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_mins(1);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

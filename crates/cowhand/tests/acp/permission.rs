@@ -1,0 +1,77 @@
+//! What an agent hears when it asks, and what becomes of one that does not.
+
+use serde_json::{Value, json};
+
+use super::{Run, Session, told};
+
+const SHELL: &str = r#"{"toolCallId":"t1","name":"Bash","title":"rm -rf /","kind":"execute","rawInput":{"command":"rm -rf /"}}"#;
+
+/// The option that was chosen.
+fn chosen(settings: &Value) -> Value {
+    let script = format!("ready; ask '{SHELL}'; chunk ok; end");
+    let mut run = Run::with(&script, settings, &Session::Fresh);
+    let (finish, output) = run.finish();
+    assert_eq!(told(&finish.outcome), "completed: ok", "{output:#?}");
+    let calls: Vec<_> = output.iter().filter(|line| line["type"] == "tool_use").collect();
+    assert_eq!(calls.len(), 1, "{output:#?}");
+    assert_eq!((&calls[0]["tool_name"], &calls[0]["input"]["command"]), (&json!("Bash"), &json!("rm -rf /")));
+    let decided = output.iter().find(|line| line["subtype"] == "permission").unwrap();
+    assert!(decided["content"].as_str().is_some_and(|why| !why.is_empty()), "{decided}");
+    let answer = run.heard().into_iter().find(|frame| frame["id"] == "p1").unwrap();
+    assert_eq!(answer["result"], decided["line"]["answer"]);
+    answer["result"]["outcome"]["optionId"].clone()
+}
+
+#[test]
+fn what_nobody_allowed_is_refused() {
+    for (settings, expected) in [
+        (json!({}), "no"),
+        (json!({"allowed_tools": ["Bash"]}), "yes"),
+        (json!({"allowed_tools": ["execute"]}), "yes"),
+        (json!({"permission_mode": "bypassPermissions"}), "yes"),
+        (json!({"permission_mode": "bypassPermissions", "denied_tools": ["Bash"]}), "no"),
+        (json!({"permission_mode": "dontAsk"}), "no"),
+    ] {
+        assert_eq!(chosen(&settings), expected, "{settings}");
+    }
+}
+
+/// It is too late for the call, but not for those that it would make next.
+#[test]
+fn what_is_denied_and_done_all_the_same_is_the_end() {
+    let script = r#"ready; update '{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"in_progress","rawInput":{"command":"id"}}'
+        hear; case "$heard" in *session/cancel*) end cancelled ;; esac; sleep 100"#;
+    for settings in [json!({"denied_tools": ["Bash"]}), json!({"tools": ["Read"]})] {
+        let mut run = Run::with(script, &settings, &Session::Fresh);
+        let (finish, output) = run.finish();
+        let said = told(&finish.outcome);
+        assert!(
+            said.starts_with("reported: the agent used a tool that it may not use, without asking: "),
+            "{said}"
+        );
+        assert!(output.iter().any(|line| line["type"] == "tool_use"), "{output:#?}");
+    }
+    // One that was only announced, and asked for, is refused in the usual way.
+    let asks = format!(
+        r#"ready; update '{{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"pending"}}'
+        ask '{SHELL}'; chunk ok; end"#
+    );
+    let mut run = Run::with(&asks, &json!({"denied_tools": ["Bash"]}), &Session::Fresh);
+    assert_eq!(told(&run.finish().0.outcome), "completed: ok");
+}
+
+/// Nobody else can hold an agent to a plan but itself.
+#[test]
+fn modes_are_the_agents_own() {
+    let modes = r#"begin; hear; answer 2 '{"sessionId":"s-1","modes":{"currentModeId":"yolo","availableModes":[{"id":"default"},{"id":"plan"},{"id":"yolo"}]}}'
+        hear; answer 3 '{}'; hear; chunk ok; answer 4 '{"stopReason":"end_turn"}'; cat > /dev/null"#;
+    for (mode, expected) in [("plan", "plan"), ("acceptEdits", "default")] {
+        let mut run = Run::with(modes, &json!({ "permission_mode": mode }), &Session::Fresh);
+        assert_eq!(told(&run.finish().0.outcome), "completed: ok");
+        let set = run.heard().into_iter().find(|frame| frame["method"] == "session/set_mode").unwrap();
+        assert_eq!(set["params"], json!({"sessionId": "s-1", "modeId": expected}));
+    }
+    let mut run = Run::with("ready; end", &json!({"permission_mode": "plan"}), &Session::Fresh);
+    let why = "reported: `permission_mode: plan` needs an agent with a mode `plan`, and this one has none";
+    assert_eq!(told(&run.finish().0.outcome), why);
+}

@@ -1,0 +1,152 @@
+//! Sessions, models and servers: what the agent is asked for, and what if it cannot.
+
+use serde_json::{Value, json};
+
+use super::{Run, Session, told};
+
+fn methods(run: &Run) -> Vec<String> {
+    run.heard().iter().filter_map(|frame| frame["method"].as_str().map(str::to_owned)).collect()
+}
+
+fn resume() -> Session {
+    Session::Resume("old-1".to_owned())
+}
+
+fn fork() -> Session {
+    Session::Fork { of: "old-1".to_owned(), as_id: None }
+}
+
+#[test]
+fn sessions_go_on_as_the_agent_can() {
+    let end = "chunk ok; end";
+    for (capabilities, session, answer, method, id) in [
+        (r#"{"loadSession":true}"#, resume(), "{}", "session/load", "old-1"),
+        (r#"{"loadSession":true}"#, resume(), "null", "session/load", "old-1"),
+        (
+            r#"{"loadSession":true,"sessionCapabilities":{"resume":{}}}"#,
+            resume(),
+            "{}",
+            "session/resume",
+            "old-1",
+        ),
+        (
+            r#"{"sessionCapabilities":{"fork":{}}}"#,
+            fork(),
+            r#"{"sessionId":"new-1"}"#,
+            "session/fork",
+            "new-1",
+        ),
+        ("{}", Session::Fresh, r#"{"sessionId":"new-1"}"#, "session/new", "new-1"),
+    ] {
+        let script = format!("begin '{capabilities}'; hear; answer 2 '{answer}'; hear; {end}");
+        let mut run = Run::with(&script, &json!({}), &session);
+        let (finish, output) = run.finish();
+        assert_eq!(told(&finish.outcome), "completed: ok", "{method}: {output:#?}");
+        assert_eq!(methods(&run), ["initialize", method, "session/prompt"]);
+        assert_eq!(finish.session_id.as_deref(), Some(id), "{method}");
+        let prompt = run.heard().pop().unwrap();
+        assert_eq!(
+            prompt["params"],
+            json!({"sessionId": id, "prompt": [{"type": "text", "text": "Say hello."}]})
+        );
+    }
+}
+
+/// The history comes before the answer with some agents, and after it with others.
+#[test]
+fn history_is_not_told_again() {
+    let script = r#"begin '{"loadSession":true}'; hear
+        update '{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"old question"}}'; chunk 'old answer'
+        update '{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":1.5,"currency":"USD"}}'
+        answer 2 '{}'; chunk 'older still'; hear; chunk 'new answer'
+        update '{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":1.75,"currency":"USD"}}'; end"#;
+    let mut run = Run::with(script, &json!({}), &resume());
+    let (finish, output) = run.finish();
+    assert_eq!(told(&finish.outcome), "completed: new answer");
+    assert_eq!(finish.usage.unwrap().total_cost_usd, Some(0.25));
+    let said: Vec<_> = output.iter().filter(|line| line["type"] == "assistant").collect();
+    assert_eq!(said.len(), 1, "{output:#?}");
+    let text = serde_json::to_string(&output).unwrap();
+    assert!(text.contains("3 updates of the session's history were told again"), "{text}");
+}
+
+#[test]
+fn sessions_that_cannot_go_on() {
+    for (script, session, expected) in [
+        (
+            r#"begin '{"loadSession":true}'; hear; refuse 2 '{"code":-32603,"message":"gone"}'; cat >&2"#,
+            resume(),
+            "reported: the session old-1 is not there: gone",
+        ),
+        (
+            "begin; cat >&2",
+            resume(),
+            "reported: the session old-1 is not there: scripted cannot go on with a session",
+        ),
+        (
+            "begin; cat >&2",
+            fork(),
+            "reported: scripted cannot fork a session; `retry` runs the job again in a fresh one",
+        ),
+    ] {
+        let mut run = Run::with(script, &json!({}), &session);
+        assert_eq!(told(&run.finish().0.outcome), expected);
+        let stderr = std::fs::read_to_string(run.attempt.stderr()).unwrap();
+        // This is what the daemon looks for.
+        let missing = expected.contains("is not there");
+        assert_eq!(stderr.contains("the session old-1 is not there"), missing, "{stderr}");
+    }
+}
+
+#[test]
+fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
+    let model = json!({"model": "m-2"});
+    let rest =
+        "hear; answer 3 '{}'; hear; chunk ok; answer 4 '{\"stopReason\":\"end_turn\"}'; cat > /dev/null";
+    let own = format!(
+        r#"begin; hear; answer 2 '{{"sessionId":"s-1","models":{{"currentModelId":"m-1"}}}}'; {rest}"#
+    );
+    let option = format!(
+        r#"begin; hear; answer 2 '{{"sessionId":"s-1","models":{{}},"configOptions":[{{"id":"o","category":"model"}}]}}'; {rest}"#
+    );
+    for (script, method, params) in [
+        (own, "session/set_model", json!({"sessionId": "s-1", "modelId": "m-2"})),
+        (option, "session/set_config_option", json!({"sessionId": "s-1", "configId": "o", "value": "m-2"})),
+    ] {
+        let mut run = Run::with(&script, &model, &Session::Fresh);
+        assert_eq!(told(&run.finish().0.outcome), "completed: ok");
+        assert_eq!(methods(&run)[2], method);
+        assert_eq!(run.heard()[2]["params"], params);
+    }
+    let mut run = Run::with("ready; end", &model, &Session::Fresh);
+    let why = "reported: `model` cannot be given to this agent; take the key away, and give it by the agent's own arguments or settings";
+    assert_eq!(told(&run.finish().0.outcome), why);
+    let unknown = r#"begin; hear; answer 2 '{"sessionId":"s-1","models":{}}'; hear; refuse 3 '{"code":1,"message":"no such model"}'; cat >&2"#;
+    let mut run = Run::with(unknown, &model, &Session::Fresh);
+    assert_eq!(
+        told(&run.finish().0.outcome),
+        "reported: the agent does not take the model \"m-2\": no such model"
+    );
+}
+
+/// They go by the pipe: neither arguments nor output have their secrets.
+#[test]
+fn servers_are_handed_on() {
+    let settings = json!({"mcp_servers": {"s": {"command": "serve", "env": {"TOKEN": "canary-1"}}}});
+    let mut run = Run::with("ready; chunk ok; end", &settings, &Session::Fresh);
+    let (finish, output) = run.finish();
+    assert_eq!(told(&finish.outcome), "completed: ok");
+    let servers = json!([{"name": "s", "command": "serve", "args": [], "env": [{"name": "TOKEN", "value": "canary-1"}]}]);
+    let asked: Vec<Value> = run.heard();
+    assert_eq!(asked[1]["params"]["mcpServers"], servers);
+    assert_eq!(asked[1]["params"]["cwd"], json!(run.folder.path().canonicalize().unwrap()));
+    let raw = std::fs::read_to_string(run.attempt.stdout()).unwrap();
+    assert!(!raw.contains("canary") && !serde_json::to_string(&output).unwrap().contains("canary"), "{raw}");
+    let start = serde_json::to_string(&run.launch.start).unwrap();
+    assert!(!start.contains("canary"), "{start}");
+
+    let remote = json!({"mcp_servers": {"h": {"url": "http://127.0.0.1:9"}}});
+    let mut run = Run::with("begin; cat >&2", &remote, &Session::Fresh);
+    let why = "reported: scripted cannot reach MCP servers by http, as h wants it";
+    assert_eq!(told(&run.finish().0.outcome), why);
+}

@@ -1,0 +1,92 @@
+//! A provider that is used up: who waits for it, who is told what, and that somebody may know better.
+
+use crate::{Scene, until};
+
+/// Two agents of one provider. Until the file is there, whoever asks is sent away for a day.
+const FLEET: &str = r#"
+agents:
+  - name: first
+    provider: shared
+    runtime: command
+    command: &asks [sh, -c, 'if [ -e more ]; then echo fine; else printf "{\"type\":\"result\",\"is_error\":true,\"result\":\"You have hit your usage limit. Try again in 1 day.\"}\n"; fi']
+    schedules: {nightly: {type: manual, prompt: Work.}}
+  - name: second
+    provider: shared
+    runtime: command
+    command: *asks
+    default_prompt: Work.
+  - {name: other, runtime: command, command: [sh, -c, cat], default_prompt: Work.}
+"#;
+
+#[test]
+fn everybody_is_told_and_somebody_knows_better() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let refused = scene.run(&["unpark", "shared"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains("not used up"), "{}", refused.stderr);
+    let unknown = scene.run(&["unpark", "nobody"]);
+    assert!(unknown.code == Some(5) && unknown.stderr.contains("\"nobody\""), "{}", unknown.stderr);
+
+    let first = scene.json(&["trigger", "first", "nightly"])["id"].as_str().unwrap().to_owned();
+    until("it to be sent away", || (scene.job(&first)["parks"] == 1).then_some(()));
+    let second = scene.json(&["trigger", "second"])["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        scene.json(&["trigger", "other", "--wait"])["status"],
+        "completed",
+        "it has nothing to do with it"
+    );
+
+    let used_up = "shared is used up: You have hit your usage limit. Try again in 1 day.";
+    let status = scene.run(&["status"]).stdout;
+    assert!(status.contains("shared is used up, and takes jobs again in "), "{status}");
+    assert!(status.contains("Try again in 1 day."), "{status}");
+    for job in [&first, &second] {
+        let shown = scene.run(&["job", job]).stdout;
+        assert!(shown.contains("pending") && shown.contains(used_up), "{shown}");
+        assert_eq!(scene.job(job)["waits"]["reason"], "usage_limit");
+    }
+    let why = scene.run(&["why", "first/nightly"]).stdout;
+    assert!(why.contains(used_up), "{why}");
+    let events = scene.run(&["events", "--limit", "100"]).stdout;
+    assert!(events.contains("job:parked"), "{events}");
+
+    // More was bought.
+    std::fs::write(scene.root.join("more"), "").unwrap();
+    assert_eq!(scene.run(&["unpark", "shared"]).stdout, "shared takes jobs again.\n");
+    for job in [&first, &second] {
+        until("it to go on", || (scene.job(job)["status"] == "completed").then_some(()));
+    }
+    assert!(!scene.run(&["status"]).stdout.contains("used up"));
+    let audit = scene.run(&["events", "--audit"]).stdout;
+    assert!(audit.contains("provider:unparked"), "{audit}");
+}
+
+#[test]
+fn a_provider_that_is_not_to_be_waited_for() {
+    let scene = Scene::with(&format!("providers: {{shared: {{on_limit: fail}}}}\n{FLEET}"));
+    scene.start();
+    let job = scene.run(&["trigger", "second", "--wait", "--json"]);
+    let job: serde_json::Value = serde_json::from_str(&job.stdout).unwrap();
+    assert_eq!((&job["status"], &job["error"]["kind"]), (&"failed".into(), &"rate_limited".into()));
+}
+
+#[test]
+fn a_fallback_stands_in() {
+    let fallback = r#"    fallback:
+      - {provider: spare, command: [sh, -c, "echo $WHO: $(cat)"], env: {WHO: the spare one}}
+    default_prompt: Work.
+"#;
+    let scene = Scene::with(&FLEET.replacen("    schedules:", &format!("{fallback}    schedules:"), 1));
+    scene.start();
+    let first = scene.json(&["trigger", "first", "nightly"])["id"].as_str().unwrap().to_owned();
+    // What has begun goes on with what it has, if that can be done; a command has no session.
+    let job = until("it to end", || Some(scene.job(&first)).filter(|job| job["status"] == "completed"));
+    assert_eq!((&job["parks"], &job["summary"]), (&1.into(), &"the spare one: Work.".into()));
+    let said = scene.run(&["logs", &first]).stdout;
+    assert!(said.contains("its provider is used up; a fallback stands in, with command"), "{said}");
+    // The next does not even try.
+    let next = scene.json(&["trigger", "first", "--wait"]);
+    assert_eq!((&next["status"], &next["summary"]), (&"completed".into(), &"the spare one: Work.".into()));
+    assert_eq!(next["parks"], serde_json::Value::Null);
+}

@@ -1,0 +1,200 @@
+//! Budgets and breakers as people meet them.
+
+use serde_json::Value;
+
+use super::{Scene, until};
+
+/// Each call of `spender` costs a cent; it makes as many as it is asked for and then one that never comes, since by then
+/// somebody has to have stopped it.
+const FLEET: &str = r#"
+budget: {timezone: ZONE}
+agents:
+  - name: looper
+    runtime: command
+    command: [sh, -c, "for call in 1 2 3 4 5; do echo $call >> calls; echo '{\"type\":\"assistant\",\"content\":\"call\",\"usage\":{\"input_tokens\":100,\"cost_usd\":0.01}}'; done; sleep 60; echo 6 >> calls"]
+    budget: {per_job_usd: 0.05}
+  - name: spender
+    runtime: command
+    command: [sh, -c, "echo '{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000,\"output_tokens\":50,\"cost_usd\":0.04}}'"]
+    budget: {per_day_usd: 0.05, per_month_tokens: 1000000}
+    schedules:
+      nightly: {type: cron, cron: 0 3 * * *, prompt: Work.}
+      minutely: {type: cron, cron: "* * * * * *", prompt: Work., enabled: false}
+"#;
+
+const BROKEN: &str = r#"
+agents:
+  - name: broken
+    runtime: command
+    command: [sh, -c, "echo this cannot work, $$ >&2; [ -e mended ]"]
+    breaker: {failures: 3, pause: 1h}
+    schedules:
+      often: {type: interval, interval: 1s}
+"#;
+
+/// Without what is different tomorrow.
+fn days(text: String) -> String {
+    let mut shown = text;
+    for start in (0..shown.len()).rev() {
+        let bytes = shown.as_bytes();
+        let is_day = bytes.get(start..start + 10).is_some_and(|day| {
+            day.iter().enumerate().all(|(place, byte)| {
+                if matches!(place, 4 | 7) { *byte == b'-' } else { byte.is_ascii_digit() }
+            })
+        });
+        let within = start > 0 && (bytes[start - 1].is_ascii_alphanumeric() || bytes[start - 1] == b'-');
+        if is_day && !within && bytes.get(start + 10) != Some(&b'T') {
+            shown.replace_range(start..start + 10, "[DAY]");
+        }
+    }
+    let zone = zone();
+    let hours: i8 = zone.trim_start_matches("Etc/GMT").parse().unwrap_or_default();
+    let offset = format!(" {}{:02}:00", if hours > 0 { '-' } else { '+' }, hours.abs());
+    shown.replace(&zone, "[ZONE]").replace(&offset, " [OFFSET]")
+}
+
+/// One where it is about noon: no day ends while a story is told.
+fn zone() -> String {
+    let offset = 12 - jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
+    format!("Etc/GMT{}{}", if offset > 0 { '-' } else { '+' }, offset.abs())
+}
+
+fn fleet() -> String {
+    FLEET.replace("ZONE", &zone())
+}
+
+#[test]
+fn a_looping_agent_is_stopped_at_its_budget() {
+    let scene = Scene::with(&fleet());
+    scene.start();
+    let said = scene.run(&["trigger", "looper", "--wait", "--json"]);
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    let job: Value = serde_json::from_str(&said.stdout).unwrap();
+    let calls = std::fs::read_to_string(scene.root.join("calls")).unwrap();
+    assert_eq!(calls.lines().count(), 5, "not one call more");
+    assert_eq!(
+        (job["usage"]["total_cost_usd"].as_f64(), &job["error"]["kind"]),
+        (Some(0.05), &"budget".into())
+    );
+    let id = job["id"].as_str().unwrap();
+    let shown = scene.shown(&["job", id]).replace(id, "[JOB]");
+    scene.snapshot("money_stopped_in_flight", &[shown]);
+}
+
+#[test]
+fn what_has_no_money_waits_and_says_so() {
+    let scene = Scene::with(&fleet());
+    scene.start();
+    let first = scene.json(&["trigger", "spender", "--wait"]);
+    assert_eq!(first["status"], "completed");
+    let second = scene.json(&["trigger", "spender"])["id"].as_str().unwrap().to_owned();
+    let job = until("the job to wait", || Some(scene.job(&second)).filter(|job| job["waits"].is_object()));
+    assert_eq!((&job["status"], &job["waits"]["reason"]), (&"pending".into(), &"over_budget".into()));
+    let texts = [
+        scene.shown(&["job", &second]).replace(&second, "[JOB]"),
+        scene.shown(&["why", "spender/nightly"]),
+        scene.shown(&["schedule", "list"]),
+        scene.shown(&["status"]),
+        scene.shown(&["usage"]),
+        scene.shown(&["usage", "--by", "agent"]),
+        scene.shown(&["usage", "--by", "model"]),
+        scene.shown(&["usage", "--by", "schedule"]),
+        scene.shown(&["usage", "--by", "job", "--agent", "spender"]),
+        scene.shown(&["usage", "--by", "work-item"]),
+        scene.shown(&["usage", "--since", "someday"]),
+    ];
+    scene.snapshot("money_over_budget", &texts.map(days));
+    let third = scene.run(&["trigger", "spender"]);
+    assert!(
+        third.stderr.starts_with("note: it waits: spender's daily budget of $0.05 has no room"),
+        "{}",
+        third.stderr
+    );
+    // A cron firing is let go, and the ledger says why.
+    scene.write("cowhand.yaml", &fleet().replace("prompt: Work., enabled: false", "prompt: Work."));
+    let skipped = until("a firing to be skipped", || {
+        let why = scene.json(&["why", "spender/minutely"]);
+        why["firings"].as_array().unwrap().iter().find(|firing| firing["reason"] == "over_budget").cloned()
+    });
+    assert_eq!(skipped["outcome"], "skipped");
+    // More money, and the job that waited runs.
+    scene.write("cowhand.yaml", &fleet().replace("per_day_usd: 0.05", "per_day_usd: 5"));
+    let job =
+        until("the job to run", || Some(scene.job(&second)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!(job["status"], "completed", "{job:#}");
+}
+
+#[test]
+fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
+    let scene = Scene::with(BROKEN);
+    scene.start();
+    let paused = || {
+        until("the schedule to pause", || {
+            let why = scene.json(&["why", "broken/often"]);
+            (why["schedule"]["status"] == "paused").then_some(why)
+        })
+    };
+    let why = paused();
+    assert_eq!(why["firings"].as_array().unwrap().len(), 3, "{why:#}");
+    let texts = [
+        scene.shown(&["why", "broken/often", "--limit", "1"]),
+        scene.shown(&["schedule", "list"]),
+        scene.shown(&["status", "broken"]),
+    ];
+    let pid = |text: String| {
+        let mut shown = String::new();
+        for (number, part) in text.split("cannot work, ").enumerate() {
+            let part = if number == 0 {
+                part
+            } else {
+                part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+            };
+            shown += if number == 0 { "" } else { "cannot work, [PID]" };
+            shown += part;
+        }
+        shown
+    };
+    scene.snapshot("money_paused", &texts.map(pid));
+    // A person tries it before it is mended, and after.
+    assert_eq!(scene.run(&["trigger", "broken", "often", "--wait"]).code, Some(1));
+    assert_eq!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
+    scene.write("mended", "");
+    assert_eq!(scene.run(&["trigger", "broken", "often", "--wait"]).code, Some(0));
+    let status = scene.json(&["why", "broken/often"])["schedule"]["status"].clone();
+    assert!(status == "idle" || status == "running", "{status}");
+    let kinds = scene.run(&["events", "--json", "--limit", "1000"]).stdout;
+    assert!(kinds.contains("\"schedule:paused\"") && kinds.contains("\"schedule:resumed\""), "{kinds}");
+    // The other way to end a pause.
+    std::fs::remove_file(scene.root.join("mended")).unwrap();
+    paused();
+    assert_eq!(scene.run(&["schedule", "enable", "broken/often"]).code, Some(0));
+    assert_ne!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
+}
+
+/// An agent that only talks, and costs money each time.
+#[test]
+fn a_schedule_that_spends_on_nothing_pauses() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: talker
+    runtime: command
+    command: [sh, -c, "[ ! -e tools ] || echo '{\"type\":\"tool_use\",\"tool_name\":\"sh\"}'; echo '{\"type\":\"assistant\",\"content\":\"hm\",\"usage\":{\"input_tokens\":9,\"cost_usd\":0.01}}'"]
+    breaker: {empty_runs: 2, empty_usd: 0.02}
+    schedules:
+      often: {type: interval, interval: 1s}
+"#,
+    );
+    scene.write("tools", "");
+    scene.start();
+    let schedule = || scene.json(&["schedule", "show", "talker/often"]);
+    until("three jobs that do something", || {
+        (scene.json(&["jobs", "--status", "completed"]).as_array()?.len() >= 3).then_some(())
+    });
+    assert_ne!(schedule()["status"], "paused");
+    std::fs::remove_file(scene.root.join("tools")).unwrap();
+    let paused =
+        until("the schedule to pause", || Some(schedule()).filter(|view| view["status"] == "paused"));
+    let why = paused["skip_note"].as_str().unwrap();
+    assert_eq!(why, "2 jobs in a row used no tool and cost $0.02");
+}

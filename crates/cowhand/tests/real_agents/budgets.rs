@@ -1,0 +1,70 @@
+//! A looping agent is stopped within one call of the model, whatever it says.
+
+use serde_json::{Value, json};
+
+use super::models::{CACHED, INPUT, OUTPUT};
+use super::{Cli, Scene, came_to};
+
+/// What one call says that it has used.
+const CALL: u64 = INPUT + CACHED + OUTPUT;
+
+fn tokens(job: &Value) -> u64 {
+    let of_model = |usage: &Value| {
+        ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
+            .iter()
+            .filter_map(|key| usage[key].as_u64())
+            .sum::<u64>()
+    };
+    job["usage"]["per_model"].as_object().unwrap().values().map(of_model).sum()
+}
+
+/// We hear of each call while it runs, and end it.
+fn tokens_of_a_job(cli: Cli) {
+    let limit = 4 * CALL - 500;
+    let scene = Scene::with(cli, &json!({"budget": {"per_job_tokens": limit}}));
+    let job = scene.run("SCENARIO:loop");
+    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    let message = job["error"]["message"].as_str().unwrap();
+    assert!(message.contains("coder's job budget of 3,700 tokens is used up"), "{message}");
+    assert!(message.contains("raise `budget.per_job_tokens`"), "{message}");
+    // The fourth call passes it, and a fifth may have begun.
+    let used = tokens(&job);
+    println!("{}: {used} tokens of {limit}", cli.name());
+    assert!((limit..=5 * CALL).contains(&used), "{used} of {limit}: {job:#}");
+}
+
+#[test]
+fn claude_loops_for_tokens() {
+    tokens_of_a_job(Cli::Claude);
+}
+
+#[test]
+fn codex_loops_for_tokens() {
+    tokens_of_a_job(Cli::Codex);
+}
+
+#[test]
+fn opencode_loops_for_tokens() {
+    tokens_of_a_job(Cli::Opencode);
+}
+
+/// Claude keeps the limit itself, which it knows before we can.
+#[test]
+fn claude_loops_for_five_cents() {
+    let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_job_usd": 0.05}}));
+    let job = scene.run("SCENARIO:spin");
+    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    let message = job["error"]["message"].as_str().unwrap();
+    assert!(message.contains("coder's job budget of $0.05 is used up"), "{message}");
+    let spent = job["usage"]["total_cost_usd"].as_f64().unwrap();
+    let calls = tokens(&job) / CALL;
+    println!("{spent} dollars in {calls} calls");
+    #[expect(clippy::cast_precision_loss, reason = "a handful")]
+    let call = spent / calls as f64;
+    assert!((0.05..=0.05 + call + 1e-6).contains(&spent), "{spent} in {calls} calls: {job:#}");
+    // What is gone is gone: the next job begins with a budget of its own, and the day knows of both.
+    assert_eq!(scene.run("Say hello.")["status"], "completed");
+    let usage = scene.json(&["usage"]);
+    assert!(usage["total"]["cost_usd"].as_f64().unwrap() > spent, "{usage:#}");
+    assert_eq!(usage["total"]["attempts"], 2);
+}

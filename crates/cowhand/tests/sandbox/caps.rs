@@ -1,0 +1,213 @@
+//! Memory, processes and processor time: what is let loose is let loose only once its caps are seen to be in force.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{NOBODY, Scene, User, for_each_sandbox, until};
+
+for_each_sandbox!(a_bomb, a_hoarder);
+
+const PIDS: u64 = 48;
+const MEMORY: u64 = 200_000_000;
+
+fn sandbox(kind: &str) -> Value {
+    json!({"sandbox": {"kind": kind, "pids": PIDS, "memory": "200MB", "cpu": 0.5}})
+}
+
+/// Waits to be let loose.
+fn waiting(then: &str) -> String {
+    format!("echo $$ >ready\nwhile [ ! -e go ]; do sleep 0.05; done\n{then}\n")
+}
+
+/// Where version 1 has this controller, and the group of a process there; none on machines that do not have it.
+fn group(controller: &str, pid: &str) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mount = mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - cgroup ")?;
+        let fits = right.split([' ', ',']).any(|word| word == controller);
+        fits.then(|| left.split(' ').nth(4).map(PathBuf::from)).flatten()
+    })?;
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let fits = parts.next()?.split(',').any(|word| word == controller);
+        fits.then(|| parts.next()).flatten().map(|path| path.trim_start_matches('/').to_owned())
+    })?;
+    Some(mount.join(path))
+}
+
+/// The limit that holds for this process, whichever version it is of.
+fn limit(pid: &str, controller: &str, one: &str, two: &str) -> u64 {
+    let unified = || {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        let path = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap().to_owned();
+        Path::new("/sys/fs/cgroup").join(path).join(two)
+    };
+    let file = group(controller, pid).map_or_else(unified, |group| group.join(one));
+    let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    text.split_whitespace().next().unwrap().parse().unwrap_or(u64::MAX)
+}
+
+/// Groups of version 1 that an ordinary user may use, below our own; gone when it is dropped.
+struct Delegated(Vec<PathBuf>);
+
+impl Delegated {
+    /// None where there is no version 1: there it takes systemd, and the refusal is what can be tested.
+    fn new(name: &str) -> Option<Self> {
+        let homes: Option<Vec<PathBuf>> =
+            ["memory", "pids", "cpu"].into_iter().map(|controller| group(controller, "self")).collect();
+        let groups: Vec<PathBuf> = homes?.into_iter().map(|home| home.join(name)).collect();
+        for group in &groups {
+            fs::create_dir(group).unwrap();
+            chown(group, Some(NOBODY), Some(NOBODY)).unwrap();
+            for file in ["cgroup.procs", "tasks"] {
+                chown(group.join(file), Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        Some(Self(groups))
+    }
+
+    /// What puts a command into them.
+    fn within(&self) -> Vec<String> {
+        let files: Vec<String> =
+            self.0.iter().map(|group| group.join("cgroup.procs").display().to_string()).collect();
+        let script = format!("for f in {}; do echo 0 >$f || exit 1; done; exec \"$@\"", files.join(" "));
+        ["sh", "-c", &script, "sh"].map(str::to_owned).into()
+    }
+}
+
+impl Drop for Delegated {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            // What is left in there is being ended.
+            for _ in 0..200 {
+                if fs::remove_dir(group).is_ok() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Runs the script under caps that were proved; none where they cannot be had, which was then said.
+fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
+    let delegated = (user == User::Nobody)
+        .then(|| Delegated::new(&format!("cowhand-test-{}-{}", std::process::id(), fastrand::u32(..))))
+        .flatten();
+    let mut scene = Scene::new(user, &waiting(script), &sandbox(kind));
+    if let Some(delegated) = &delegated {
+        scene.within = delegated.within();
+    }
+    scene.start();
+    let id = scene.trigger();
+    if user == User::Nobody && delegated.is_none() {
+        let (job, _) = scene.ended(&id);
+        let why = job["error"]["message"].as_str().unwrap();
+        assert!(why.contains("caps on memory, processes or processor time cannot be enforced"), "{job:#}");
+        assert!(!scene.path("desk/ready").exists(), "something ran");
+        return None;
+    }
+    until("the agent", || {
+        let job = scene.json(&["job", &id]);
+        assert!(matches!(job["status"].as_str(), Some("pending" | "running")), "{job:#}");
+        scene.path("desk/ready").exists().then_some(())
+    });
+    // Its own number may be one of its namespace: we look for it by where it works.
+    let pid = super::mentioned(&scene.path("desk"))
+        .into_iter()
+        .map(|pid| pid.as_raw_nonzero().to_string())
+        .find(|pid| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            [&b"/usr/bin/sh\0"[..], b"/bin/sh\0", b"sh\0"].iter().any(|shell| words.starts_with(shell))
+        })
+        .expect("the agent's process");
+    assert_eq!(limit(&pid, "pids", "pids.max", "pids.max"), PIDS);
+    assert!(limit(&pid, "memory", "memory.limit_in_bytes", "memory.max") <= MEMORY);
+    assert_eq!(limit(&pid, "cpu", "cpu.cfs_quota_us", "cpu.max"), 50_000);
+    fs::write(scene.path("desk/go"), "").unwrap();
+    let came = scene.ended(&id);
+    // Nothing is left of it, and no group either.
+    let attempts = fs::read_dir(scene.path("fleet/.cowhand/attempts")).unwrap().flatten();
+    let recorded: Vec<String> = attempts
+        .filter_map(|attempt| fs::read_to_string(attempt.path().join("caps")).ok())
+        .flat_map(|paths| paths.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    assert!(recorded.iter().all(|group| !Path::new(group).exists()), "{recorded:?}");
+    drop(scene);
+    drop(delegated);
+    Some(came)
+}
+
+fn a_bomb(kind: &str, user: User) {
+    let script = "perl -e 'my $n = 0; for (1..10000) { my $p = fork; last unless defined $p; unless ($p) { sleep 600; \
+                  exit } $n++ } print \"forked $n: $!\\n\"'";
+    let Some((job, said)) = loose(kind, user, script) else { return };
+    let forked =
+        said.lines().find_map(|line| line.strip_prefix("forked ")).unwrap_or_else(|| panic!("{said}"));
+    let count: u64 = forked.split(':').next().unwrap().parse().unwrap();
+    assert!((1..PIDS).contains(&count), "{said}");
+    assert!(forked.contains("temporarily unavailable"), "{said}");
+    assert!(said.contains("the sandbox's cap on processes (48) was reached"), "{said}");
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+}
+
+fn a_hoarder(kind: &str, user: User) {
+    let script = "perl -e 'my @all; push @all, \"x\" x 10_000_000 while 1'; echo perl came to $?";
+    let Some((job, said)) = loose(kind, user, script) else { return };
+    assert!(said.contains("perl came to 137"), "{said}");
+    assert!(said.contains("the sandbox's cap on memory (200000000 bytes) was reached"), "{said}");
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+}
+
+/// Caps need no sandbox.
+#[test]
+fn caps_alone() {
+    let script = "perl -e 'my $n = 0; for (1..1000) { my $p = fork; last unless defined $p; unless ($p) { sleep 600; \
+                  exit } $n++ } print \"forked $n\\n\"'; cat ../home/.ssh/id";
+    let (_, said) = loose("none", User::Root, script).unwrap();
+    assert!(said.contains("the sandbox's cap on processes (48) was reached"), "{said}");
+    assert!(said.contains("a-private-key"), "{said}");
+}
+
+/// The groups of a keeper that was killed go once its agent has: with its namespaces at once, else when it ends.
+#[test]
+fn without_its_keeper_no_group_is_left() {
+    for kind in ["none", "landlock", "bubblewrap"] {
+        let mut scene = Scene::new(User::Root, &waiting("exit 0"), &sandbox(kind));
+        scene.start();
+        let id = scene.trigger();
+        until("the agent", || scene.path("desk/ready").exists().then_some(()));
+        let folder = scene.path(&format!("fleet/.cowhand/attempts/{id}.1"));
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        let keeper: Value = serde_json::from_str(&read("keeper.json")).unwrap();
+        let groups: Vec<String> = read("caps").lines().map(str::to_owned).collect();
+        assert!(groups.iter().all(|group| Path::new(group).exists()), "{groups:?}");
+        let keeper = Pid::from_raw(i32::try_from(keeper["pid"].as_i64().unwrap()).unwrap()).unwrap();
+        kill_process(keeper, Signal::KILL).unwrap();
+        fs::write(scene.path("desk/go"), "").unwrap();
+        let (job, said) = scene.ended(&id);
+        assert_ne!(job["status"], "running", "{kind}: {job:#}\n{said}");
+        until("the groups to be gone", || {
+            groups.iter().all(|group| !Path::new(group).exists()).then_some(())
+        });
+        until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+    }
+}
+
+/// Where no group can be made, nobody pretends.
+#[test]
+fn without_groups_there_are_no_caps() {
+    let mut scene =
+        Scene::new(User::Nobody, "echo ran >ran", &json!({"sandbox": {"kind": "none", "pids": 48}}));
+    scene.start();
+    let (job, _) = scene.run();
+    assert_eq!(job["status"], "failed", "{job:#}");
+    let why = job["error"]["message"].as_str().unwrap();
+    assert!(why.contains("caps on memory, processes or processor time cannot be enforced here"), "{why}");
+    assert!(!scene.path("desk/ran").exists(), "something ran");
+}

@@ -1,0 +1,237 @@
+//! Agents that want out: the real program, with hostile scripts as agents, as root and as an ordinary user.
+//!
+//! Whatever they reach is made by the test: a home with keys, a network namespace with a metadata service in it, control
+//! groups with limits that are looked at before anything is let loose.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod caps;
+mod files;
+mod hostile;
+mod proxy;
+mod refusals;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Whom a fleet runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum User {
+    Root,
+    Nobody,
+}
+
+const NOBODY: u32 = 65_534;
+
+/// Each story, by each kind and user.
+macro_rules! for_each_sandbox {
+    ($($story:ident),+ $(,)?) => {
+        mod landlock {
+            $(mod $story {
+                #[test] fn as_root() { super::super::$story("landlock", crate::User::Root); }
+                #[test] fn as_nobody() { super::super::$story("landlock", crate::User::Nobody); }
+            })+
+        }
+        mod bubblewrap {
+            $(mod $story {
+                #[test] fn as_root() { super::super::$story("bubblewrap", crate::User::Root); }
+                #[test] fn as_nobody() { super::super::$story("bubblewrap", crate::User::Nobody); }
+            })+
+        }
+    };
+}
+use for_each_sandbox;
+
+/// A fleet of one agent: its home, its desk, and its config in folders of their own.
+struct Scene {
+    root: PathBuf,
+    user: User,
+    daemon: Option<Child>,
+    variables: Vec<(&'static str, String)>,
+    /// What stands before the daemon's command.
+    within: Vec<String>,
+    _folder: TempDir,
+}
+
+impl Scene {
+    /// `agent` is laid over the one that runs `agent.sh`.
+    fn new(user: User, script: &str, agent: &Value) -> Self {
+        // A short path: sockets have no long ones.
+        let folder = TempDir::new_in("/tmp").unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let scene =
+            Self { root, user, daemon: None, variables: Vec::new(), within: Vec::new(), _folder: folder };
+        for (name, text) in [
+            ("home/.ssh/id", "a-private-key\n"),
+            ("home/.aws/credentials", "a-cloud-key\n"),
+            ("outside/.keep", ""),
+            ("desk/agent.sh", script),
+        ] {
+            scene.write(name, text);
+        }
+        let mut own = json!({
+            "name": "wild", "runtime": "command", "command": ["sh", "./agent.sh"], "working_directory": "../desk",
+        });
+        for (key, value) in agent.as_object().unwrap() {
+            own[key] = value.clone();
+        }
+        // JSON is YAML.
+        let fleet = json!({"agents": [own], "server": {"enabled": false}});
+        scene.write("fleet/cowhand.yaml", &fleet.to_string());
+        scene.hand_over();
+        scene
+    }
+
+    /// Lays more over the agent.
+    fn set(&self, agent: &Value) {
+        let file = self.path("fleet/cowhand.yaml");
+        let mut fleet: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        for (key, value) in agent.as_object().unwrap() {
+            fleet["agents"][0][key] = value.clone();
+        }
+        self.write("fleet/cowhand.yaml", &fleet.to_string());
+        self.hand_over();
+    }
+
+    /// Makes one of the desk, with what is in it as its first commit.
+    fn repository(&self) {
+        for arguments in [&["init", "-q"][..], &["add", "agent.sh"], &["commit", "-qm", "first"]] {
+            let mut git = Command::new("git");
+            git.current_dir(self.path("desk")).env("HOME", self.path("home"));
+            git.args(["-c", "safe.directory=*", "-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+            assert!(git.status().unwrap().success(), "{arguments:?}");
+        }
+        fs::create_dir_all(self.path("desk/.git/hooks")).unwrap();
+        self.hand_over();
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// Everything in it is the user's.
+    fn hand_over(&self) {
+        fs::set_permissions(&self.root, fs::Permissions::from_mode(0o755)).unwrap();
+        if self.user == User::Nobody {
+            let owner = format!("{NOBODY}:{NOBODY}");
+            let handed = Command::new("chown").args(["-R", &owner]).arg(&self.root).status().unwrap();
+            assert!(handed.success(), "these tests have to be run by root");
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut words: Vec<String> = self.within.clone();
+        if self.user == User::Nobody {
+            let id = NOBODY.to_string();
+            let less = ["setpriv", &format!("--reuid={id}"), &format!("--regid={id}"), "--clear-groups"];
+            words.extend(less.map(str::to_owned));
+        }
+        words.push(env!("CARGO_BIN_EXE_cowhand").to_owned());
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .args(arguments)
+            .current_dir(self.path("fleet"))
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("HOME", self.path("home"))
+            .env("XDG_RUNTIME_DIR", &self.root)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn start(&mut self) {
+        let log = fs::File::create(self.path("log")).unwrap();
+        let mut daemon =
+            self.command(&["start", "--no-server"]).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        self.within.clear();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let log = fs::read_to_string(self.path("log")).unwrap();
+        assert!(!line.is_empty(), "the daemon did not start: {log}");
+        self.daemon = Some(daemon);
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let Output { stdout, stderr, .. } =
+            self.command(&[arguments, &["--json"]].concat()).output().unwrap();
+        serde_json::from_slice(&stdout).unwrap_or_else(|error| {
+            panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&[stdout, stderr].concat()))
+        })
+    }
+
+    fn trigger(&self) -> String {
+        self.json(&["trigger", "wild"])["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The job once it has ended, and all that it said.
+    fn ended(&self, id: &str) -> (Value, String) {
+        let job = until("the job's end", || {
+            let job = self.json(&["job", id]);
+            (!matches!(job["status"].as_str(), Some("pending" | "running"))).then_some(job)
+        });
+        let said = self.command(&["logs", id]).output().unwrap().stdout;
+        (job, String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn run(&self) -> (Value, String) {
+        self.ended(&self.trigger())
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            self.command(&["stop", "--cancel"]).output().ok();
+            daemon.kill().ok();
+            daemon.wait().ok();
+        }
+        for pid in mentioned(&self.root) {
+            kill_process(pid, Signal::KILL).ok();
+        }
+    }
+}
+
+/// Processes whose arguments or directory name this folder.
+fn mentioned(folder: &Path) -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|pid| *pid != own);
+    let names = |pid: &String| {
+        let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let directory = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains(folder.to_str().unwrap())
+            || directory.starts_with(folder)
+    };
+    pids.filter(names).filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_mins(1);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < patience, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
