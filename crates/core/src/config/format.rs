@@ -45,7 +45,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 16] = [
+    const TEXTS: [&str; 17] = [
         "name",
         "interval",
         "timeout",
