@@ -164,6 +164,12 @@ pub enum Fact {
     /// Nobody answered in time, or before the attempt was over.
     #[serde(rename = "ask:expired")]
     AskExpired { ask: AskId, status: AskStatus },
+    /// Another job asked for this one; it is so far along the chain.
+    #[serde(rename = "job:followup")]
+    JobFollowup { follows: JobId, number: u32 },
+    /// A job asked for another, and did not get it.
+    #[serde(rename = "followup:refused")]
+    FollowupRefused { message: String },
     /// Something that the config wants done after a job is done.
     #[serde(rename = "hook:completed")]
     HookCompleted {
@@ -254,6 +260,8 @@ impl Fact {
             Self::WorkReleased { .. } => "work:released",
             Self::WorkDropped { .. } => "work:dropped",
             Self::WorkDelayed { .. } => "work:delayed",
+            Self::JobFollowup { .. } => "job:followup",
+            Self::FollowupRefused { .. } => "followup:refused",
             Self::AskMade { .. } => "ask:made",
             Self::AskAnswered { .. } => "ask:answered",
             Self::AskExpired { .. } => "ask:expired",

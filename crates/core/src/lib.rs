@@ -16,6 +16,7 @@ pub mod delivery;
 pub mod event;
 pub mod filter;
 pub mod firing;
+pub mod followup;
 pub mod hook;
 pub mod id;
 pub mod interval;

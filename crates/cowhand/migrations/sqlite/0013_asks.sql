@@ -18,3 +18,15 @@ create table asks (
     unique (job_id, attempt, key)
 ) strict;
 create index asks_open on asks (expires_at) where status = 'open';
+
+-- Jobs that other jobs asked for, and the chains that they make.
+create table followups (
+    job_id   text primary key,
+    root_id  text not null,
+    asked_by text not null,
+    key      text not null,
+    -- When the chain's first job was made.
+    began_at integer not null,
+    unique (asked_by, key)
+) strict;
+create index followups_of_chain on followups (root_id);

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, AnswerAsked, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobHears,
-    JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status,
+    AgentView, AnswerAsked, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobFollows,
+    JobHears, JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status,
     StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
-    agents, asks, config, daemon, events, health, jobs, login, nodes, openapi, providers, prune, schedules,
-    sessions, timeline, tokens, usage, work,
+    agents, asks, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers, prune,
+    schedules, sessions, timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -120,6 +120,7 @@ fn of_jobs() -> Vec<Route> {
             .tells::<Page<JobRecord>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
+            .for_jobs()
             .about("One job, its hooks and its workspace.")
             .tells::<JobView>()
             .refuses(&[NotFound]),
@@ -196,6 +197,12 @@ fn of_asks() -> Vec<Route> {
             .about("A running attempt asks: the rules decide, or a person will.")
             .takes::<JobAsks>()
             .tells::<JobHears>()
+            .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/jobs/{job}/followups", followups::make)
+            .for_jobs()
+            .about("A running attempt asks for a further job, within the bounds of its agent's `followups`.")
+            .takes::<JobFollows>()
+            .tells::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
             .for_jobs()

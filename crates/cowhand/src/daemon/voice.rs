@@ -22,11 +22,19 @@ impl Charge {
         [(TOKEN.to_owned(), self.token()), (STATE.to_owned(), state.display().to_string())]
     }
 
-    /// An agent that has to ask gets the server that it asks, and the rules of the job's schedule.
+    /// An agent that has to ask, or may ask for further jobs, gets the server that it does that with, and the rules of
+    /// the job's schedule.
     pub(super) fn with_voice(&self, agent: &Agent) -> Agent {
         let mut agent = agent.clone();
-        if agent.settings.permission_mode != Some(PermissionMode::Ask) {
+        let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
+        if !asks && agent.settings.followups.is_none() {
             return agent;
+        }
+        if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
+            // Nobody can be asked whether it may speak to the fleet.
+            let tools = ["ask_person", "work_item", "schedule_followup"];
+            let tools = tools.map(|tool| format!("mcp__{SERVER}__{tool}"));
+            agent.settings.allowed_tools.get_or_insert_default().extend(tools);
         }
         let schedule = agent.schedules.iter().find(|known| Some(&known.name) == self.job.schedule());
         if let Some(more) = schedule.and_then(|schedule| schedule.permissions.clone()) {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::ask::{Answered, Ask, AskState};
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::interval::Interval;
+use cowhand_core::job::JobRecord;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use uuid::Uuid;
 
 use super::Told;
 use super::tool::Tool;
-use crate::api::{Client, Code, HeardWord, JobAsks, JobHears, Problem, claimed};
+use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobView, Problem, claimed};
 use crate::state::StateFolder;
 
 /// What the processes of an attempt find in their environment.
@@ -131,7 +133,47 @@ pub(super) fn tools() -> Vec<Tool<JobVoice>> {
             "Asks a person a question and waits for the answer, which may take long.",
             ask_person,
         ),
+        Tool::new("work_item", "The work item that this job is about, if there is one.", work_item),
+        Tool::new(
+            "schedule_followup",
+            "Asks for a further job, later, within the bounds that the fleet sets for the whole chain of such jobs.",
+            schedule_followup,
+        ),
     ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+async fn work_item(voice: Arc<JobVoice>, Nothing {}: Nothing) -> Told {
+    let path = format!("jobs/{}", voice.job);
+    let job: JobView = JobVoice::insist(|| voice.client.get(&path)).await?;
+    match &job.job.work_item {
+        Some(item) => serde_json::to_string_pretty(item).map_err(|error| error.to_string()),
+        None => Ok("this job is about no work item".to_owned()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Followup {
+    /// What the further job is told. It knows nothing of this one but what stands here.
+    prompt: String,
+    /// The earliest that it begins, from now: 30s, 5m, 1h, 1d.
+    #[serde(default)]
+    after: Option<Interval>,
+    /// Another agent of the fleet; unset means the same.
+    #[serde(default)]
+    agent: Option<AgentName>,
+}
+
+async fn schedule_followup(voice: Arc<JobVoice>, Followup { prompt, after, agent }: Followup) -> Told {
+    let asked = JobFollows { attempt: voice.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
+    let path = format!("jobs/{}/followups", voice.job);
+    let job: JobRecord = JobVoice::insist(|| voice.client.post(&path, &asked)).await?;
+    let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
+    Ok(format!("{} will run{when}", job.id))
 }
 
 /// As Claude Code asks.

@@ -23,6 +23,7 @@ mod dialect;
 mod error;
 mod events;
 mod firings;
+mod followups;
 mod hooks;
 mod items;
 mod jobs;
@@ -59,6 +60,7 @@ pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
+pub use followups::{FollowupAsked, FollowupMade};
 pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
@@ -143,6 +145,7 @@ impl Store {
             cursors::ALL,
             events::ALL,
             firings::ALL,
+            followups::ALL,
             hooks::ALL,
             items::ALL,
             jobs::ALL,

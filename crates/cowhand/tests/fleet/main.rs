@@ -5,6 +5,7 @@
 mod api;
 mod asks;
 mod concurrency;
+mod followups;
 mod jobs;
 mod life;
 mod limits;

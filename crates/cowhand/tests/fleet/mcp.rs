@@ -148,7 +148,7 @@ fn an_agent_asks_with_the_token_of_its_job() {
             talked
         })
     };
-    assert_eq!(names(&asker), ["approve", "ask_person"]);
+    assert_eq!(names(&asker), ["approve", "ask_person", "work_item", "schedule_followup"]);
     assert_eq!(answer(&asker, 0), json!({"behavior": "allow", "updatedInput": {"command": "ls"}}));
     assert_eq!(answer(&asker, 1), "That one.");
     assert_eq!(asker["results"][2]["failed"], true);

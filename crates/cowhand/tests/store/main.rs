@@ -8,6 +8,7 @@ mod budgets;
 mod conformance;
 mod crash;
 mod damage;
+mod followups;
 mod hooks;
 mod items;
 mod migrations;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
 use crate::breaker::Breaker;
 use crate::budget::Budget;
+use crate::followup::Followups;
 use crate::interval::Interval;
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout};
@@ -82,6 +83,8 @@ pub struct Agent {
     pub permissions: Option<Permissions>,
     /// How long an agent waits for a person's answer, which is then no; unset means 1h.
     pub ask_timeout: Option<Interval>,
+    /// Whether its jobs may ask for further jobs; unset means that they may not.
+    pub followups: Option<Followups>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
