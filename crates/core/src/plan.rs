@@ -275,16 +275,6 @@ impl Draft {
         }
     }
 
-    /// Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
-    fn seated(&mut self, agent: &Agent, job: &LiveJob, seats: &mut Seats) -> Option<Option<usize>> {
-        match seats.take(agent, job, self.now) {
-            Taking::Taken { stand_in } => return Some(stand_in),
-            Taking::Opens(opens) => self.wake(opens),
-            Taking::Full => {}
-        }
-        None
-    }
-
     fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, seats: &mut Seats) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
@@ -298,7 +288,15 @@ impl Draft {
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;
                     }
-                    let Some(stand_in) = self.seated(agent, job, seats) else { continue };
+                    // Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
+                    let stand_in = match seats.take(agent, job, self.now) {
+                        Taking::Taken { stand_in } => stand_in,
+                        Taking::Opens(opens) => {
+                            self.wake(opens);
+                            continue;
+                        }
+                        Taking::Full => continue,
+                    };
                     free -= 1;
                     self.actions.push(Action::Start {
                         job: job.id.clone(),

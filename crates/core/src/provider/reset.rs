@@ -63,7 +63,7 @@ fn wait(text: &str, now: Timestamp) -> Option<Timestamp> {
 fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let lead = r"(?:resets?|again)\s+(?:at\s+|on\s+)?";
-        let date = r"(?:(?<month>[a-z]{3})[a-z]*\s+(?<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?:(?<year>\d{4}),?\s+)?(?:at\s+)?)?";
+        let date = r"(?:(?<month>[a-z]{3})[a-z]*\s+(?<day>\d{1,2})(?:[a-z]{2})?,?\s+(?:(?<year>\d{4}),?\s+)?(?:at\s+)?)?";
         let time = r"(?<hour>\d{1,2})(?::(?<minute>\d\d))?\s*(?<half>[ap]\.?m\b)?";
         Regex::new(&format!(r"(?i){lead}{date}{time}(?:\s*\((?<zone>[A-Za-z_/+\-]+)\))?")).ok()
     });

@@ -255,10 +255,10 @@ impl Charge {
             return Ok(None);
         }
         let history = store.history(id.clone()).await?;
-        let ended =
+        let mut ended =
             history.iter().flat_map(|history| &history.attempts).filter_map(|past| past.outcome.as_ref());
         let limited = |outcome: &Outcome| matches!(outcome, Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited);
-        if !ended.last().is_some_and(limited) {
+        if !ended.next_back().is_some_and(limited) {
             return Ok(None);
         }
         let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };

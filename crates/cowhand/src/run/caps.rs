@@ -37,6 +37,8 @@ impl Controller {
 pub(super) struct Groups {
     /// By which all of it can be killed at once, where there is such a thing.
     tree: Option<Cgroup>,
+    /// Whether that has limits, too.
+    tree_limits: bool,
     /// Of version 1, each with its limit.
     limits: Vec<Group>,
     caps: Caps,
@@ -62,15 +64,19 @@ impl Groups {
             cgroup::move_self(&group.path)?;
             proved(&group.path)
         });
-        let in_tree = groups.tree.as_ref().map_or(Ok(()), Cgroup::enter);
-        let needs_tree = !caps.is_none() && groups.limits.is_empty();
-        match entered.and(if needs_tree { in_tree.as_ref().map_err(copied).copied() } else { Ok(()) }) {
-            Ok(()) => {
-                if in_tree.is_err() {
-                    groups.tree = None;
-                }
-                Ok(Ok(groups))
+        let in_tree = groups.tree.as_ref().map_or(Ok(()), |tree| {
+            tree.enter()?;
+            proved(tree.path())
+        });
+        let outcome = match (entered, in_tree) {
+            (Ok(()), Err(_)) if !groups.tree_limits => {
+                groups.tree = None;
+                Ok(())
             }
+            (entered, in_tree) => entered.and(in_tree),
+        };
+        match outcome {
+            Ok(()) => Ok(Ok(groups)),
             Err(error) => {
                 groups.leave();
                 groups.remove();
@@ -118,6 +124,7 @@ impl Groups {
             .map_err(|error| format!("no control group can be made in {}: {error}", parent.display()))?;
         let path = tree.path().to_owned();
         self.tree = Some(tree);
+        self.tree_limits = true;
         for controller in controllers {
             limit_in_two(&path, *controller, &self.caps)?;
         }
@@ -185,10 +192,6 @@ impl Groups {
         }
         notes
     }
-}
-
-fn copied(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), error.to_string())
 }
 
 fn refusal(why: &str) -> String {

@@ -115,11 +115,11 @@ mod tests {
         let unsaid = r#"{"type":"assistant","partial":true,"line":{}}"#.to_owned();
         for (lines, expected) in [
             (
-                vec![piece("Hel"), unsaid.clone(), piece("lo"), whole("Hello"), whole("again")],
-                "Hello\nagain\n",
+                vec![piece("Good "), unsaid.clone(), piece("day"), whole("Good day"), whole("again")],
+                "Good day\nagain\n",
             ),
             (vec![piece("a\\n"), whole("a\\n"), tool.clone()], "a\n← a\n"),
-            (vec![piece("Hel"), whole("Other")], "Hel\nOther\n"),
+            (vec![piece("One"), whole("Other")], "One\nOther\n"),
             (vec![piece("cut"), tool], "cut\n← a\n"),
             (vec![unsaid, whole("x")], "x\n"),
             (vec![piece("\\u001b[2Jx"), whole("\\u001b[2Jx")], "[2Jx\n"),

@@ -58,7 +58,9 @@ struct Scene {
     variables: Vec<(&'static str, String)>,
     /// What stands before the daemon's command.
     within: Vec<String>,
-    _folder: TempDir,
+    program: PathBuf,
+    #[expect(dead_code, reason = "they are held, not used")]
+    folders: [TempDir; 2],
 }
 
 impl Scene {
@@ -67,8 +69,9 @@ impl Scene {
         // A short path: sockets have no long ones.
         let folder = TempDir::new_in("/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let scene =
-            Self { root, user, daemon: None, variables: Vec::new(), within: Vec::new(), _folder: folder };
+        let (program, programs) = program();
+        let (variables, within, folders) = (Vec::new(), Vec::new(), [folder, programs]);
+        let scene = Self { root, user, daemon: None, variables, within, program, folders };
         for (name, text) in [
             ("home/.ssh/id", "a-private-key\n"),
             ("home/.aws/credentials", "a-cloud-key\n"),
@@ -145,7 +148,7 @@ impl Scene {
             let less = ["setpriv", &format!("--reuid={id}"), &format!("--regid={id}"), "--clear-groups"];
             words.extend(less.map(str::to_owned));
         }
-        words.push(env!("CARGO_BIN_EXE_cowhand").to_owned());
+        words.push(self.program.display().to_string());
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])
@@ -209,6 +212,16 @@ impl Drop for Scene {
             kill_process(pid, Signal::KILL).ok();
         }
     }
+}
+
+/// The program, where everybody can run it: the folder it was built in may be closed to others.
+fn program() -> (PathBuf, TempDir) {
+    let folder = TempDir::new_in("/tmp").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (built, program) = (env!("CARGO_BIN_EXE_cowhand"), folder.path().join("cowhand"));
+    // Where it is another disk, a copy does as well.
+    fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
+    (program, folder)
 }
 
 /// Processes whose arguments or directory name this folder.
