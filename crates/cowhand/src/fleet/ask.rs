@@ -3,6 +3,7 @@
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
 use cowhand_core::id::JobId;
+use cowhand_core::interval::Interval;
 use cowhand_core::job::Job;
 use cowhand_core::permission::{self, Verdict};
 use jiff::{SignedDuration, Timestamp};
@@ -67,7 +68,7 @@ impl Fleet {
             return Ok(Heard::Denied { message });
         }
         let patience = agent.and_then(|agent| agent.settings.ask_timeout);
-        let patience = patience.map_or(ASK_TIMEOUT, |timeout| timeout.duration());
+        let patience = patience.map_or(ASK_TIMEOUT, Interval::duration);
         let now = self.engine.clock.now();
         let expires_at = now.checked_add(patience).unwrap_or(Timestamp::MAX);
         let made = self.store().make_ask(job.id().clone(), attempt, key, what, expires_at, now).await?;

@@ -110,7 +110,7 @@ async fn jobs(voice: Arc<PersonVoice>, asked: Jobs) -> Told {
         ("search", asked.search),
     ];
     for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-        path.push_str(&format!("&{key}={}", segment(&value)));
+        path.extend(["&", key, "=", &segment(&value)]);
     }
     voice.get::<Page<JobRecord>>(&path).await
 }

@@ -61,8 +61,8 @@ async fn make(
     let FollowupAsked { by, attempt, key, wanted, rules, mut new } = asked;
     // One at a time, or two of one chain would both be the last.
     tx.one(LOCK_CHAINS, args![]).await?;
-    let asker = jobs::lock(tx, &by).await?;
-    if !matches!(asker.state(), JobState::Running { .. }) || asker.attempts() != attempt {
+    let from = jobs::lock(tx, &by).await?;
+    if !matches!(from.state(), JobState::Running { .. }) || from.attempts() != attempt {
         return Ok(FollowupMade::NotRunning);
     }
     if let Some(row) = tx.one(FOLLOWUP_BY_KEY, args![by.as_str(), key.as_str()]).await? {
@@ -72,7 +72,7 @@ async fn make(
     }
     let (root, began) = match tx.one(CHAIN_OF, args![by.as_str()]).await? {
         Some(row) => (row.parse("root_id")?, row.time("began_at")?),
-        None => (by.clone(), JobRecord::from(asker.clone()).started_at),
+        None => (by.clone(), JobRecord::from(from.clone()).started_at),
     };
     let row = tx.one(LENGTH_OF_CHAIN, args![JobId::as_str(&root)]).await?;
     let made: u32 = row.map_or(Ok(0), |row| row.count("made"))?;
@@ -83,7 +83,7 @@ async fn make(
     let begins = match begins {
         Ok(begins) => begins,
         Err(refused) => {
-            jobs::record(tx, &asker, Fact::FollowupRefused { message: refused.to_string() }, now);
+            jobs::record(tx, &from, Fact::FollowupRefused { message: refused.to_string() }, now);
             return Ok(FollowupMade::Refused(refused));
         }
     };
