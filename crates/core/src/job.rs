@@ -350,9 +350,10 @@ impl Job {
         }
     }
 
-    /// The running attempt met a limit: the job waits for its end and then goes on with its session.
-    pub fn park(&mut self, until: Timestamp) -> Result<(), Refused> {
-        self.back_off(until)?;
+    /// The running attempt met a limit: the job waits for its provider and then goes on with its session. It is the
+    /// provider that holds it, so whatever stands in for that may take it up at once.
+    pub fn park(&mut self, now: Timestamp) -> Result<(), Refused> {
+        self.back_off(now)?;
         self.parks += 1;
         Ok(())
     }

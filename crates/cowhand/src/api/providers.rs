@@ -42,7 +42,7 @@ pub(super) async fn unpark(
             "no agent of the fleet has a provider {provider:?}; `cowhand status` names those that are used up"
         ))
     })?;
-    if !api.store.unpark(provider.clone(), view.agents.clone(), api.now()).await? {
+    if !api.store.unpark(provider.clone(), api.now()).await? {
         return Err(Problem::conflict(format!("{provider} is not used up; there is nothing to end")));
     }
     info!(%provider, "takes jobs again");

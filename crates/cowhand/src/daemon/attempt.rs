@@ -225,12 +225,15 @@ impl Charge {
             if wish == Wish::Leave {
                 return Ok(Followed::NotOurs);
             }
-            let reason = match self.reason(wish, over, rules, &attempt) {
+            // Whoever has spent too much may spend more until its grace is over, so it gets only a moment.
+            let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
+            let reason = match spends.or_else(|| self.reason(wish, over, rules, &attempt)) {
                 Some(Reason::SilentTooLong(limit)) if self.waited_within(limit).await => None,
                 reason => reason,
             };
             if let Some(reason) = reason {
-                let hurry = wish == Wish::CancelNow && self.stopped == Some(Reason::Asked);
+                let hurry =
+                    spends.is_some() || (wish == Wish::CancelNow && self.stopped == Some(Reason::Asked));
                 self.stop(reason, hurry, &attempt, &mut kill_at);
             }
             tokio::select! {

@@ -311,7 +311,7 @@ async fn settle(
         _ => None,
     };
     match &parked {
-        Some(parked) => job.park(parked.until)?,
+        Some(_) => job.park(now)?,
         None => job.settle(outcome.clone(), &retry, now)?,
     }
     jobs::save(tx, &job).await?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::id::JobId;
 use cowhand_core::job::Limit;
 use cowhand_core::provider::{Parked, ProviderState, Seat};
 use jiff::Timestamp;
@@ -24,7 +24,6 @@ statements! {
     PARK = same "insert into providers (name, parked_since, parked_until, message, times) values ($1, $2, $3, $4, $5) \
         on conflict (name) do update set parked_since = excluded.parked_since, parked_until = excluded.parked_until, \
         message = excluded.message, times = excluded.times";
-    RELEASE = same "update jobs set not_before = $2 where agent = $1 and status = 'pending' and parks > 0 and not_before > $2";
     UNPARK = same "update providers set parked_until = $2, times = 0 where name = $1 and parked_until > $2";
 }
 
@@ -33,22 +32,13 @@ impl Store {
         self.read(|tx| Box::pin(all(tx))).await
     }
 
-    /// Somebody knows better: it takes jobs again, also those of its agents that wait for its reset. Says whether it
-    /// took none.
-    pub async fn unpark(
-        &self,
-        provider: String,
-        agents: Vec<AgentName>,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
+    /// Somebody knows better: it takes jobs again. Says whether it took none.
+    pub async fn unpark(&self, provider: String, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 lock(tx, &provider).await?;
                 if tx.execute(UNPARK, args![provider.as_str(), now]).await? == 0 {
                     return Ok(false);
-                }
-                for agent in agents {
-                    tx.execute(RELEASE, args![agent.as_str(), now]).await?;
                 }
                 tx.record(Recorded::of_fleet(Fact::ProviderUnparked { provider }, now));
                 Ok(true)

@@ -173,6 +173,7 @@ impl Scene {
                 (r"\d+[smhd]( \d+[smhd])? ago", "[AGO]"),
                 (r"in \d+[smhd]( \d+[smhd])?\b", "[IN]"),
                 (r"\b\d+s\b", "[TOOK]"),
+                (r#""uid":\d+,"name":"[^"]+""#, "[WHO]"),
                 (r#"(pid"?:?) \d+"#, "$1 [PID]"),
                 (r#"("duration_seconds": ?)\d+"#, "$1[TOOK]"),
                 (r"\b\d+(\.\d)? (B|KB|MB|GB)\b", "[SIZE]"),
