@@ -56,8 +56,8 @@ fn a_jobs_token_is_for_that_job_alone_and_while_it_runs() {
     let scene = Scene::with(FLEET);
     scene.start();
     let ((one, token), (other, others_token)) = (token_of(&scene, "one"), token_of(&scene, "other"));
-    let mode = fs::metadata(scene.root.join(".cowhand/job-key")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    let rights = fs::metadata(scene.root.join(".cowhand/job-key")).unwrap().permissions().mode();
+    assert_eq!(rights & 0o777, 0o600);
     let own = format!("jobs/{one}/asks");
     let (status, made) = send(&scene, Some(&token), "POST", &own, &wants("ls"));
     assert_eq!((status, &made["verdict"]), (200, &json!("asked")), "{made}");
