@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::ask::{AskId, AskStatus};
 use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
 use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
@@ -155,6 +156,20 @@ pub enum Fact {
     /// The source could not be told; it will be, again and again.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
+    /// An agent waits for a person: about a tool, or with a question.
+    #[serde(rename = "ask:made")]
+    AskMade { ask: AskId, about: String },
+    #[serde(rename = "ask:answered")]
+    AskAnswered { ask: AskId, status: AskStatus },
+    /// Nobody answered in time, or before the attempt was over.
+    #[serde(rename = "ask:expired")]
+    AskExpired { ask: AskId, status: AskStatus },
+    /// Another job asked for this one; it is so far along the chain.
+    #[serde(rename = "job:followup")]
+    JobFollowup { follows: JobId, number: u32 },
+    /// A job asked for another, and did not get it.
+    #[serde(rename = "followup:refused")]
+    FollowupRefused { message: String },
     /// Something that the config wants done after a job is done.
     #[serde(rename = "hook:completed")]
     HookCompleted {
@@ -245,6 +260,11 @@ impl Fact {
             Self::WorkReleased { .. } => "work:released",
             Self::WorkDropped { .. } => "work:dropped",
             Self::WorkDelayed { .. } => "work:delayed",
+            Self::JobFollowup { .. } => "job:followup",
+            Self::FollowupRefused { .. } => "followup:refused",
+            Self::AskMade { .. } => "ask:made",
+            Self::AskAnswered { .. } => "ask:answered",
+            Self::AskExpired { .. } => "ask:expired",
             Self::HookCompleted { .. } => "hook:completed",
             Self::HookFailed { .. } => "hook:failed",
             Self::HookSkipped { .. } => "hook:skipped",

@@ -188,6 +188,10 @@ pub enum IdError {
     #[error("{0:?} is not a job id; expected job-YYYY-MM-DD-xxxxxx, for example job-2024-01-19-abc123")]
     Job(String),
     #[error(
+        "{0:?} is not the id of an ask; expected a job id and a number, for example job-2024-01-19-abc123.1"
+    )]
+    Ask(String),
+    #[error(
         "{0:?} is not a valid name; use letters, digits, '_' and '-', starting with a letter or digit, at most {MAX_NAME}"
     )]
     Name(String),

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod actor;
+pub mod ask;
 pub mod breaker;
 pub mod budget;
 pub mod config;
@@ -15,11 +16,13 @@ pub mod delivery;
 pub mod event;
 pub mod filter;
 pub mod firing;
+pub mod followup;
 pub mod hook;
 pub mod id;
 pub mod interval;
 pub mod job;
 pub mod output;
+pub mod permission;
 pub mod plan;
 pub mod policy;
 pub mod price;

@@ -10,6 +10,7 @@ use crate::budget::Budget;
 use crate::config::shape;
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
+use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::provider::{Provider, Seat};
@@ -76,6 +77,8 @@ pub struct Schedule {
     pub output_to_file: bool,
     /// The agent's, where it says nothing itself.
     pub isolation: IsolationRules,
+    /// Beside the agent's.
+    pub permissions: Option<Permissions>,
     pub retry: Retry,
     /// Of one attempt.
     pub timeout: Timeout,
@@ -183,6 +186,7 @@ impl Schedule {
             when_command: None,
             output_to_file: false,
             isolation: IsolationRules::default(),
+            permissions: None,
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,

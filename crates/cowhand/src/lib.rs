@@ -10,6 +10,7 @@ mod fault;
 pub mod fleet;
 mod histogram;
 mod hook;
+pub mod mcp;
 mod prune;
 pub mod run;
 pub mod server;

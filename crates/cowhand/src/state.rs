@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use cowhand_core::id::JobId;
+use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +86,30 @@ impl StateFolder {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// What the tokens of jobs are made with: drawn once, for the owner only.
+    pub fn job_key(&self) -> io::Result<Vec<u8>> {
+        const LENGTH: usize = 32;
+        let path = self.0.join("job-key");
+        match fs::read(&path) {
+            Ok(key) if key.len() == LENGTH => Ok(key),
+            Ok(_) => {
+                Err(io::Error::other(format!("{} is damaged; remove it if no agent runs", path.display())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut key = vec![0; LENGTH];
+                let drawn = SystemRandom::new().fill(&mut key);
+                drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
+                // Made for the owner only.
+                let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
+                file.write_all(&key)?;
+                file.as_file().sync_all()?;
+                file.persist(&path)?;
+                Ok(key)
+            }
+            Err(error) => Err(error),
         }
     }
 

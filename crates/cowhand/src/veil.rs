@@ -81,6 +81,13 @@ impl Veil {
         Self::of(secrets)
     }
 
+    /// And this text.
+    pub(crate) fn and_text(self, secret: String) -> Self {
+        let mut secrets = self.secrets;
+        secrets.push(secret);
+        Self::of(secrets)
+    }
+
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match &self.finder {
             Some(finder) if finder.is_match(text) => {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::cron::Cron;
 use crate::id::check_name;
 use crate::interval::Interval;
+use crate::permission::Rule;
 use crate::policy::{ClockTime, Day, Timeout, Zone};
 use crate::sandbox::Host;
 use crate::size::Size;
@@ -24,6 +25,7 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
         "size" => message(text.parse::<Size>()),
         "host" => message(text.parse::<Host>()),
         "branch" => message(text.parse::<BranchName>()),
+        "permission" => message(text.parse::<Rule>()),
         "cron" => message(text.parse::<Cron>()),
         "timezone" => message(text.parse::<Zone>()),
         "clock-time" => message(text.parse::<ClockTime>()),
@@ -43,13 +45,14 @@ pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 pub(super) fn is_known(format: &str) -> bool {
-    const TEXTS: [&str; 16] = [
+    const TEXTS: [&str; 17] = [
         "name",
         "interval",
         "timeout",
         "size",
         "host",
         "branch",
+        "permission",
         "cron",
         "timezone",
         "clock-time",

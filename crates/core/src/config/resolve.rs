@@ -36,6 +36,7 @@ pub(super) fn agent(
     check_prompts(loader, draft);
     check_command(loader, draft);
     check_unused(loader, draft);
+    check_permissions(loader, draft);
     if checked.unknown {
         return None;
     }
@@ -153,6 +154,7 @@ fn schedule(
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
         isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
+        permissions: schedule.permissions,
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
@@ -233,6 +235,30 @@ fn check_unused(loader: &mut Loader<'_>, draft: &Draft) {
         let message = format!("`{key}` does nothing for `runtime: {}`: {why}", runtime.name());
         let problem = Problem::error(found.at, message).key(draft.key_of(key));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem });
+    }
+}
+
+/// Nobody should believe in rules that are held against nothing.
+fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
+    if draft.node.get("permission_mode").and_then(Node::text) == Some("ask") {
+        let allowed = draft.node.entry("allowed_tools").filter(|written| !written.node.is_null());
+        if let Some(written) = allowed {
+            let message = "`allowed_tools` would go around the rules of `permission_mode: ask`";
+            let problem = Problem::error(written.key_at, message).key(draft.key_of("allowed_tools"));
+            loader.problems.add(problem.help("name them under `permissions.allow`".to_owned()));
+        }
+        return;
+    }
+    let of = |owner: &Node, key: String| {
+        let written = owner.entry("permissions").filter(|written| !written.node.is_null())?;
+        Some((written.key_at, key))
+    };
+    let schedules = draft.node.get("schedules").and_then(Node::entries).into_iter().flatten();
+    let of_schedules =
+        schedules.filter_map(|(name, schedule)| of(&schedule.node, format!("schedules.{name}.permissions")));
+    for (at, key) in of(&draft.node, "permissions".to_owned()).into_iter().chain(of_schedules) {
+        let problem = Problem::error(at, "`permissions` need `permission_mode: ask`");
+        loader.problems.add(problem.key(draft.key_of(&key)));
     }
 }
 

@@ -252,6 +252,14 @@ fn wrong_values() -> Vec<(&'static str, String)> {
             "keys that a command has no use for",
             agent("runtime: command\ncommand: [sh]\nmodel: opus\nsystem_prompt: Hi."),
         ),
+        ("permissions that nobody keeps", agent("permissions: {allow: [Read]}")),
+        (
+            "permissions that mean nothing",
+            agent(
+                "permission_mode: ask\nask_timeout: 0s\npermissions: {allow: ['Bash(a && b)', 'Read(x)'], denny: [x]}",
+            ),
+        ),
+        ("a way around permissions", agent("permission_mode: ask\nallowed_tools: [Bash]")),
         ("a huge size", "retention: {max_bytes: 99999999999999999999GB, max_byte: 1}".to_owned()),
         ("an empty command", agent("runtime: command\ncommand: []")),
         ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),

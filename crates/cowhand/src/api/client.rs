@@ -17,6 +17,11 @@ use crate::state::StateFolder;
 #[derive(Debug)]
 pub enum Client {
     Daemon(StateFolder),
+    /// With no more rights than a job has.
+    Job {
+        state: StateFolder,
+        token: String,
+    },
     /// No daemon runs.
     Alone(Router),
 }
@@ -30,6 +35,11 @@ impl Client {
 
     pub fn alone(api: Api) -> Self {
         Self::Alone(api.router())
+    }
+
+    /// Whether a daemon answers or not.
+    pub(crate) fn of_job(state: StateFolder, token: String) -> Self {
+        Self::Job { state, token }
     }
 
     pub fn is_alone(&self) -> bool {
@@ -57,9 +67,11 @@ impl Client {
     }
 
     async fn send(&self, method: Method, path: &str, body: Body) -> Result<Response<Body>, Problem> {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/api/v1/{path}"))
+        let mut request = Request::builder().method(method).uri(format!("/api/v1/{path}"));
+        if let Self::Job { token, .. } = self {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request
             .header(header::HOST, "cowhand")
             .header(header::CONTENT_TYPE, "application/json")
             .body(body)
@@ -69,7 +81,7 @@ impl Client {
                 Ok(response) => Ok(response),
                 Err(never) => match never {},
             },
-            Self::Daemon(state) => {
+            Self::Daemon(state) | Self::Job { state, .. } => {
                 let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
                 let stream = TokioIo::new(stream.ok_or_else(Problem::no_daemon)?);
                 let (mut sender, connection) =

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::agents::{self, AgentView};
-use super::given::Given;
+use super::given::{Count, Given};
 use super::{Api, Problem, providers};
 use crate::fleet::{FleetStatus, Reloaded, Stop};
 
@@ -20,6 +20,9 @@ use crate::fleet::{FleetStatus, Reloaded, Stop};
 pub struct Status {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
+    /// How many answers of a person agents wait for.
+    #[serde(default)]
+    pub asks: usize,
     /// Providers that take no jobs at the moment.
     #[serde(default)]
     pub parked: Vec<Parked>,
@@ -48,8 +51,10 @@ pub struct StopAsked {
 }
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Problem> {
+    let now = api.now();
+    let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
-    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, parked }))
+    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, asks, parked }))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {

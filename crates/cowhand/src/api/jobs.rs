@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use cowhand_core::ask::Ask;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
@@ -75,6 +76,9 @@ pub(super) async fn list(
 pub struct JobView {
     #[serde(flatten)]
     pub job: JobRecord,
+    /// What it asked of people, in order; not there if it asked nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<Ask>,
     /// In the order in which they run; not there if the job has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
@@ -109,10 +113,11 @@ pub struct Waits {
 
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
     let job = find(&api, &named(&id)?).await?;
+    let asks = api.store.asks_of(job.id().clone()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
     let waits = waits(&api, &job).await?;
-    Ok(Json(JobView { job: job.into(), hooks, workspace, waits }))
+    Ok(Json(JobView { job: job.into(), asks, hooks, workspace, waits }))
 }
 
 pub(super) async fn attempts(

@@ -5,13 +5,16 @@
 //! reads are answered, and whatever needs a daemon says so ([`Problem::no_daemon`]).
 
 mod agents;
+mod asks;
 mod client;
 mod config;
 mod daemon;
 mod events;
 mod follow;
+mod followups;
 mod given;
 mod health;
+mod job_token;
 mod jobs;
 mod login;
 mod nodes;
@@ -35,6 +38,7 @@ use std::sync::{Arc, LazyLock};
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
+use cowhand_core::actor::Actor;
 use cowhand_core::roster::Roster;
 use cowhand_core::server::Scope;
 use jiff::Timestamp;
@@ -47,10 +51,13 @@ use crate::store::Store;
 use crate::work::Sources;
 
 pub use agents::{AgentView, LastJob, Next};
+pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
+pub use followups::JobFollows;
 pub(crate) use given::ByPage;
 pub use health::Health;
+pub(crate) use job_token::{JobKey, Wanted, admit, claimed, shown};
 pub use jobs::{AttemptView, JobResult, JobView, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
@@ -113,6 +120,15 @@ pub(crate) fn scope(method: &Method, path: &str) -> Option<Scope> {
     SCOPES.iter().find(|known| known.0 == *method && known.1 == path).map(|known| known.2)
 }
 
+/// Whether the token of a job is enough for it, if it is about that job.
+pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
+    static ROUTES: LazyLock<Vec<(Method, &str)>> = LazyLock::new(|| {
+        let routes = routes::all().into_iter().filter(|route| route.for_jobs);
+        routes.map(|route| (route.method, route.path)).collect()
+    });
+    ROUTES.iter().any(|known| known.0 == *method && known.1 == path)
+}
+
 impl Api {
     pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
         let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
@@ -166,6 +182,11 @@ impl Api {
             Side::Daemon(fleet) => fleet.clock().now(),
             Side::Alone { .. } => Timestamp::now(),
         }
+    }
+
+    /// On whose account a job's token lets this be done.
+    async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
+        self.daemon()?.admit(token, wanted).await
     }
 
     /// For what only a daemon can do.

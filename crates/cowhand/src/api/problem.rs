@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use cowhand_core::ask::AskId;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Job;
 use schemars::JsonSchema;
@@ -76,6 +77,10 @@ impl Problem {
 
     pub fn no_job(id: &JobId) -> Self {
         FleetError::NoJob(id.clone()).into()
+    }
+
+    pub fn no_ask(id: &AskId) -> Self {
+        FleetError::NoAsk(id.clone()).into()
     }
 
     pub fn no_agent(name: &AgentName) -> Self {
@@ -155,8 +160,11 @@ impl From<FleetError> for Problem {
             FleetError::NoAgent(_)
             | FleetError::NoSchedule { .. }
             | FleetError::NoJob(_)
+            | FleetError::NoAsk(_)
             | FleetError::NoItem(_) => Code::NotFound,
             FleetError::InUse { .. }
+            | FleetError::AskRefused(_)
+            | FleetError::NoAttempt { .. }
             | FleetError::CannotFork(_)
             | FleetError::ItemHeld { .. }
             | FleetError::ItemRefused { .. }

@@ -17,6 +17,8 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) handler: MethodRouter<Api>,
     pub(super) scope: Scope,
+    /// The token of the job that it is about is enough, too.
+    pub(super) for_jobs: bool,
     /// One sentence.
     pub(super) about: &'static str,
     pub(super) params: Option<Shape>,
@@ -80,7 +82,7 @@ impl Route {
 
     fn new(method: Method, path: &'static str, handler: MethodRouter<Api>, scope: Scope) -> Self {
         let (params, body, answer) = (None, None, None);
-        Self { method, path, handler, scope, about: "", params, body, answer, refusals: &[] }
+        Self { method, path, handler, scope, for_jobs: false, about: "", params, body, answer, refusals: &[] }
     }
 
     pub(super) fn about(self, about: &'static str) -> Self {
@@ -89,6 +91,10 @@ impl Route {
 
     pub(super) fn needs(self, scope: Scope) -> Self {
         Self { scope, ..self }
+    }
+
+    pub(super) fn for_jobs(self) -> Self {
+        Self { for_jobs: true, ..self }
     }
 
     /// What stands behind the `?`.

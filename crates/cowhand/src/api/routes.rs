@@ -1,5 +1,6 @@
 //! The list of all endpoints.
 
+use cowhand_core::ask::Ask;
 use cowhand_core::event::Event;
 use cowhand_core::job::JobRecord;
 use cowhand_core::output::OutputMessage;
@@ -9,20 +10,20 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobResult, JobView, LoginLink,
-    NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status, StopAsked, Timeline, TokenAsked,
-    TokenMade, UsageView, WorkView,
+    AgentView, AnswerAsked, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobFollows,
+    JobHears, JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status,
+    StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
-    agents, config, daemon, events, health, jobs, login, nodes, openapi, providers, prune, schedules,
-    sessions, timeline, tokens, usage, work,
+    agents, asks, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers, prune,
+    schedules, sessions, timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
 use crate::work::queues::ItemView;
 
 pub(super) fn all() -> Vec<Route> {
-    [of_daemon(), of_agents(), of_schedules(), of_jobs(), of_work(), of_fleet()].concat()
+    [of_daemon(), of_agents(), of_schedules(), of_jobs(), of_asks(), of_work(), of_fleet()].concat()
 }
 
 fn of_daemon() -> Vec<Route> {
@@ -119,6 +120,7 @@ fn of_jobs() -> Vec<Route> {
             .tells::<Page<JobRecord>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
+            .for_jobs()
             .about("One job, its hooks and its workspace.")
             .tells::<JobView>()
             .refuses(&[NotFound]),
@@ -171,6 +173,43 @@ fn of_jobs() -> Vec<Route> {
             .takes::<PruneAsked>()
             .tells::<PruneView>()
             .refuses(&[NotFound, Conflict]),
+    ]
+}
+
+fn of_asks() -> Vec<Route> {
+    vec![
+        Route::get("/api/v1/asks", asks::list)
+            .about("What agents wait for a person to say, the oldest first.")
+            .params::<asks::Listed>()
+            .tells::<Page<Ask>>(),
+        Route::get("/api/v1/asks/{ask}", asks::one)
+            .about("One ask, and what was said to it.")
+            .params::<asks::Waiting>()
+            .tells::<Ask>()
+            .refuses(&[NotFound]),
+        Route::post("/api/v1/asks/{ask}/answer", asks::answer)
+            .about("Allows or denies a tool, or answers a question.")
+            .takes::<AnswerAsked>()
+            .tells::<Ask>()
+            .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/jobs/{job}/asks", asks::make)
+            .for_jobs()
+            .about("A running attempt asks: the rules decide, or a person will.")
+            .takes::<JobAsks>()
+            .tells::<JobHears>()
+            .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/jobs/{job}/followups", followups::make)
+            .for_jobs()
+            .about("A running attempt asks for a further job, within the bounds of its agent's `followups`.")
+            .takes::<JobFollows>()
+            .tells::<JobRecord>()
+            .refuses(&[NotFound, Conflict]),
+        Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
+            .for_jobs()
+            .about("One ask of the job, and what was said to it.")
+            .params::<asks::Waiting>()
+            .tells::<Ask>()
+            .refuses(&[NotFound]),
     ]
 }
 

@@ -6,16 +6,17 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use axum::Router;
-use axum::extract::Request;
 use axum::extract::connect_info::{ConnectInfo, Connected, IntoMakeServiceWithConnectInfo};
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tracing::error;
 use uuid::Uuid;
 
-use super::Api;
+use super::{Api, Wanted, job_token};
 use crate::audit;
 use crate::state::StateFolder;
 
@@ -57,7 +58,7 @@ impl Socket {
         };
         let (real, listener) = listen().map_err(|source| SocketError { place: known_as.clone(), source })?;
         let server = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, by_persons(api.router())).await {
+            if let Err(error) = axum::serve(listener, by_persons(api)).await {
                 error!("the API has ended: {error}");
             }
         });
@@ -99,16 +100,28 @@ fn place(state: &StateFolder) -> PathBuf {
 }
 
 /// The socket itself says who is at its other end.
-fn by_persons(router: Router) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
-    let named = |ConnectInfo(Peer(uid)): ConnectInfo<Peer>, request: Request, next: Next| async move {
-        match uid {
-            Some(uid) if !request.method().is_safe() => {
-                audit::by(audit::person(uid), next.run(request)).await
-            }
-            _ => next.run(request).await,
-        }
-    };
-    router.layer(middleware::from_fn(named)).into_make_service_with_connect_info()
+fn by_persons(api: Api) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
+    let router = api.clone().router();
+    router.layer(middleware::from_fn_with_state(api, named)).into_make_service_with_connect_info()
+}
+
+async fn named(
+    State(api): State<Api>,
+    ConnectInfo(Peer(uid)): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Whoever shows the token of a job has its rights and no others, although the socket would give more.
+    if let Some(token) = job_token::shown(request.headers()).map(str::to_owned) {
+        return match api.admit(&token, Wanted::by(&request)).await {
+            Ok(job) => audit::by(job, next.run(request)).await,
+            Err(problem) => problem.into_response(),
+        };
+    }
+    match uid {
+        Some(uid) if !request.method().is_safe() => audit::by(audit::person(uid), next.run(request)).await,
+        _ => next.run(request).await,
+    }
 }
 
 /// The user, if the system tells.

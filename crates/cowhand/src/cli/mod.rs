@@ -2,6 +2,7 @@
 
 mod agents;
 mod ago;
+mod asks;
 mod background;
 mod cancel;
 mod clear;
@@ -19,6 +20,7 @@ mod job;
 mod jobs;
 mod listen;
 mod logs;
+mod mcp;
 mod place;
 mod print;
 mod prune;
@@ -87,6 +89,14 @@ enum Verb {
     Logs(logs::Logs),
     /// End a job with all its processes
     Cancel(cancel::Cancel),
+    /// What agents wait for a person to say
+    Asks(asks::Asks),
+    /// Let an agent do what it asks for
+    Approve(asks::Approve),
+    /// Keep an agent from what it asks for
+    Deny(asks::Deny),
+    /// Answer an agent's question
+    Answer(asks::AnswerIt),
     /// Say that an agent is to begin anew
     Clear(clear::Clear),
     /// Say that a provider takes jobs again before its limit ends
@@ -121,6 +131,8 @@ enum Verb {
     Config(config::Config),
     /// Find out whether the fleet can run here
     Doctor(doctor::Doctor),
+    /// Let your own assistant look at the fleet, over MCP on standard input and output
+    Mcp(mcp::Mcp),
     /// Print completions for a shell
     Completions(completions::Completions),
 }
@@ -151,6 +163,10 @@ pub fn run() -> ExitCode {
         Verb::Job(job) => job.run(config),
         Verb::Logs(logs) => logs.run(config),
         Verb::Cancel(cancel) => cancel.run(config),
+        Verb::Asks(asks) => asks.run(config),
+        Verb::Approve(approve) => approve.run(config),
+        Verb::Deny(deny) => deny.run(config),
+        Verb::Answer(answer) => answer.run(config),
         Verb::Clear(clear) => clear.run(config),
         Verb::Unpark(unpark) => unpark.run(config),
         Verb::Retry(retry) => retry.run(config),
@@ -166,6 +182,7 @@ pub fn run() -> ExitCode {
         Verb::Prune(prune) => prune.run(config),
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),
+        Verb::Mcp(mcp) => mcp.run(config),
         Verb::Completions(completions) => completions.run(),
     };
     match answer {

@@ -36,6 +36,9 @@ impl Status {
             }
             let now = Timestamp::now();
             print::line(daemon(&status.daemon, now));
+            if let Some(waiting) = waiting(status.asks) {
+                print::line(waiting);
+            }
             for parked in &status.parked {
                 let (name, until) = (&parked.provider, ago::from_now(now, parked.until));
                 let message = print::one_line(&parked.message, 300);
@@ -60,6 +63,15 @@ impl Status {
             Ok(())
         })
     }
+}
+
+fn waiting(asks: usize) -> Option<String> {
+    let who = match asks {
+        0 => return None,
+        1 => "an agent waits for an answer".to_owned(),
+        more => format!("agents wait for {more} answers"),
+    };
+    Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
 }
 
 /// What does not run although it is on: for want of money, each budget once, and because of a breaker.

@@ -128,7 +128,8 @@ impl Charge {
             return;
         };
         let other = self.stand_in.and_then(|number| agent.standing_in(number));
-        let rules = Rules::of(&loaded, other.as_ref().unwrap_or(agent), &self.job);
+        let mut rules = Rules::of(&loaded, other.as_ref().unwrap_or(agent), &self.job);
+        rules.veil = rules.veil.and_text(self.token());
         if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
         }
@@ -226,7 +227,10 @@ impl Charge {
             }
             // Whoever has spent too much may spend more until its grace is over, so it gets only a moment.
             let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
-            let reason = spends.or_else(|| self.reason(wish, over, rules, &attempt));
+            let reason = match spends.or_else(|| self.reason(wish, over, rules, &attempt)) {
+                Some(Reason::SilentTooLong(limit)) if self.waited_within(limit).await => None,
+                reason => reason,
+            };
             if let Some(reason) = reason {
                 let hurry =
                     spends.is_some() || (wish == Wish::CancelNow && self.stopped == Some(Reason::Asked));
@@ -361,6 +365,17 @@ impl Charge {
             over(rules.idle_timeout, attempt.last_output().unwrap_or(*since).max(*since))
                 .map(Reason::SilentTooLong)
         })
+    }
+
+    /// Whoever waits for a person is not silent of its own accord. A store that is away is no reason to end it.
+    async fn waited_within(&self, limit: SignedDuration) -> bool {
+        match self.engine.store.asks_of(self.job.id().clone()).await {
+            Ok(asks) => asks.iter().any(|ask| match ask.state.since() {
+                None => true,
+                Some(answered) => self.now().duration_since(answered) <= limit,
+            }),
+            Err(_) => true,
+        }
     }
 
     /// The runtime's own name for the conversation, as soon as it is known.

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use super::attempt::Wish;
+use crate::api::JobKey;
 use crate::clock::Clock;
 use crate::run::growth::Growth;
 use crate::run::watch::Watch;
@@ -64,6 +65,8 @@ pub(crate) struct Engine {
 pub(crate) struct Home {
     pub(crate) state: StateFolder,
     pub(crate) node: String,
+    /// What the tokens of jobs are made with.
+    pub(crate) job_key: JobKey,
     /// The last event before this daemon's own.
     pub(crate) first_event: i64,
     /// Ours as long as anything of us is left.

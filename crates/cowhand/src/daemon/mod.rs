@@ -13,6 +13,7 @@ mod recover;
 mod spending;
 pub mod tick;
 mod triggers;
+mod voice;
 mod workspaces;
 
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use crate::api::JobKey;
 use crate::clock::Clock;
 use crate::config;
 use crate::fault;
@@ -79,13 +81,14 @@ impl Daemon {
         state.create().map_err(cannot)?;
         let lock = state.lock().map_err(cannot)?.ok_or_else(|| FleetError::AlreadyRunning(place.clone()))?;
         let node = state.node().map_err(cannot)?;
+        let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
         let first_event = store.last_event().await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
         store.take_up_hooks(node.clone(), clock.now()).await?;
-        let home = Home { state, node, first_event, lock };
+        let home = Home { state, node, job_key, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);

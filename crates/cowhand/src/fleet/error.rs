@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use cowhand_core::ask::{AskId, AskRefused};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
@@ -27,6 +28,12 @@ pub enum FleetError {
     NoSchedule { agent: AgentName, schedule: String },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
     NoJob(JobId),
+    #[error("there is no ask {0}; `cowhand asks --all` lists them")]
+    NoAsk(AskId),
+    #[error(transparent)]
+    AskRefused(AskRefused),
+    #[error("attempt {attempt} of {job} does not run")]
+    NoAttempt { job: JobId, attempt: u32 },
     #[error("cannot read the output of {job}: {source}")]
     Output { job: JobId, source: io::Error },
     #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]

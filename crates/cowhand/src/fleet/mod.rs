@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+mod ask;
 mod deliver;
 mod error;
 mod events;
@@ -49,6 +50,7 @@ use crate::store::Store;
 use crate::trigger::Registry as Triggers;
 use crate::work::{Registry, Setting, Sources};
 
+pub use ask::Heard;
 pub use deliver::Delivered;
 pub use error::FleetError;
 pub use events::Subscription;

@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::door::{announced, only};
 use super::limit::Limit;
-use crate::api::{self, ByPage, Code, Problem, hash};
+use crate::api::{self, ByPage, Code, Problem, Wanted, hash};
 use crate::audit;
 use crate::fleet::Fleet;
 use crate::store::Token;
@@ -94,6 +94,19 @@ pub(super) async fn check(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Response> {
+    if let Some(token) = api::shown(request.headers()).map(str::to_owned) {
+        let admitted = access.fleet.admit(&token, Wanted::by(&request)).await;
+        let job = match admitted {
+            Ok(job) => job,
+            Err(problem) => {
+                if problem.code == Code::Unauthorized {
+                    access.wrong.take(peer.ip()).map_err(IntoResponse::into_response)?;
+                }
+                return Err(problem.into_response());
+            }
+        };
+        return Ok(audit::by(job, next.run(request)).await);
+    }
     let (token, by_page) = match access.caller(peer.ip(), request.method(), request.headers()).await? {
         Caller::Known { token, by_page } => (token, by_page),
         Caller::Stranger { was_given } => return Err(unauthorized(was_given)),

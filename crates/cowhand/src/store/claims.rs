@@ -15,7 +15,9 @@ use serde_json::Value;
 
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
-use super::{Store, StoreError, budgets, hooks, items, jobs, owed, providers, schedules, sessions, usage};
+use super::{
+    Store, StoreError, asks, budgets, hooks, items, jobs, owed, providers, schedules, sessions, usage,
+};
 
 statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
@@ -316,6 +318,7 @@ async fn settle(
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let written = jobs::written(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
+    asks::attempt_ended(tx, &job, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
         let verdict = Verdict { breaker, used_no_tool };
         ended(tx, &job, &outcome, metadata.as_ref(), verdict, now).await?;

@@ -7,11 +7,12 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, schedule, event counter; of several
+//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
+mod asks;
 mod attempts;
 mod budgets;
 mod changes;
@@ -22,6 +23,7 @@ mod dialect;
 mod error;
 mod events;
 mod firings;
+mod followups;
 mod hooks;
 mod items;
 mod jobs;
@@ -52,11 +54,13 @@ use writer::Writer;
 
 use crate::audit;
 
+pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
+pub use followups::{FollowupAsked, FollowupMade};
 pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
@@ -134,12 +138,14 @@ impl Store {
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
+            asks::ALL,
             attempts::ALL,
             budgets::ALL,
             claims::ALL,
             cursors::ALL,
             events::ALL,
             firings::ALL,
+            followups::ALL,
             hooks::ALL,
             items::ALL,
             jobs::ALL,

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod api;
+mod asks;
 mod concurrency;
+mod followups;
 mod jobs;
 mod life;
 mod limits;
+mod mcp;
 mod money;
 #[path = "../store/postgres.rs"]
 mod postgres;

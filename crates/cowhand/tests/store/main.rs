@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
 
+mod asks;
 mod attempts;
 mod budgets;
 mod conformance;
 mod crash;
 mod damage;
+mod followups;
 mod hooks;
 mod items;
 mod migrations;

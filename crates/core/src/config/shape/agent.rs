@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
 use crate::breaker::Breaker;
 use crate::budget::Budget;
+use crate::followup::Followups;
+use crate::interval::Interval;
+use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
 use crate::sandbox::Sandbox;
@@ -76,6 +79,12 @@ pub struct Agent {
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
     pub permission_mode: Option<PermissionMode>,
+    /// Which tools are used without asking, which are asked for and which are never used, with `permission_mode: ask`.
+    pub permissions: Option<Permissions>,
+    /// How long an agent waits for a person's answer, which is then no; unset means 1h.
+    pub ask_timeout: Option<Interval>,
+    /// Whether its jobs may ask for further jobs; unset means that they may not.
+    pub followups: Option<Followups>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
@@ -195,6 +204,8 @@ pub enum PermissionMode {
     Plan,
     Delegate,
     DontAsk,
+    // `permissions` decide, and what they leave open a person decides.
+    Ask,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -11,6 +11,8 @@ use super::{
 };
 use crate::breaker::Breaker;
 use crate::budget::{Budget, FleetBudget};
+use crate::interval::Interval;
+use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
 use crate::provider::Provider;
@@ -89,6 +91,8 @@ pub struct Defaults {
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
     pub permission_mode: Option<PermissionMode>,
+    pub permissions: Option<Permissions>,
+    pub ask_timeout: Option<Interval>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::WorkSource;
 use crate::breaker::Breaker;
 use crate::filter::Filter;
+use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::sandbox::Sandbox;
 use crate::trigger::TriggerConfig;
@@ -39,6 +40,9 @@ pub struct Schedule {
     /// What each of its jobs has to itself; what is unset, the agent says.
     #[serde(default)]
     pub isolation: Option<Isolation>,
+    /// Beside the agent's: of both the stricter count.
+    #[serde(default)]
+    pub permissions: Option<Permissions>,
     /// Unset means the agent's.
     #[serde(default)]
     pub retry: Option<Retry>,

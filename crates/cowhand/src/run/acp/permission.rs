@@ -30,12 +30,12 @@ pub(super) struct Tool {
     title: Option<String>,
 }
 
-/// The answer, with its reason. When a person can be asked, that is a third one: this is the place for it, and
-/// `Permissions::judge` is who gives it.
+/// The answer, with its reason; or the fleet has to be asked, whose rules or a person decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allow(String),
     Refuse(String),
+    Ask,
 }
 
 /// The rules, and the calls that they are about.
@@ -73,6 +73,9 @@ impl Permissions {
             return Verdict::Refuse(why);
         }
         let rules = &self.rules;
+        if rules.mode == PermissionMode::Ask {
+            return Verdict::Ask;
+        }
         if let Some(rule) = rules.allowed.iter().find(|rule| tool.is_allowed_by(rule)) {
             return Verdict::Allow(format!("`allowed_tools` has {rule:?}"));
         }
@@ -83,6 +86,7 @@ impl Permissions {
             PermissionMode::BypassPermissions => true,
             PermissionMode::AcceptEdits | PermissionMode::Delegate => looks || edits,
             PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan => looks,
+            PermissionMode::Ask => false,
         };
         let mode = json!(rules.mode);
         let mode = mode.as_str().unwrap_or_default();
@@ -140,6 +144,11 @@ fn matches(rule: &str, word: &str) -> bool {
 }
 
 impl Tool {
+    /// By what the rules of the fleet know it: its name, or else its kind.
+    pub(super) fn known_as(&self) -> String {
+        self.name.clone().or_else(|| self.kind.clone()).unwrap_or_else(|| "other".to_owned())
+    }
+
     fn read(call: &Value) -> Self {
         let text =
             |value: Option<&Value>| value.and_then(Value::as_str).map(short).filter(|text| !text.is_empty());
@@ -193,7 +202,7 @@ pub(super) fn outcome(verdict: &Verdict, mode: PermissionMode, options: &Value) 
                 (mode == PermissionMode::BypassPermissions).then(|| offered("allow_always")).flatten();
             offered("allow_once").or(always).or_else(|| offered("reject_once"))
         }
-        Verdict::Refuse(_) => offered("reject_once"),
+        Verdict::Refuse(_) | Verdict::Ask => offered("reject_once"),
     };
     match option {
         Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option } }),

@@ -140,6 +140,7 @@ async fn set_mode(talk: &mut Talk, id: &str, state: &Value, mode: PermissionMode
         // It asks, and we allow.
         PermissionMode::BypassPermissions => None,
         PermissionMode::Default
+        | PermissionMode::Ask
         | PermissionMode::AcceptEdits
         | PermissionMode::Delegate
         | PermissionMode::DontAsk => modes.offered.iter().find(|mode| mode.as_str() == "default"),

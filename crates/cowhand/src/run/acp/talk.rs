@@ -4,10 +4,12 @@ use std::io;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
+use cowhand_core::config::shape::PermissionMode;
 use cowhand_core::job::ErrorKind;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::orders::Orders;
@@ -16,6 +18,7 @@ use super::process::{Agent, Cause, Heard};
 use super::told::Told;
 use super::wire::{self, Frame, LINE_CAP, RpcError};
 use super::{VERSION, session, short};
+use crate::mcp::JobVoice;
 
 pub(super) const PROMPT: &str = "session/prompt";
 
@@ -34,6 +37,9 @@ pub(super) struct Talk {
     told: Told,
     patience: Duration,
     permissions: Option<(Permissions, Rules)>,
+    /// Requests of the agent that the fleet is asked about.
+    pending: JoinSet<(Asking, Verdict)>,
+    waiting: Vec<Asking>,
     signals: [Signal; 2],
     asked: u64,
     session: Option<String>,
@@ -45,6 +51,13 @@ pub(super) struct Talk {
 
 type Answer = Result<Value, RpcError>;
 
+/// A request for permission that waits for its answer.
+#[derive(Debug, Clone, PartialEq)]
+struct Asking {
+    id: Value,
+    options: Value,
+}
+
 /// What happened next.
 enum Next {
     Heard(Heard),
@@ -53,6 +66,8 @@ enum Next {
     Silent,
     Signal,
     Deadline,
+    /// The fleet has decided.
+    Decided(Asking, Verdict),
 }
 
 /// The whole life of the client. An error means that we could not do our part.
@@ -101,12 +116,14 @@ impl Talk {
         Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
     }
 
-    const fn new(agent: Agent, signals: [Signal; 2], told: Told, patience: Duration) -> Self {
+    fn new(agent: Agent, signals: [Signal; 2], told: Told, patience: Duration) -> Self {
         Self {
             agent,
             told,
             patience,
             permissions: None,
+            pending: JoinSet::new(),
+            waiting: Vec::new(),
             signals,
             asked: 0,
             session: None,
@@ -180,6 +197,7 @@ impl Talk {
                 }
                 Next::Silent => return Err(self.silent(method).await?),
                 Next::Signal => self.stop(method)?,
+                Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
                 Next::Deadline if self.cancelled.is_some() => return Err(Cause::Stopped),
                 Next::Deadline => return Err(self.unanswered(method)),
             }
@@ -195,6 +213,7 @@ impl Talk {
                     self.hear(heard)?;
                 }
                 Next::Signal => return Err(Cause::Stopped),
+                Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
                 Next::Deadline => return Ok(()),
                 Next::Ended(status) => return Err(ended(status, "session/load")),
                 Next::Silent => return Err(self.silent("session/load").await?),
@@ -205,6 +224,7 @@ impl Talk {
     async fn next(&mut self, deadline: Option<Instant>) -> io::Result<Next> {
         let [interrupt, terminate] = &mut self.signals;
         let Agent { child, heard, .. } = &mut self.agent;
+        let pending = &mut self.pending;
         let at = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
         tokio::select! {
             biased;
@@ -212,6 +232,10 @@ impl Talk {
             _ = terminate.recv() => Ok(Next::Signal),
             heard = heard.recv() => Ok(heard.map_or(Next::Silent, Next::Heard)),
             status = child.wait() => Ok(Next::Ended(status?)),
+            Some(decided) = pending.join_next() => {
+                let (asking, verdict) = decided.map_err(io::Error::other)?;
+                Ok(Next::Decided(asking, verdict))
+            }
             () = tokio::time::sleep_until(at), if deadline.is_some() => Ok(Next::Deadline),
         }
     }
@@ -253,8 +277,7 @@ impl Talk {
     }
 
     fn serve(&mut self, id: &Value, method: &str, params: &Value) -> Result<(), Cause> {
-        let (Some((permissions, rules)), "session/request_permission") = (&mut self.permissions, method)
-        else {
+        let (Some((permissions, _)), "session/request_permission") = (&mut self.permissions, method) else {
             return self.agent.send(wire::not_here(id, method));
         };
         let tool = permissions.learn(&params["toolCall"]);
@@ -262,12 +285,29 @@ impl Talk {
             Some(_) => Verdict::Refuse("the job is being cancelled".to_owned()),
             None => permissions.judge(&tool),
         };
+        let asking = Asking { id: id.clone(), options: params["options"].clone() };
+        if verdict == Verdict::Ask {
+            let (name, input) = (tool.known_as(), params["toolCall"]["rawInput"].clone());
+            self.waiting.push(asking.clone());
+            self.pending.spawn(ask_fleet(asking, tool.id, name, input));
+            return Ok(());
+        }
+        self.decided(&asking, verdict)
+    }
+
+    fn decided(&mut self, asking: &Asking, verdict: Verdict) -> Result<(), Cause> {
+        self.waiting.retain(|waiting| waiting != asking);
+        let Asking { id, options } = asking;
+        let mode = self.permissions.as_ref().map_or(PermissionMode::Default, |(_, rules)| rules.mode);
         let answer = if self.cancelled.is_some() {
             json!({ "outcome": { "outcome": "cancelled" } })
         } else {
-            outcome(&verdict, rules.mode, &params["options"])
+            outcome(&verdict, mode, options)
         };
-        let (Verdict::Allow(why) | Verdict::Refuse(why)) = verdict;
+        let why = match verdict {
+            Verdict::Allow(why) | Verdict::Refuse(why) => why,
+            Verdict::Ask => "nobody was asked".to_owned(),
+        };
         self.told.permission(id, &answer, &why)?;
         self.agent.send(wire::answer(id, &answer))
     }
@@ -300,6 +340,11 @@ impl Talk {
             return Ok(());
         }
         self.cancelled = Some(Instant::now() + CANCELLING);
+        // Nobody waits for their answers any more, but the agent waits for ours.
+        self.pending = JoinSet::new();
+        for asking in std::mem::take(&mut self.waiting) {
+            self.decided(&asking, Verdict::Refuse("the job is being cancelled".to_owned()))?;
+        }
         let params = json!({ "sessionId": self.session });
         self.agent.send(wire::notice("session/cancel", &params))
     }
@@ -330,6 +375,19 @@ impl Talk {
         let doubt = if method == "initialize" { "; does it speak the Agent Client Protocol?" } else { "" };
         Cause::reported(format!("the agent did not answer {method} within {seconds} seconds{doubt}"))
     }
+}
+
+/// The rules of the fleet decide, or a person does, however long that takes.
+async fn ask_fleet(asking: Asking, call: String, tool: String, input: Value) -> (Asking, Verdict) {
+    let voice = match JobVoice::from_environment() {
+        Ok(voice) => voice,
+        Err(why) => return (asking, Verdict::Refuse(why)),
+    };
+    let verdict = match voice.may_use(&call, tool, input).await {
+        Ok(()) => Verdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
+        Err(why) => Verdict::Refuse(why),
+    };
+    (asking, verdict)
 }
 
 fn ended(status: ExitStatus, method: &str) -> Cause {

@@ -27,7 +27,7 @@ pub struct Command {
 pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
-    capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false },
+    capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false, asks: false },
     plan,
     reader: Reader::command,
     interactive: &[],

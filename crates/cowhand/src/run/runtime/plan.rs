@@ -45,6 +45,8 @@ pub struct Capabilities {
     pub cost: bool,
     /// Whether the id of a fresh session can be ours.
     pub session_id: bool,
+    /// Whether it asks us before it uses a tool.
+    pub asks: bool,
 }
 
 /// One runtime, as its file describes it.
@@ -162,14 +164,20 @@ pub fn unheld(agent: &Agent) -> Option<String> {
             "`mcp_servers.{name}.url` has a user name or a query in it, which may be secret, and Codex takes it only as an argument, for everyone on the machine to see; what is secret belongs in `headers`"
         ));
     }
+    if settings.permission_mode == Some(PermissionMode::Ask) && !description(runtime).capabilities.asks {
+        return Some(format!(
+            "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {}` does not, so it is not started",
+            runtime.name()
+        ));
+    }
     if !matches!(runtime, Runtime::Codex | Runtime::Command) {
         return None;
     }
     let forbids = |mode| {
-        use PermissionMode::{AcceptEdits, BypassPermissions, Default, Delegate, DontAsk, Plan};
+        use PermissionMode::{AcceptEdits, Ask, BypassPermissions, Default, Delegate, DontAsk, Plan};
         match mode {
             AcceptEdits | BypassPermissions => false,
-            Default | Plan | Delegate | DontAsk => true,
+            Default | Plan | Delegate | DontAsk | Ask => true,
         }
     };
     let key = if settings.denied_tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
@@ -290,6 +298,11 @@ mod tests {
                 None,
             ),
             (r#"{"runtime":"gemini","denied_tools":["Bash"]}"#, None),
+            (r#"{"runtime":"claude","permission_mode":"ask"}"#, None),
+            (r#"{"runtime":"codex","permission_mode":"ask"}"#, Some("permission_mode: ask")),
+            (r#"{"runtime":"gemini","permission_mode":"ask"}"#, Some("permission_mode: ask")),
+            (r#"{"runtime":"opencode","permission_mode":"ask"}"#, Some("permission_mode: ask")),
+            (r#"{"runtime":"command","permission_mode":"ask"}"#, Some("permission_mode: ask")),
         ] {
             let mut agent = Agent::new("coder".parse().unwrap());
             agent.settings = serde_json::from_str(settings).unwrap();

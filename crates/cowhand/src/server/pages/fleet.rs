@@ -1,13 +1,14 @@
 //! The fleet at a glance: what runs, what comes, what went wrong.
 
 use axum::extract::State;
+use cowhand_core::ask::Ask;
 use cowhand_core::job::JobRecord;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{Answer, Pages, budgets, marks, now, text};
+use super::{Answer, Pages, asks, budgets, marks, now, text};
 use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
 use crate::fleet::ScheduleView;
 
@@ -24,9 +25,11 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let spent: UsageView = client.get("usage").await?;
     let today = spent.days.last().map(|day| day.total).unwrap_or_default();
     let tight = budgets::tight(&spent.budgets);
+    let asks: Page<Ask> = client.get("asks").await?;
     let lines = last_lines(&pages, &running.items).await?;
     let main = html! {
         (head(&status, running.items.len(), waiting.items.len(), &today, &spent, now))
+        (asks::waiting(&asks.items))
         @if !tight.is_empty() {
             (part("budgets", "Budgets that are nearly used up", &html! { a href="/usage" { "All budgets" } }, &budgets::table(&tight)))
         }
@@ -60,7 +63,7 @@ fn head(
     spent: &UsageView,
     now: Timestamp,
 ) -> Markup {
-    let Status { daemon, agents, parked } = status;
+    let Status { daemon, agents, parked, asks: _ } = status;
     html! {
         div.page-head #head data-live {
             h1 { "Fleet" }

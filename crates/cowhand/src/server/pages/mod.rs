@@ -5,6 +5,7 @@
 //! person decides to the API.
 
 mod agent;
+mod asks;
 mod assets;
 mod budgets;
 mod diff;

@@ -95,7 +95,7 @@
       else $('#main').append(part);
     }
   }
-  const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent}`;
+  const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent} ${element.dataset.answer ?? ''}`;
 
   // ---- Events. A hidden page has no connection: browsers have six for a server, and people have many tabs.
   const { seq, follow } = document.body.dataset;
@@ -240,7 +240,7 @@
     if (!button) return;
     if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
     if ('closes' in button.dataset) button.closest('dialog').close();
-    if (button.dataset.post && (!button.dataset.confirm || await sure(button.dataset.confirm))) send(button, {});
+    if (button.dataset.post && (!button.dataset.confirm || await sure(button.dataset.confirm))) send(button, button.dataset.answer ? { answer: button.dataset.answer } : {});
   });
   document.addEventListener('submit', (submit) => {
     const form = submit.target;

@@ -23,6 +23,13 @@ fn shell(request: &Value, command: &str) -> Vec<String> {
     stream(request, &block, vec![json!({"type": "input_json_delta", "partial_json": input})], "tool_use")
 }
 
+/// Only Claude Code has a server to ask.
+pub(super) fn question(request: &Value) -> Vec<String> {
+    let input = json!({"question": "Which of the two?"}).to_string();
+    let block = json!({"type": "tool_use", "id": "toolu_1", "name": "mcp__cowhand__ask_person", "input": {}});
+    stream(request, &block, vec![json!({"type": "input_json_delta", "partial_json": input})], "tool_use")
+}
+
 fn message(request: &Value, content: &Value, stop: &str) -> Value {
     // Each answer of a conversation has an id of its own, as a real one has.
     let id = format!("msg_{}", request["messages"].as_array().map_or(0, Vec::len));

@@ -65,6 +65,8 @@ pub(crate) enum Scenario {
     Text,
     /// One shell command, then a text.
     Tool,
+    /// A question to a person, then a text.
+    Question,
     /// One shell command after the other, and each answer takes a while.
     Loop,
     /// The same, as fast as it goes.
@@ -87,6 +89,7 @@ impl Scenario {
         let end = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(word.len());
         match &word[..end] {
             "tool" => Self::Tool,
+            "question" => Self::Question,
             "loop" => Self::Loop,
             "spin" => Self::Spin,
             "setsid" => Self::Setsid,
@@ -104,6 +107,7 @@ impl Scenario {
 enum Reply {
     Words(String),
     Shell(String),
+    Question,
 }
 
 /// How a vendor asks and streams.
@@ -238,8 +242,9 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
             // The child says that it is there; neither of the two ends by itself.
             Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
         }
+        Scenario::Question if !answered => Reply::Question,
         Scenario::Limited if !answered => Reply::Shell("echo once >> done.txt".to_owned()),
-        Scenario::Tool | Scenario::Setsid | Scenario::Limited => {
+        Scenario::Tool | Scenario::Setsid | Scenario::Limited | Scenario::Question => {
             Reply::Words("The tool has answered.".to_owned())
         }
         Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),
@@ -248,6 +253,7 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
     let events = match &reply {
         Reply::Words(text) => (vendor.words)(body, &text.split_inclusive(' ').collect::<Vec<_>>()),
         Reply::Shell(command) => (vendor.shell)(body, command),
+        Reply::Question => anthropic::question(body),
     };
     let pause = Duration::from_millis(match scenario {
         Scenario::Slow => 100,

@@ -14,7 +14,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
     // What the agent itself can do it says when it is started; our client then does it, or says that it cannot be done.
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false },
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: true },
     plan,
     reader: Reader::acp,
     interactive: &[],

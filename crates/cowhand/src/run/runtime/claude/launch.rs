@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use cowhand_core::ask::ASK_TIMEOUT;
 use cowhand_core::config::shape::{McpServer, PermissionMode, Plugin, SettingSource};
+use cowhand_core::interval::Interval;
 use cowhand_core::job::JobUsage;
+use cowhand_core::permission::{Permissions, Rule};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
@@ -29,6 +32,10 @@ struct ClaudeLaunch {
     /// Which of its own settings files Claude reads; an empty list means none.
     setting_sources: Option<Vec<String>>,
     mcp_config_file: Option<PathBuf>,
+    /// Settings of Claude's own, as JSON.
+    settings: Option<String>,
+    /// Asked before a tool is used.
+    permission_prompt_tool: Option<String>,
     plugins: Vec<Plugin>,
     partial_messages: bool,
     /// In dollars; it stops when it has spent this.
@@ -46,6 +53,8 @@ impl ClaudeLaunch {
             ("--max-budget-usd", self.max_budget.map(|dollars| dollars.to_string())),
             ("--permission-mode", self.permission_mode.clone()),
             ("--system-prompt", self.system_prompt.clone()),
+            ("--settings", self.settings.clone()),
+            ("--permission-prompt-tool", self.permission_prompt_tool.clone()),
             ("--mcp-config", self.mcp_config_file.as_ref().map(|file| file.display().to_string())),
             ("--tools", self.tools.as_ref().map(|list| list.join(","))),
             ("--allowedTools", some(&self.allowed_tools)),
@@ -81,7 +90,7 @@ fn arguments_of(session: &Session) -> Vec<String> {
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("claude"),
     oldest: Some([2, 0, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true },
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true, asks: true },
     plan,
     reader: Reader::claude,
     interactive: &["--resume"],
@@ -112,6 +121,7 @@ fn plan(order: &Order<'_>) -> Plan {
     };
     let before = before(order);
     let servers = (!settings.mcp_servers.is_empty()).then(|| mcp(&settings.mcp_servers));
+    let asks = order.permission_mode() == PermissionMode::Ask;
     let launch = ClaudeLaunch {
         model: settings.model.clone(),
         max_turns: order.max_turns(),
@@ -120,7 +130,13 @@ fn plan(order: &Order<'_>) -> Plan {
         tools: settings.tools.clone().filter(|tools| !tools.is_empty()),
         allowed_tools: settings.allowed_tools.clone().unwrap_or_default(),
         denied_tools: settings.denied_tools.clone().unwrap_or_default(),
-        setting_sources: settings.setting_sources.as_ref().map(|sources| sources.iter().map(word).collect()),
+        setting_sources: match &settings.setting_sources {
+            Some(sources) => Some(sources.iter().map(word).collect()),
+            // What lies in the directory where it works must not allow what a person is to be asked.
+            None => asks.then(|| vec![word(&SettingSource::User)]),
+        },
+        settings: settings.permissions.as_ref().filter(|_| asks).map(own_rules),
+        permission_prompt_tool: asks.then(|| "mcp__cowhand__approve".to_owned()),
         mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
         plugins: settings.plugins.clone().unwrap_or_default(),
         partial_messages: settings.partial_messages.unwrap_or(false),
@@ -131,10 +147,13 @@ fn plan(order: &Order<'_>) -> Plan {
             .map(|left| left + before.total_cost_usd.unwrap_or_default()),
         session: order.session.clone(),
     };
+    // Whoever asks waits as long as the answer may take, and a little longer.
+    let timeout = settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
+    let patience = asks.then(|| ("MCP_TOOL_TIMEOUT", (timeout.as_secs() * 1000 + 600_000).to_string()));
     Plan {
         argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
         // An agent must not replace the program under the feet of all the others.
-        defaults: vec![("DISABLE_AUTOUPDATER", "1".to_owned())],
+        defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(patience).collect(),
         environment: Vec::new(),
         files: servers.map(|servers| (MCP_FILE.to_owned(), servers.to_string())).into_iter().collect(),
         // Claude writes its result line on an interrupt.
@@ -160,6 +179,13 @@ fn before(order: &Order<'_>) -> JobUsage {
     before.unwrap_or_default()
 }
 
+/// Claude does some things without asking anybody; what the rules deny or want asked it has to know by itself.
+fn own_rules(permissions: &Permissions) -> String {
+    let written = |rules: &Option<Vec<Rule>>| rules.iter().flatten().map(Rule::to_string).collect::<Vec<_>>();
+    let rules = json!({ "ask": written(&permissions.ask), "deny": written(&permissions.deny) });
+    json!({ "permissions": rules }).to_string()
+}
+
 /// Claude's own form is the one that the config has.
 fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
     let servers = servers.iter().map(|(name, server)| {
@@ -175,7 +201,8 @@ fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
 
 const fn permission_mode(mode: PermissionMode) -> &'static str {
     match mode {
-        PermissionMode::Default => "default",
+        // Everything that needs a permission is asked of the tool that it is told.
+        PermissionMode::Default | PermissionMode::Ask => "default",
         PermissionMode::AcceptEdits => "acceptEdits",
         PermissionMode::BypassPermissions => "bypassPermissions",
         PermissionMode::Plan => "plan",

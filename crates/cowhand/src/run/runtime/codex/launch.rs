@@ -13,7 +13,7 @@ use crate::run::attempt::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("codex"),
     oldest: Some([0, 150, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: false, session_id: false },
+    capabilities: Capabilities { resume: true, fork: true, cost: false, session_id: false, asks: false },
     plan,
     reader: Reader::codex,
     interactive: &["resume"],
@@ -69,7 +69,7 @@ fn plan(order: &Order<'_>) -> Plan {
 /// Codex has a sandbox where others have questions: what would be asked for is what the sandbox forbids.
 const fn sandbox(mode: PermissionMode) -> &'static str {
     match mode {
-        PermissionMode::Default | PermissionMode::Plan => "read-only",
+        PermissionMode::Default | PermissionMode::Plan | PermissionMode::Ask => "read-only",
         PermissionMode::AcceptEdits | PermissionMode::Delegate | PermissionMode::DontAsk => "workspace-write",
         PermissionMode::BypassPermissions => "danger-full-access",
     }

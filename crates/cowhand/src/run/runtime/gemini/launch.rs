@@ -10,7 +10,7 @@ use crate::run::attempt::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("gemini"),
     oldest: Some([0, 50, 0]),
-    capabilities: Capabilities { resume: true, fork: false, cost: false, session_id: true },
+    capabilities: Capabilities { resume: true, fork: false, cost: false, session_id: true, asks: false },
     plan,
     reader: Reader::gemini,
     interactive: &["--resume"],
@@ -66,7 +66,7 @@ fn plan(order: &Order<'_>) -> Plan {
 /// Nobody is there to ask: what would be asked for is refused.
 const fn approval_mode(mode: PermissionMode) -> &'static str {
     match mode {
-        PermissionMode::Default | PermissionMode::DontAsk => "default",
+        PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Ask => "default",
         PermissionMode::AcceptEdits | PermissionMode::Delegate => "auto_edit",
         PermissionMode::BypassPermissions => "yolo",
         PermissionMode::Plan => "plan",

@@ -11,7 +11,7 @@ use crate::run::attempt::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("opencode"),
     oldest: Some([1, 0, 0]),
-    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false },
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: false },
     plan,
     reader: Reader::opencode,
     interactive: &["--session"],
@@ -88,7 +88,7 @@ fn permissions(order: &Order<'_>) -> Value {
         }
     }
     match order.permission_mode() {
-        PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan => {
+        PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan | PermissionMode::Ask => {
             rules.insert("edit".to_owned(), json!("deny"));
             rules.insert("bash".to_owned(), json!("deny"));
         }

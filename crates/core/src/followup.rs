@@ -1,0 +1,100 @@
+//! Follow-ups: jobs that agents ask for themselves, bounded over the whole chain that they make, so that agents which
+//! wake each other come to an end.
+
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::interval::Interval;
+
+/// Whether jobs of an agent may ask for further jobs, and how far that goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Followups {
+    /// How many there are at most, over the whole chain, whichever agents they are of.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max: u32,
+    /// One begins no earlier than this after it was asked for; unset means 1m.
+    #[serde(default)]
+    pub min_interval: Option<Interval>,
+    /// How long after its first job a chain may go on; unset means 7d.
+    #[serde(default)]
+    pub expires: Option<Interval>,
+}
+
+const MIN_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
+const EXPIRES: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// What there is of a chain when another one is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain {
+    /// Follow-ups until now.
+    pub made: u32,
+    /// When its first job was made.
+    pub began: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FollowupRefused {
+    #[error("this agent may not ask for follow-ups: it has no `followups` in its config")]
+    NotAllowed,
+    #[error("this chain of jobs has had {made} follow-ups, and {max} are the most (`followups.max`)")]
+    TooMany { made: u32, max: u32 },
+    #[error("this chain of jobs began at {began}, and goes on for {expires} at most (`followups.expires`)")]
+    TooLong { began: Timestamp, expires: Interval },
+}
+
+impl Followups {
+    /// When the next one may begin, which is not before `wanted`.
+    pub fn next(self, chain: Chain, wanted: Timestamp, now: Timestamp) -> Result<Timestamp, FollowupRefused> {
+        if chain.made >= self.max {
+            return Err(FollowupRefused::TooMany { made: chain.made, max: self.max });
+        }
+        let after = |from: Timestamp, wait: SignedDuration| from.checked_add(wait).unwrap_or(Timestamp::MAX);
+        let begins = wanted.max(after(now, self.min_interval.map_or(MIN_INTERVAL, Interval::duration)));
+        if begins > after(chain.began, self.expires.map_or(EXPIRES, Interval::duration)) {
+            let expires = self.expires.unwrap_or(Interval::seconds(EXPIRES.as_secs()));
+            return Err(FollowupRefused::TooLong { began: chain.began, expires });
+        }
+        Ok(begins)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_comes_to_its_end() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let rules = |max, min_interval: Option<&str>, expires: Option<&str>| Followups {
+            max,
+            min_interval: min_interval.map(|text| text.parse().unwrap()),
+            expires: expires.map(|text| text.parse().unwrap()),
+        };
+        let usual = rules(3, None, None);
+        let quick = rules(3, Some("5s"), Some("1h"));
+        let too_many = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
+        let too_long = "this chain of jobs began at 1970-01-01T00:00:00Z, and goes on for 1h at most (`followups.expires`)";
+        for (rules, made, wanted, now, expected) in [
+            (usual, 0, 0, 100, Ok(160)),
+            (usual, 2, 500, 100, Ok(500)),
+            (usual, 3, 500, 100, Err(too_many)),
+            (quick, 0, 100, 100, Ok(105)),
+            (quick, 0, 3600, 100, Ok(3600)),
+            (quick, 0, 3601, 100, Err(too_long)),
+            (quick, 0, 0, 3596, Err(too_long)),
+            (
+                quick,
+                9,
+                0,
+                0,
+                Err("this chain of jobs has had 9 follow-ups, and 3 are the most (`followups.max`)"),
+            ),
+        ] {
+            let chain = Chain { made, began: at(0) };
+            let next = rules.next(chain, at(wanted), at(now)).map(Timestamp::as_second);
+            assert_eq!(next.map_err(|refused| refused.to_string()), expected.map_err(str::to_owned));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! One rule: a tool, or the shell commands that a pattern means.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::runner;
+use super::shell::{self, Word};
+use super::within::{self, Command, Piece};
+
+/// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` stands for any
+/// letters of a word, and as a word of its own for any words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("format" = "permission", "examples" = ["Read", "Bash(cargo *)", "mcp__files__*"]))]
+pub struct Rule {
+    tool: String,
+    /// The words of the pattern; none means every use of the tool.
+    words: Option<Vec<String>>,
+    written: String,
+}
+
+/// Tools that hand a text to a shell, as the runtimes call them.
+const SHELLS: [&str; 6] = ["Bash", "bash", "shell", "local_shell", "run_shell_command", "execute"];
+
+/// What may stand beside the command in a use of a shell tool without changing what is run, or where.
+const HARMLESS: [&str; 5] = ["command", "description", "timeout", "run_in_background", "timeout_ms"];
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    #[error("{0:?} names no tool; for example Read, Bash(cargo *) or mcp__files__*")]
+    NoTool(String),
+    #[error("{0:?} has no `)` at its end; for example Bash(cargo *)")]
+    Open(String),
+    #[error("{tool:?} is no shell tool, and only those have patterns ({})", SHELLS.join(", "))]
+    NotAShell { tool: String },
+    #[error("{0:?} has an empty pattern; without the brackets it means every command")]
+    Empty(String),
+    #[error(
+        "{pattern:?} has {letter:?} in it: a pattern is compared with the words of one plain command, which has no such thing"
+    )]
+    NotWords { pattern: String, letter: char },
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let text = text.trim();
+        let (tool, pattern) = match text.split_once('(') {
+            None => (text, None),
+            Some((tool, rest)) => {
+                let pattern = rest.strip_suffix(')').ok_or_else(|| RuleError::Open(text.to_owned()))?;
+                (tool, Some(pattern))
+            }
+        };
+        let named = |letter: char| letter.is_ascii_alphanumeric() || "_-.:/*".contains(letter);
+        if tool.is_empty() || !tool.chars().all(named) {
+            return Err(RuleError::NoTool(text.to_owned()));
+        }
+        let words = pattern.map(|pattern| words(text, tool, pattern)).transpose()?;
+        Ok(Self { tool: tool.to_owned(), words, written: text.to_owned() })
+    }
+}
+
+fn words(text: &str, tool: &str, pattern: &str) -> Result<Vec<String>, RuleError> {
+    if !SHELLS.contains(&tool) {
+        return Err(RuleError::NotAShell { tool: tool.to_owned() });
+    }
+    let strange = |letter: &char| "\"'\\$`;|&<>(){}!?[\n".contains(*letter);
+    if let Some(letter) = pattern.chars().find(strange) {
+        return Err(RuleError::NotWords { pattern: pattern.to_owned(), letter });
+    }
+    // `git:*`, as Claude Code writes it.
+    let (pattern, and_more) = pattern.strip_suffix(":*").map_or((pattern, None), |start| (start, Some("*")));
+    let words: Vec<String> = pattern.split_whitespace().chain(and_more).map(str::to_owned).collect();
+    if words.is_empty() { Err(RuleError::Empty(text.to_owned())) } else { Ok(words) }
+}
+
+impl Rule {
+    /// For what is allowed: there is no doubt.
+    pub(super) fn surely_means(&self, tool: &str, input: &Value) -> bool {
+        if !letters_match(&self.tool, tool) {
+            return false;
+        }
+        let Some(pattern) = &self.words else { return true };
+        let only_harmless =
+            input.as_object().is_some_and(|fields| fields.keys().all(|key| HARMLESS.contains(&key.as_str())));
+        let words = input.get("command").and_then(Value::as_str).and_then(shell::plain);
+        only_harmless && words.is_some_and(|words| surely(pattern, &words))
+    }
+
+    /// For what is denied or asked: it cannot be ruled out.
+    pub(super) fn could_mean(&self, tool: &str, input: &Value) -> bool {
+        if !letters_match(&self.tool.to_ascii_lowercase(), &tool.to_ascii_lowercase()) {
+            return false;
+        }
+        let Some(pattern) = &self.words else { return true };
+        let commands = match input.get("command") {
+            Some(Value::String(text)) => within::commands(text),
+            Some(Value::Array(words)) => {
+                let words: Option<Vec<String>> =
+                    words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+                words.and_then(|words| within::commands_of_words(&words))
+            }
+            _ => None,
+        };
+        commands.is_none_or(|commands| commands.iter().any(|command| could(pattern, command)))
+    }
+}
+
+fn surely(pattern: &[String], words: &[Word]) -> bool {
+    let mut reached = vec![false; words.len() + 1];
+    reached[0] = true;
+    for part in pattern {
+        reached = if part == "*" {
+            any_words(&reached)
+        } else {
+            one_word(&reached, |at| matches!(&words[at], Word::Known(word) if letters_match(part, word)))
+        };
+    }
+    reached[words.len()]
+}
+
+fn could(pattern: &[String], command: &Command) -> bool {
+    let words = &command.words;
+    let is_open = |at: usize| words[at] == Piece::Open;
+    // What is open may be no word at all.
+    let pass = |mut reached: Vec<bool>| {
+        for at in 0..words.len() {
+            reached[at + 1] |= reached[at] && is_open(at);
+        }
+        reached
+    };
+    let mut reached = vec![command.anywhere; words.len() + 1];
+    reached[0] = true;
+    reached = pass(reached);
+    for (index, part) in pattern.iter().enumerate() {
+        let mut next = if part == "*" {
+            any_words(&reached)
+        } else {
+            one_word(
+                &reached,
+                |at| matches!(&words[at], Piece::Known(word) if word_could(part, word, index == 0)),
+            )
+        };
+        // Or it may be this one, and more.
+        for at in 0..words.len() {
+            next[at] |= reached[at] && is_open(at);
+        }
+        reached = pass(next);
+    }
+    reached[words.len()]
+}
+
+/// How far a pattern can have come, after a `*`.
+fn any_words(reached: &[bool]) -> Vec<bool> {
+    let first = reached.iter().position(|reached| *reached).unwrap_or(reached.len());
+    (0..reached.len()).map(|at| at >= first).collect()
+}
+
+/// After a word of its own.
+fn one_word(reached: &[bool], means: impl Fn(usize) -> bool) -> Vec<bool> {
+    let mut next = vec![false; reached.len()];
+    for at in 0..reached.len() - 1 {
+        next[at + 1] = reached[at] && means(at);
+    }
+    next
+}
+
+/// A program may be called by its path, and on some disks in capitals.
+fn word_could(pattern: &str, word: &str, is_program: bool) -> bool {
+    if !is_program {
+        return letters_match(pattern, word);
+    }
+    let (pattern, word) = (pattern.to_ascii_lowercase(), word.to_ascii_lowercase());
+    letters_match(&pattern, &word) || letters_match(&pattern, runner::base_name(&word))
+}
+
+/// `*` stands for any letters.
+fn letters_match(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let mut rest = rest;
+    for part in middle {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+impl From<Rule> for String {
+    fn from(rule: Rule) -> Self {
+        rule.written
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = RuleError;
+
+    fn try_from(text: String) -> Result<Self, RuleError> {
+        text.parse()
+    }
+}

@@ -1,0 +1,97 @@
+//! A small reader of shell commands that understands one thing: a single plain command. Whatever else a shell would do
+//! with a text (run two commands, expand a variable, redirect, define) makes it not plain, and so does all that shells
+//! do not agree on.
+
+use super::runner;
+
+/// One word of a plain command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Word {
+    Known(String),
+    /// Files by a pattern: any words at all.
+    Files,
+}
+
+/// Longer commands are read by nobody, so nobody has allowed them.
+pub(super) const LONGEST: usize = 32 << 10;
+
+/// The words, or none if it is anything but a plain command.
+pub(super) fn plain(text: &str) -> Option<Vec<Word>> {
+    if text.len() > LONGEST {
+        return None;
+    }
+    let mut words = Vec::new();
+    let mut letters = text.trim_matches([' ', '\t']).chars().peekable();
+    while let Some(next) = letters.peek() {
+        if matches!(next, ' ' | '\t') {
+            letters.next();
+        } else {
+            words.push(word(&mut letters)?);
+        }
+    }
+    let Some(Word::Known(program)) = words.first() else { return None };
+    let odd_name = program.is_empty() || program.contains('=') || program.contains(char::is_whitespace);
+    let finds = runner::base_name(program) == "find";
+    let runs = |word: &Word| match word {
+        Word::Known(word) => runner::runs_what_follows(word),
+        // A file may have the name of an option.
+        Word::Files => finds,
+    };
+    (!odd_name && !runner::runs_others(program) && !words.iter().any(runs)).then_some(words)
+}
+
+type Letters<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+fn word(letters: &mut Letters<'_>) -> Option<Word> {
+    let (mut text, mut files, mut begins) = (String::new(), false, true);
+    while let Some(letter) = letters.peek().copied() {
+        if matches!(letter, ' ' | '\t') {
+            break;
+        }
+        letters.next();
+        match letter {
+            '\'' => single_quoted(letters, &mut text)?,
+            '"' => double_quoted(letters, &mut text)?,
+            '\\' => text.push(letters.next().filter(|next| next.is_ascii_graphic() || *next == ' ')?),
+            '*' | '?' | '[' => files = true,
+            // A home, a comment, and in zsh the path of a program.
+            '~' | '#' | '=' if begins => return None,
+            'a'..='z' | 'A'..='Z' | '0'..='9' => text.push(letter),
+            '_' | '-' | '.' | '/' | ':' | ',' | '+' | '@' | '%' | '=' | ']' | '~' | '#' | '^' => {
+                text.push(letter);
+            }
+            _ => return None,
+        }
+        begins = false;
+    }
+    Some(if files { Word::Files } else { Word::Known(text) })
+}
+
+fn single_quoted(letters: &mut Letters<'_>, text: &mut String) -> Option<()> {
+    loop {
+        match letters.next()? {
+            '\'' => return Some(()),
+            letter => text.push(ordinary(letter)?),
+        }
+    }
+}
+
+fn double_quoted(letters: &mut Letters<'_>, text: &mut String) -> Option<()> {
+    loop {
+        match letters.next()? {
+            '"' => return Some(()),
+            '$' | '`' => return None,
+            '\\' => match letters.next()? {
+                escaped @ ('"' | '\\' | '$' | '`') => text.push(escaped),
+                '\n' => return None,
+                other => text.extend(['\\', ordinary(other)?]),
+            },
+            letter => text.push(ordinary(letter)?),
+        }
+    }
+}
+
+/// Inside quotes everything is a letter, but what cannot be seen has no business there.
+fn ordinary(letter: char) -> Option<char> {
+    (matches!(letter, '\n' | '\t') || !letter.is_control()).then_some(letter)
+}

@@ -1,0 +1,203 @@
+//! All the commands that a text could run when a shell gets it: what a deny rule is held against. It rather finds one
+//! that is none than misses one.
+
+use super::runner;
+use super::shell::LONGEST;
+
+/// One word of a command that may be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    Known(String),
+    /// Something is put in its place when it is run: any words at all.
+    Open,
+}
+
+/// A command that may be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Command {
+    pub(super) words: Vec<Piece>,
+    /// It may begin with any of its words.
+    pub(super) anywhere: bool,
+}
+
+/// Texts in texts in texts.
+const DEEPEST: u32 = 6;
+
+/// Every command that this may run; none if it cannot be told.
+pub(super) fn commands(text: &str) -> Option<Vec<Command>> {
+    let mut found = Vec::new();
+    collect(text, DEEPEST, &mut found).then_some(found)
+}
+
+/// As above, of words that no shell reads any more.
+pub(super) fn commands_of_words(words: &[String]) -> Option<Vec<Command>> {
+    let mut found = Vec::new();
+    let words = words.iter().cloned().map(Piece::Known).collect();
+    add(words, DEEPEST, &mut found).then_some(found)
+}
+
+fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
+    if depth == 0 || text.len() > LONGEST || text.contains('\0') {
+        return false;
+    }
+    let mut reader = Reader::default();
+    reader.read(text);
+    let nested = reader.nested;
+    if !reader.commands.into_iter().all(|words| add(words, depth, found)) {
+        return false;
+    }
+    if nested {
+        // Where one text is inside another, quotes do not say any more what is a command.
+        for part in text.split([';', '|', '&', '(', ')', '<', '>', '`', '\n', '{', '}']) {
+            let part = part.replace(['"', '\'', '\\'], "");
+            let words: Vec<_> = part.split_whitespace().map(piece).collect();
+            found.push(Command { words, anywhere: true });
+        }
+    }
+    true
+}
+
+fn piece(word: &str) -> Piece {
+    if word.contains(['$', '*', '?', '[', '~']) { Piece::Open } else { Piece::Known(word.to_owned()) }
+}
+
+/// The command itself, and what it may run in turn.
+fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
+    let is_assignment = |word: &Piece| matches!(word, Piece::Known(word) if word.contains('='));
+    while words.first().is_some_and(is_assignment) {
+        words.remove(0);
+    }
+    let runs = |word: &Piece| match word {
+        Piece::Known(word) => runner::runs_what_follows(word),
+        Piece::Open => false,
+    };
+    let anywhere = match words.first() {
+        Some(Piece::Known(program)) => runner::may_run_its_words(program) || words.iter().any(runs),
+        Some(Piece::Open) => true,
+        None => return true,
+    };
+    if anywhere {
+        for word in words.iter().skip(1) {
+            if let Piece::Known(word) = word
+                && word.contains(|letter: char| !letter.is_ascii_alphanumeric() && !"-_./=".contains(letter))
+                && !collect(word, depth - 1, found)
+            {
+                return false;
+            }
+        }
+    }
+    found.push(Command { words, anywhere });
+    true
+}
+
+#[derive(Default)]
+struct Reader {
+    commands: Vec<Vec<Piece>>,
+    words: Vec<Piece>,
+    word: Option<Piece>,
+    /// The next word is a file, not a word of the command.
+    file: bool,
+    /// There is a text inside this one, or it does not end as it should.
+    nested: bool,
+}
+
+impl Reader {
+    fn read(&mut self, text: &str) {
+        let mut letters = text.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '\'' => self.quoted(&mut letters, '\''),
+                '"' => self.quoted(&mut letters, '"'),
+                '\\' => match letters.next() {
+                    Some('\n') | None => {}
+                    Some(escaped) => self.letter(escaped),
+                },
+                ';' | '|' | '&' | '\n' | '\r' => self.end_command(),
+                '<' | '>' => {
+                    self.redirect();
+                    while let Some(more) = letters.next_if(|next| matches!(next, '<' | '>' | '&' | '|')) {
+                        self.nested |= more == '<';
+                    }
+                }
+                '(' | ')' | '`' => {
+                    self.nested = true;
+                    self.end_command();
+                }
+                '{' | '}' => {
+                    self.nested = true;
+                    self.word = Some(Piece::Open);
+                }
+                '$' | '*' | '?' | '[' | '~' => self.word = Some(Piece::Open),
+                blank if blank.is_whitespace() => self.end_word(),
+                other => self.letter(other),
+            }
+        }
+        self.end_command();
+    }
+
+    fn quoted(&mut self, letters: &mut std::iter::Peekable<std::str::Chars<'_>>, quote: char) {
+        self.text("");
+        loop {
+            match letters.next() {
+                Some(end) if end == quote => return,
+                Some('\\') if quote == '"' => match letters.next() {
+                    Some('\n') | None => {}
+                    Some(escaped @ ('"' | '\\' | '$' | '`')) => self.letter(escaped),
+                    Some(other) => {
+                        self.letter('\\');
+                        self.letter(other);
+                    }
+                },
+                Some('$') if quote == '"' => {
+                    self.nested |= letters.peek() == Some(&'(');
+                    self.word = Some(Piece::Open);
+                }
+                Some('`') if quote == '"' => {
+                    self.nested = true;
+                    self.word = Some(Piece::Open);
+                }
+                Some(letter) => self.letter(letter),
+                None => {
+                    self.nested = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn letter(&mut self, letter: char) {
+        self.text(letter.encode_utf8(&mut [0; 4]));
+    }
+
+    /// A word that is open stays so.
+    fn text(&mut self, more: &str) {
+        if let Piece::Known(text) = self.word.get_or_insert_with(|| Piece::Known(String::new())) {
+            text.push_str(more);
+        }
+    }
+
+    fn end_word(&mut self) {
+        let Some(word) = self.word.take() else { return };
+        if !std::mem::take(&mut self.file) {
+            self.words.push(word);
+        }
+    }
+
+    /// `2>` is no word of its own.
+    fn redirect(&mut self) {
+        let is_number = |word: &Piece| matches!(word, Piece::Known(text) if text.chars().all(|letter| letter.is_ascii_digit()));
+        if self.word.as_ref().is_some_and(is_number) {
+            self.word = None;
+        }
+        self.end_word();
+        self.file = true;
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        self.file = false;
+        if !self.words.is_empty() {
+            self.commands.push(std::mem::take(&mut self.words));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Follow-ups: a running attempt asks for a further job.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::id::AgentName;
+use cowhand_core::interval::Interval;
+use cowhand_core::job::{Job, NewJob, TriggerType};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::given::{Given, named};
+use super::{Api, Problem, jobs};
+use crate::store::{FollowupAsked, FollowupMade};
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobFollows {
+    pub attempt: u32,
+    /// The same key of the same job is the same follow-up.
+    #[schemars(length(min = 1, max = 200))]
+    pub key: String,
+    /// Unset means the agent of the job that asks.
+    pub agent: Option<AgentName>,
+    pub prompt: Option<String>,
+    /// The earliest that it begins, from now; unset means as early as the agent's `followups` let it.
+    pub after: Option<Interval>,
+}
+
+pub(super) async fn make(
+    State(api): State<Api>,
+    Path(job): Path<String>,
+    Given(asked): Given<JobFollows>,
+) -> Result<Json<Job>, Problem> {
+    let fleet = api.daemon()?;
+    let by = jobs::find(&api, &named(&job)?).await?;
+    let JobFollows { attempt, key, agent, prompt, after } = asked;
+    let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
+        return Err(Problem::bad_request("a follow-up needs a `prompt`"));
+    };
+    if key.is_empty() || key.len() > 200 {
+        return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
+    }
+    let (roster, now) = (api.roster(), api.now());
+    let agent = agent.unwrap_or_else(|| by.agent().clone());
+    let named = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&agent))?;
+    let own = roster.agent(by.agent()).and_then(|agent| agent.settings.followups);
+    // Who may not ask at all may not by another's leave; whoever is to run keeps its own bounds, too.
+    let rules = own.into_iter().flat_map(|own| [Some(own), named.settings.followups]).flatten().collect();
+    let wanted = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
+    let new = NewJob {
+        agent,
+        trigger_type: TriggerType::Manual,
+        schedule: None,
+        prompt: Some(prompt),
+        origin: None,
+        work_item: None,
+        chat: None,
+        not_before: None,
+    };
+    let asked = FollowupAsked { by: by.id().clone(), attempt, key, wanted, rules, new };
+    let made = api.store.make_followup(asked, now).await?;
+    fleet.nudge();
+    match made {
+        FollowupMade::Made(job) => Ok(Json(job)),
+        FollowupMade::Refused(refused) => Err(Problem::conflict(refused.to_string())),
+        FollowupMade::NotRunning => {
+            Err(Problem::conflict(format!("attempt {attempt} of {} does not run", by.id())))
+        }
+    }
+}

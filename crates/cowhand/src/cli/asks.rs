@@ -1,0 +1,176 @@
+//! `cowhand asks`, `approve`, `deny` and `answer`: what agents want of a person, and what that person says.
+
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::ask::{Ask, AskId, AskState, Asked};
+use jiff::Timestamp;
+
+use super::print::{self, Table};
+use super::{Exit, Failure, ago, place};
+use crate::api::{AnswerAsked, AnswerWord, Page};
+
+#[derive(Debug, Args)]
+pub(super) struct Asks {
+    /// Only this one, whole
+    id: Option<AskId>,
+    /// Also those that are answered or over
+    #[arg(long, conflicts_with = "id")]
+    all: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Approve {
+    id: AskId,
+    /// A note that is kept with the answer
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Deny {
+    id: AskId,
+    /// Why, or what to do instead: the agent is told
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AnswerIt {
+    id: AskId,
+    /// What the agent hears
+    text: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Asks {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        if let Some(id) = &self.id {
+            let ask: Ask = place::ask(config, async |client| Ok(client.get(&format!("asks/{id}")).await?))?;
+            if self.json {
+                print::json(&ask);
+            } else {
+                whole(&ask);
+            }
+            return Ok(());
+        }
+        let path = if self.all { "asks?all=1" } else { "asks" };
+        let asks: Page<Ask> = place::ask(config, async |client| Ok(client.get(path).await?))?;
+        if self.json {
+            print::json(&asks.items);
+        } else if asks.items.is_empty() {
+            print::line("nobody waits for an answer");
+        } else {
+            table(&asks.items, Timestamp::now()).print();
+        }
+        Ok(())
+    }
+}
+
+impl Approve {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        answer(config, &self.id, AnswerWord::Allow, self.message, self.json)
+    }
+}
+
+impl Deny {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        answer(config, &self.id, AnswerWord::Deny, self.message, self.json)
+    }
+}
+
+impl AnswerIt {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        answer(config, &self.id, AnswerWord::Text, Some(self.text), self.json)
+    }
+}
+
+fn answer(
+    config: Option<&Path>,
+    id: &AskId,
+    answer: AnswerWord,
+    message: Option<String>,
+    json: bool,
+) -> Result<(), Failure> {
+    // No wall, but nobody should do it by mistake.
+    if std::env::var_os("COWHAND_JOB_ID").is_some() {
+        return Err(Failure::new(Exit::Refused, "an agent cannot answer what agents ask"));
+    }
+    let asked = AnswerAsked { answer: Some(answer), message };
+    let ask: Ask =
+        place::ask(config, async |client| Ok(client.post(&format!("asks/{id}/answer"), &asked).await?))?;
+    if json {
+        print::json(&ask);
+    } else {
+        print::line(format!("{} is {}.", ask.id, ask.state.status()));
+    }
+    Ok(())
+}
+
+fn table(asks: &[Ask], now: Timestamp) -> Table {
+    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL", "WHAT"]);
+    for ask in asks {
+        let until =
+            if ask.state == AskState::Open { ago::from_now(now, ask.expires_at) } else { String::new() };
+        table.row([
+            ask.id.to_string(),
+            ask.agent.to_string(),
+            ask.state.status().to_string(),
+            ago::from_now(now, ask.asked_at),
+            until,
+            print::one_line(&what(ask), 80),
+        ]);
+    }
+    table
+}
+
+fn what(ask: &Ask) -> String {
+    match &ask.what {
+        Asked::Tool { tool, input } => {
+            let command = input.get("command").and_then(serde_json::Value::as_str);
+            format!("{tool} {}", command.map_or_else(|| input.to_string(), str::to_owned))
+        }
+        Asked::Question { question } => question.clone(),
+    }
+}
+
+fn whole(ask: &Ask) {
+    let now = Timestamp::now();
+    print::line(format!("{} of {}, asked {}", ask.id, ask.agent, ago::from_now(now, ask.asked_at)));
+    print::line(format!("status: {}", ask.state.status()));
+    if ask.state == AskState::Open {
+        print::line(format!("until:  {}", ago::from_now(now, ask.expires_at)));
+    }
+    if let AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) = &ask.state {
+        let by = said.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        print::line(format!("answer: {}{by}", ago::from_now(now, said.answered_at)));
+        if let Some(message) = &said.message {
+            print::line(plain(message));
+        }
+    }
+    print::line("");
+    match &ask.what {
+        Asked::Tool { tool, input } => {
+            print::line(plain(tool));
+            print::line(plain(&serde_json::to_string_pretty(input).unwrap_or_default()));
+        }
+        Asked::Question { question } => print::line(plain(question)),
+    }
+}
+
+/// What an agent wrote must not steer the terminal.
+fn plain(text: &str) -> String {
+    let text = anstream::adapter::strip_str(text).to_string();
+    text.chars().filter(|letter| matches!(letter, '\n' | '\t') || !letter.is_control()).collect()
+}

@@ -1,0 +1,43 @@
+//! `cowhand mcp`: the fleet as an MCP server on standard input and output.
+
+use std::path::Path;
+
+use clap::Args;
+use cowhand_core::server::Scope;
+
+use super::place::{self, Place};
+use super::{Exit, Failure};
+use crate::mcp::{self, JobVoice, PersonVoice};
+
+#[derive(Debug, Args)]
+pub(super) struct Mcp {
+    /// read, or operate (and make, cancel and steer work)
+    #[arg(long, value_name = "SCOPE", default_value = "read")]
+    scope: Scope,
+    /// For the agent of a job, with that job's rights
+    #[arg(long, hide = true, conflicts_with = "scope")]
+    job: bool,
+}
+
+impl Mcp {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let cannot = |why: String| Failure::new(Exit::CannotRunHere, why);
+        if self.job {
+            let voice = JobVoice::from_environment().map_err(cannot)?;
+            return place::wait(async {
+                mcp::serve_job(voice).await.map_err(|error| cannot(format!("{error:#}")))
+            });
+        }
+        if self.scope > Scope::Operate {
+            return Err(Failure::usage("an assistant gets `read` or `operate`, and no more"));
+        }
+        // Inside a job there are that job's rights and no others.
+        if std::env::var_os("COWHAND_JOB_ID").is_some() {
+            return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
+        }
+        let voice = PersonVoice::of(Place::find(config)?.state);
+        place::wait(async {
+            mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! A tool: its name, what it is for, what it takes, and what is done.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::Told;
+
+type Call<V> = Box<dyn Fn(Arc<V>, Value) -> Pin<Box<dyn Future<Output = Told> + Send>> + Send + Sync>;
+
+pub(super) struct Tool<V> {
+    pub(super) name: &'static str,
+    about: &'static str,
+    takes: Map<String, Value>,
+    pub(super) call: Call<V>,
+}
+
+impl<V: Send + Sync + 'static> Tool<V> {
+    pub(super) fn new<T, F, D>(name: &'static str, about: &'static str, done: D) -> Self
+    where
+        T: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Future<Output = Told> + Send + 'static,
+        D: Fn(Arc<V>, T) -> F + Send + Sync + Copy + 'static,
+    {
+        let schema = SchemaGenerator::default().into_root_schema_for::<T>();
+        let takes = match schema.to_value() {
+            Value::Object(mut fields) => {
+                fields.remove("$schema");
+                fields.remove("title");
+                fields
+            }
+            _ => Map::new(),
+        };
+        let call: Call<V> = Box::new(move |voice, given| {
+            Box::pin(async move {
+                let given: T = serde_json::from_value(given).map_err(|error| error.to_string())?;
+                done(voice, given).await
+            })
+        });
+        Self { name, about, takes, call }
+    }
+
+    pub(super) fn described(&self) -> rmcp::model::Tool {
+        rmcp::model::Tool::new(self.name, self.about, self.takes.clone())
+    }
+}
+
+impl<V> fmt::Debug for Tool<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,142 @@
+//! What agents wait for a person to say: on the fleet's page and on the job's, with what can be said.
+
+use cowhand_core::ask::{Answered, Ask, AskState, Asked};
+use maud::{Markup, html};
+
+use super::text::{self, Text};
+use super::{layout, marks};
+
+/// Those that wait; nothing if none does.
+pub(super) fn waiting(asks: &[Ask]) -> Markup {
+    if asks.is_empty() {
+        return html! {};
+    }
+    let list = html! { ul.runs { @for ask in asks { (one(ask, true)) } } };
+    layout::part("asks", "Waiting for you", &html! { span.muted { (asks.len()) } }, &list)
+}
+
+/// All of one job, with what was said.
+pub(super) fn of_job(asks: &[Ask]) -> Markup {
+    if asks.is_empty() {
+        return html! {};
+    }
+    let list = html! { ul.runs { @for ask in asks { (one(ask, false)) } } };
+    layout::part("asks", "Asked", &html! { span.muted { (asks.len()) } }, &list)
+}
+
+fn one(ask: &Ask, with_job: bool) -> Markup {
+    let is_open = ask.state == AskState::Open;
+    html! {
+        li {
+            div.run-head {
+                (marks::status(if is_open { "waiting" } else { ask.state.status().as_str() }))
+                @if with_job { b { (marks::agent(&ask.agent)) } (marks::job(&ask.job)) }
+                @match &ask.what {
+                    Asked::Tool { tool, .. } => { span { "wants to use " code.any { (text::short(tool, 80)) } } }
+                    Asked::Question { .. } => { span { "asks" } }
+                }
+                span.muted { @if is_open { "until " (marks::at(ask.expires_at)) } @else { (marks::at(ask.asked_at)) } }
+            }
+            @match &ask.what {
+                Asked::Tool { input, .. } => {
+                    @let input = input_of(input);
+                    @if input.len() <= 600 { (marks::block(&input)) }
+                    @else { details { summary { code.any { (text::short(&input, 160)) } } (marks::block(&input)) } }
+                }
+                Asked::Question { question } => { p.pre { (Text(question)) } }
+            }
+            @if let AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) = &ask.state { (answer(said)) }
+            @if is_open { (buttons(ask)) }
+        }
+    }
+}
+
+/// A command as it is, anything else as it is written.
+fn input_of(input: &serde_json::Value) -> String {
+    let fields = input.as_object();
+    let command = input.get("command").and_then(serde_json::Value::as_str);
+    match (command, fields.map_or(0, serde_json::Map::len)) {
+        (Some(command), 1) => command.to_owned(),
+        _ => serde_json::to_string_pretty(input).unwrap_or_default(),
+    }
+}
+
+fn answer(Answered { answered_at, by, message }: &Answered) -> Markup {
+    html! {
+        p.muted { "answered " (marks::at(*answered_at)) @if let Some(by) = by { " by " (text::short(&by.to_string(), 80)) } }
+        @if let Some(message) = message { p.pre { (Text(message)) } }
+    }
+}
+
+fn buttons(ask: &Ask) -> Markup {
+    let address = format!("/api/v1/asks/{}/answer", ask.id);
+    match &ask.what {
+        Asked::Tool { .. } => html! {
+            div.buttons.script {
+                button.primary data-post=(address) data-answer="allow" data-said="It goes on." { "Allow" }
+                button data-post=(address) data-answer="deny" data-said="It is told no." { "Deny" }
+            }
+        },
+        Asked::Question { .. } => html! {
+            form.inline.script data-post=(address) data-said="It is told." {
+                input type="hidden" name="answer" value="text";
+                input.grow name="message" aria-label="Your answer" placeholder="Your answer" autocomplete="off" required;
+                button.primary { "Answer" }
+                button type="button" data-post=(address) data-answer="deny" data-said="It is told no." { "Refuse" }
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::actor::Actor;
+    use cowhand_core::ask::{Answer, AskId};
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(what: Asked) -> Ask {
+        let id: AskId = "job-2026-01-05-a1b2c3.1".parse().unwrap();
+        let (job, agent, at) = (id.job.clone(), "coder".parse().unwrap(), Timestamp::UNIX_EPOCH);
+        let expires_at = Timestamp::from_second(10).unwrap();
+        Ask {
+            id,
+            job,
+            agent,
+            schedule: None,
+            attempt: 1,
+            what,
+            asked_at: at,
+            expires_at,
+            state: AskState::Open,
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_text_and_can_be_answered() {
+        let hostile = "</pre><script>\u{202e}rm\u{1b}[2J \" data-post=\"/x";
+        let tool = Asked::Tool { tool: "<b>Bash".into(), input: json!({ "command": hostile }) };
+        let shown = waiting(&[ask(tool.clone())]).into_string();
+        for expected in [
+            "wants to use <code class=\"any\">&lt;b&gt;Bash</code>",
+            "&lt;/pre&gt;&lt;script&gt;‹U+202E›rm &quot; data-post=&quot;/x",
+            "data-post=\"/api/v1/asks/job-2026-01-05-a1b2c3.1/answer\" data-answer=\"allow\"",
+            "data-answer=\"deny\"",
+        ] {
+            assert!(shown.contains(expected), "{expected} in {shown}");
+        }
+        assert!(!shown.contains("<script>"), "{shown}");
+        let mut answered = ask(tool);
+        let jo = Actor::Person { uid: 7, name: Some("<i>jo".into()) };
+        let no = Answer::Deny { message: Some("<u>no".into()) };
+        answered.answer(no, Some(jo), Timestamp::UNIX_EPOCH).unwrap();
+        let shown = of_job(&[answered]).into_string();
+        assert!(shown.contains("&lt;i&gt;jo") && shown.contains("&lt;u&gt;no"), "{shown}");
+        assert!(!shown.contains("data-answer"), "{shown}");
+        let question = of_job(&[ask(Asked::Question { question: "<h1>Which?".into() })]).into_string();
+        assert!(question.contains("&lt;h1&gt;Which?") && question.contains("name=\"message\""), "{question}");
+        assert_eq!(waiting(&[]).into_string(), "");
+    }
+}

@@ -1,0 +1,254 @@
+//! Asks: what agents want of people while they run. An ask belongs to one attempt and does not outlive it.
+
+use cowhand_core::ask::{Answer, Answered, Ask, AskId, AskRefused, AskState, AskStatus, Asked};
+use cowhand_core::event::Fact;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, JobState};
+use jiff::Timestamp;
+
+use super::db::{Row, Tx, args};
+use super::dialect::statements;
+use super::{Store, StoreError, jobs};
+
+statements! {
+    ASK_BY_KEY = same "select asks.*, jobs.agent, jobs.schedule from asks join jobs on jobs.id = asks.job_id \
+        where asks.job_id = $1 and asks.attempt = $2 and asks.key = $3";
+    ASK_BY_NUMBER = same "select asks.*, jobs.agent, jobs.schedule from asks join jobs on jobs.id = asks.job_id \
+        where asks.job_id = $1 and asks.number = $2";
+    OPEN_ASKS = same "select asks.*, jobs.agent, jobs.schedule from asks join jobs on jobs.id = asks.job_id \
+        where asks.status = 'open' order by asks.asked_at, asks.job_id, asks.number limit $1";
+    LAST_ASKS = same "select asks.*, jobs.agent, jobs.schedule from asks join jobs on jobs.id = asks.job_id \
+        order by asks.asked_at desc, asks.job_id, asks.number desc limit $1";
+    ASKS_OF_JOB = same "select asks.*, jobs.agent, jobs.schedule from asks join jobs on jobs.id = asks.job_id \
+        where asks.job_id = $1 order by asks.number";
+    COUNT_ASKS = same "select count(*) as made, coalesce(sum(case when status = 'open' then 1 else 0 end), 0) as waiting \
+        from asks where job_id = $1";
+    ADD_ASK = same "insert into asks (job_id, number, attempt, key, what, asked_at, expires_at, status) \
+        values ($1, $2, $3, $4, $5, $6, $7, 'open')";
+    SAVE_ASK = same "update asks set status = $3, message = $4, actor = $5, answered_at = $6 \
+        where job_id = $1 and number = $2 and status = 'open'";
+    OVERDUE_ASKS = same "select job_id, number from asks where status = 'open' and expires_at <= $1 \
+        order by job_id, number limit 100";
+}
+
+/// An agent that asks for everything at once is told to wait.
+const MOST_WAITING: i64 = 50;
+/// And one that asks for ever is told to stop.
+const MOST_OF_A_JOB: i64 = 10_000;
+
+/// What asking came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AskMade {
+    /// Or it was asked before, and may be answered already.
+    Made(Ask),
+    /// This attempt of the job does not run, or no longer.
+    NotRunning,
+    TooMany,
+}
+
+/// What answering came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AskAnswered {
+    Done(Ask),
+    Refused(AskRefused),
+    NoAsk,
+}
+
+impl Store {
+    /// The same key in the same attempt is the same ask.
+    pub async fn make_ask(
+        &self,
+        job: JobId,
+        attempt: u32,
+        key: String,
+        what: Asked,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<AskMade, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let job = jobs::lock(tx, &job).await?;
+                if !matches!(job.state(), JobState::Running { .. }) || job.attempts() != attempt {
+                    return Ok(AskMade::NotRunning);
+                }
+                let id = job.id().as_str();
+                if let Some(known) = tx.one(ASK_BY_KEY, args![id, attempt, key.as_str()]).await? {
+                    return read(&known).map(AskMade::Made);
+                }
+                let counts = tx.one(COUNT_ASKS, args![id]).await?;
+                let count = |name| counts.as_ref().map_or(Ok(0), |row| row.get::<i64>(name));
+                let (made, waiting) = (count("made")?, count("waiting")?);
+                if waiting >= MOST_WAITING || made >= MOST_OF_A_JOB {
+                    return Ok(AskMade::TooMany);
+                }
+                let number = u32::try_from(made + 1).unwrap_or(u32::MAX);
+                let row = args![id, number, attempt, key, jobs::written(&what)?, now, expires_at];
+                tx.execute(ADD_ASK, row).await?;
+                let ask = AskId { job: job.id().clone(), number };
+                jobs::record(
+                    tx,
+                    &job,
+                    Fact::AskMade { ask: ask.clone(), about: what.label().to_owned() },
+                    now,
+                );
+                let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
+                Ok(AskMade::Made(Ask {
+                    id: ask,
+                    job: job.id().clone(),
+                    agent,
+                    schedule,
+                    attempt,
+                    what,
+                    asked_at: now,
+                    expires_at,
+                    state: AskState::Open,
+                }))
+            })
+        })
+        .await
+    }
+
+    /// On the account of whoever asks the store for it.
+    pub async fn answer_ask(
+        &self,
+        id: AskId,
+        answer: Answer,
+        now: Timestamp,
+    ) -> Result<AskAnswered, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let job = match jobs::lock(tx, &id.job).await {
+                    Err(StoreError::NoJob(_)) => return Ok(AskAnswered::NoAsk),
+                    job => job?,
+                };
+                let Some(mut ask) = get(tx, &id).await? else { return Ok(AskAnswered::NoAsk) };
+                let by = tx.by.clone();
+                if let Err(refused) = ask.answer(answer, by, now) {
+                    return Ok(AskAnswered::Refused(refused));
+                }
+                save(tx, &ask).await?;
+                let fact = Fact::AskAnswered { ask: id, status: ask.state.status() };
+                jobs::record(tx, &job, fact, now);
+                Ok(AskAnswered::Done(ask))
+            })
+        })
+        .await
+    }
+
+    pub async fn ask(&self, id: AskId) -> Result<Option<Ask>, StoreError> {
+        self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
+    }
+
+    /// Those that wait, the oldest first.
+    pub async fn open_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(OPEN_ASKS, args![limit]).await }));
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// All of them, the newest first.
+    pub async fn last_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKS, args![limit]).await }));
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// In their order.
+    pub async fn asks_of(&self, job: JobId) -> Result<Vec<Ask>, StoreError> {
+        let rows =
+            self.read(move |tx| Box::pin(async move { tx.all(ASKS_OF_JOB, args![job.as_str()]).await }));
+        rows.await?.iter().map(read).collect()
+    }
+
+    /// What nobody answered in time is over.
+    pub async fn expire_asks(&self, now: Timestamp) -> Result<(), StoreError> {
+        let due =
+            self.read(move |tx| Box::pin(async move { tx.all(OVERDUE_ASKS, args![now]).await })).await?;
+        for row in due {
+            let id = AskId { job: row.parse("job_id")?, number: row.count("number")? };
+            self.write(move |tx| {
+                Box::pin(async move {
+                    let job = jobs::lock(tx, &id.job).await?;
+                    let ask = get(tx, &id).await?;
+                    let Some(mut ask) = ask.filter(|ask| ask.state == AskState::Open) else { return Ok(()) };
+                    ask.state = AskState::Expired { answered_at: now };
+                    over(tx, &job, &ask, now).await
+                })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Part of the transaction that ends the attempt: nobody waits for an answer any more.
+pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
+    for row in tx.all(ASKS_OF_JOB, args![job.id().as_str()]).await? {
+        let mut ask = read(&row)?;
+        if ask.state == AskState::Open {
+            ask.state = AskState::Ended { answered_at: now };
+            over(tx, job, &ask, now).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn over(tx: &mut Tx<'_>, job: &Job, ask: &Ask, now: Timestamp) -> Result<(), StoreError> {
+    save(tx, ask).await?;
+    let fact = Fact::AskExpired { ask: ask.id.clone(), status: ask.state.status() };
+    jobs::record(tx, job, fact, now);
+    Ok(())
+}
+
+async fn get(tx: &mut Tx<'_>, id: &AskId) -> Result<Option<Ask>, StoreError> {
+    tx.one(ASK_BY_NUMBER, args![id.job.as_str(), id.number]).await?.as_ref().map(read).transpose()
+}
+
+async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
+    let (message, by, at) = match &ask.state {
+        AskState::Open => (None, None, None),
+        AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) => {
+            (answered.message.clone(), answered.by.as_ref(), Some(answered.answered_at))
+        }
+        AskState::Expired { answered_at } | AskState::Ended { answered_at } => {
+            (None, None, Some(*answered_at))
+        }
+    };
+    let by = by.map(jobs::written).transpose()?;
+    let row = args![ask.id.job.as_str(), ask.id.number, ask.state.status().as_str(), message, by, at];
+    tx.execute(SAVE_ASK, row).await.map(drop)
+}
+
+fn read(row: &Row) -> Result<Ask, StoreError> {
+    let job: JobId = row.parse("job_id")?;
+    let id = AskId { job: job.clone(), number: row.count("number")? };
+    let what: Option<Asked> = row.json_opt("what")?;
+    Ok(Ask {
+        id,
+        job,
+        agent: row.parse("agent")?,
+        schedule: row.parse_opt("schedule")?,
+        attempt: row.count("attempt")?,
+        what: what.ok_or_else(|| row.unreadable("what", ""))?,
+        asked_at: row.time("asked_at")?,
+        expires_at: row.time("expires_at")?,
+        state: state(row)?,
+    })
+}
+
+fn state(row: &Row) -> Result<AskState, StoreError> {
+    let status: AskStatus = row.parse("status")?;
+    if status == AskStatus::Open {
+        return Ok(AskState::Open);
+    }
+    let answered_at = row.time("answered_at")?;
+    let answered = || -> Result<Answered, StoreError> {
+        Ok(Answered { answered_at, by: row.json_opt("actor")?, message: row.get("message")? })
+    };
+    Ok(match status {
+        AskStatus::Open => AskState::Open,
+        AskStatus::Allowed => AskState::Allowed(answered()?),
+        AskStatus::Denied => AskState::Denied(answered()?),
+        AskStatus::Answered => AskState::Answered(answered()?),
+        AskStatus::Expired => AskState::Expired { answered_at },
+        AskStatus::Ended => AskState::Ended { answered_at },
+    })
+}

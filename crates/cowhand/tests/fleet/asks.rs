@@ -1,0 +1,243 @@
+//! What agents ask of people, over the API, with the tokens of their jobs.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use super::{Scene, until};
+
+/// Each keeps what it finds in its environment and waits for `go`.
+pub(super) const FLEET: &str = r#"
+agents:
+  - name: one
+    runtime: command
+    command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > one.token; echo up; while [ ! -e go ]; do sleep 0.05; done; echo "my token is $COWHAND_JOB_TOKEN"']
+    env: {API_SECRET: canary-in-an-input}
+    idle_timeout: 2s
+    ask_timeout: 1h
+  - name: other
+    runtime: command
+    command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > other.token; echo up; while [ ! -e go ]; do sleep 0.05; done']
+"#;
+
+pub(super) fn token_of(scene: &Scene, agent: &str) -> (String, String) {
+    let job = scene.json(&["trigger", agent])["id"].as_str().unwrap().to_owned();
+    let token = until("the agent to be up", || {
+        fs::read_to_string(scene.root.join(format!("{agent}.token"))).ok().filter(|token| !token.is_empty())
+    });
+    (job, token)
+}
+
+/// The status and the body.
+fn send(scene: &Scene, token: Option<&str>, method: &str, path: &str, given: &Value) -> (u16, Value) {
+    let mut socket = UnixStream::connect(scene.root.join(".cowhand/sock")).unwrap();
+    let given = if given.is_null() { String::new() } else { given.to_string() };
+    let shown = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let head = format!("{shown}host: x\r\nconnection: close\r\ncontent-length: {}", given.len());
+    socket
+        .write_all(format!("{method} /api/v1/{path} HTTP/1.1\r\n{head}\r\n\r\n{given}").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+fn wants(command: &str) -> Value {
+    json!({"attempt": 1, "key": "k", "tool": "Bash", "input": {"command": command}})
+}
+
+#[test]
+fn a_jobs_token_is_for_that_job_alone_and_while_it_runs() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let ((one, token), (other, others_token)) = (token_of(&scene, "one"), token_of(&scene, "other"));
+    let rights = fs::metadata(scene.root.join(".cowhand/job-key")).unwrap().permissions().mode();
+    assert_eq!(rights & 0o777, 0o600);
+    let own = format!("jobs/{one}/asks");
+    let (status, made) = send(&scene, Some(&token), "POST", &own, &wants("ls"));
+    assert_eq!((status, &made["verdict"]), (200, &json!("asked")), "{made}");
+    let number = made["ask"]["id"].as_str().unwrap().rsplit_once('.').unwrap().1.to_owned();
+    for (token, method, path, given, expected) in [
+        (&token, "GET", format!("jobs/{one}/asks/{number}"), Value::Null, 200),
+        (&token, "POST", format!("jobs/{other}/asks"), wants("ls"), 403),
+        (&others_token, "GET", format!("jobs/{one}/asks/{number}"), Value::Null, 403),
+        (&others_token, "POST", own.clone(), wants("ls"), 403),
+        (&token, "POST", format!("asks/{one}.{number}/answer"), json!({"answer": "allow"}), 403),
+        (&token, "GET", format!("jobs/{one}"), Value::Null, 200),
+        (&token, "GET", format!("jobs/{other}"), Value::Null, 403),
+        (&token, "POST", format!("jobs/{other}/followups"), json!({}), 403),
+        (&token, "GET", format!("jobs/{one}/../{other}/asks/1"), Value::Null, 403),
+        (&token, "POST", format!("jobs/{one}/cancel"), Value::Null, 403),
+        (&token, "GET", "jobs".to_owned(), Value::Null, 403),
+        (&token, "GET", "status".to_owned(), Value::Null, 403),
+        (&token, "POST", "agents/other/trigger".to_owned(), Value::Null, 403),
+        (&format!("{token}x"), "POST", own.clone(), wants("ls"), 401),
+        (&token.replace(&one, &other), "POST", format!("jobs/{other}/asks"), wants("ls"), 401),
+        (&token.replace(".1.", ".2."), "POST", own.clone(), wants("ls"), 401),
+    ] {
+        let (status, answer) = send(&scene, Some(token), method, &path, &given);
+        assert_eq!(status, expected, "{method} {path} {answer}");
+    }
+    assert_eq!(scene.json(&["asks"]).as_array().unwrap().len(), 1);
+    fs::write(scene.root.join("go"), "").unwrap();
+    let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!(job["status"], "completed", "{job:#}");
+    let (status, _) = send(&scene, Some(&token), "POST", &own, &wants("ls"));
+    assert_eq!(status, 401, "its attempt has ended");
+    assert_eq!(job["asks"][0]["status"], "ended");
+    let said = scene.run(&["logs", &one]).stdout;
+    assert!(said.contains("my token is ***") && !said.contains("cowjob_"), "{said}");
+}
+
+#[test]
+fn people_see_what_is_asked_and_answer_it() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let secret = wants("curl -H 'x: canary-in-an-input' \u{1b}[2J");
+    let path = format!("jobs/{one}/asks");
+    let (_, made) = send(&scene, Some(&token), "POST", &path, &secret);
+    let id = made["ask"]["id"].as_str().unwrap().to_owned();
+    let (_, again) = send(&scene, Some(&token), "POST", &path, &secret);
+    assert_eq!(again, made, "who lost the connection asks the same");
+    let (_, another) = send(&scene, Some(&token), "POST", &path, &wants("rm -rf /"));
+    assert_ne!(another["ask"]["id"], made["ask"]["id"], "the same name for something else is another ask");
+    let question = json!({"attempt": 1, "key": "q", "question": "Which?"});
+    let (_, question) = send(&scene, Some(&token), "POST", &path, &question);
+    let question = question["ask"]["id"].as_str().unwrap().to_owned();
+
+    let everything = [
+        scene.run(&["asks", "--json"]).stdout,
+        scene.run(&["asks"]).stdout,
+        scene.run(&["asks", &id]).stdout,
+        scene.run(&["events"]).stdout,
+        scene.run(&["job", &one, "--json"]).stdout,
+    ];
+    for shown in &everything {
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+    assert!(everything[2].contains("x: ***") && !everything[2].contains('\u{1b}'), "{}", everything[2]);
+    let shown = [
+        scene.shown(&["status"]),
+        scene.shown(&["asks"]),
+        scene.shown(&["answer", &id, "words"]),
+        scene.shown(&["approve", &question]),
+        scene.shown(&["approve", &id, "--message", "be quick"]),
+        scene.shown(&["deny", &id]),
+        scene.shown(&["answer", &question, "That one."]),
+        scene.shown(&["approve", &format!("{one}.99")]),
+        scene.shown(&["approve", "nothing"]),
+    ];
+    scene.snapshot("asks", &shown);
+    let answered = scene.json(&["asks", &question]);
+    assert_eq!((&answered["by"]["who"], &answered["message"]), (&json!("person"), &json!("That one.")));
+    let audit = scene.run(&["events", "--audit"]).stdout;
+    assert_eq!((audit.matches("ask:made").count(), audit.matches("ask:answered").count()), (3, 2), "{audit}");
+    let inside = scene.command(&["approve", &id]).env("COWHAND_JOB_ID", &one).output().unwrap();
+    assert_eq!(inside.status.code(), Some(5));
+    for (path, given, expected) in [
+        (format!("jobs/{one}/asks"), json!({"attempt": 2, "key": "k", "question": "Which?"}), 409),
+        (format!("jobs/{one}/asks"), json!({"attempt": 1, "key": "", "question": "Which?"}), 400),
+        (format!("jobs/{one}/asks"), json!({"attempt": 1, "key": "k"}), 400),
+        (format!("asks/{id}/answer"), json!({}), 400),
+        (format!("asks/{id}/answer"), json!({"answer": "text"}), 400),
+        ("asks/x/answer".to_owned(), json!({"answer": "allow"}), 400),
+    ] {
+        let (status, answer) = send(&scene, None, "POST", &path, &given);
+        assert_eq!(status, expected, "{path} {given} {answer}");
+    }
+}
+
+/// An agent that waits for a person says nothing for longer than it may, and is not ended for it; one that waits for
+/// nobody is.
+#[test]
+fn waiting_for_a_person_is_not_silence() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    let (_, waited) = send(&scene, Some(&token), "GET", &format!("jobs/{one}/asks/1?wait=5"), &Value::Null);
+    assert_eq!(waited["status"], "open", "{waited}");
+    assert_eq!(scene.job(&one)["status"], "running", "after five seconds of silence");
+    scene.json(&["approve", made["ask"]["id"].as_str().unwrap()]);
+    let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("idle")), "{job:#}");
+}
+
+/// An agent of the Agent Client Protocol that asks once, and says what it heard.
+const ACP: &str = r#"
+say() { printf '%s\n' "$1"; }
+hear() { IFS= read -r heard || exit 9; }
+answer() { say '{"jsonrpc":"2.0","id":'"$1"',"result":'"$2"'}'; }
+hear; answer 1 '{"protocolVersion":1,"agentInfo":{"name":"scripted","version":"1"},"agentCapabilities":{}}'
+hear; answer 2 '{"sessionId":"s-1"}'
+hear
+say '{"jsonrpc":"2.0","id":"p1","method":"session/request_permission","params":{"sessionId":"s-1","toolCall":{"toolCallId":"t1","title":"t","kind":"execute","rawInput":{"command":"'"$WANTS"'"}},"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}'
+hear
+case "$heard" in *'"yes"'*) word=allowed;; *'"no"'*) word=refused;; *'"cancelled"'*) word=cancelled;; *) word=lost;; esac
+echo "$word" > heard
+say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$word"'"}}}}'
+answer 3 '{"stopReason":"end_turn"}'
+cat > /dev/null
+"#;
+
+fn acp(wants: &str) -> Scene {
+    let agent = json!({
+        "name": "one", "runtime": "acp", "command": ["sh", "agent.sh"], "env": {"WANTS": wants},
+        "permission_mode": "ask", "permissions": {"allow": ["execute(cargo *)"], "deny": ["execute(rm *)"]},
+    });
+    // JSON is YAML; the story's own line about the server comes after it.
+    let scene = Scene::with(&format!("agents: {}", json!([agent])));
+    scene.write("agent.sh", ACP);
+    scene.start();
+    scene
+}
+
+#[test]
+fn an_acp_agent_is_answered_by_the_rules() {
+    for (wants, expected) in
+        [("cargo test", "allowed"), ("cargo test && rm -rf /", "refused"), ("rm x", "refused")]
+    {
+        let scene = acp(wants);
+        let job = scene.json(&["trigger", "one", "--wait"]);
+        assert_eq!(
+            (&job["status"], &job["summary"]),
+            (&json!("completed"), &json!(expected)),
+            "{wants} {job:#}"
+        );
+        assert_eq!(scene.json(&["asks", "--all"]), json!([]));
+    }
+}
+
+#[test]
+fn an_acp_agent_waits_for_a_person_over_a_restart() {
+    let scene = acp("git push");
+    let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
+    let asked = until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
+    assert_eq!((&asked["tool"], &asked["input"]["command"]), (&json!("execute"), &json!("git push")));
+    let daemon = scene.daemon().unwrap();
+    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+    until("the daemon to be gone", || rustix::process::test_kill_process(daemon).is_err().then_some(()));
+    scene.start();
+    scene.json(&["approve", asked["id"].as_str().unwrap()]);
+    let job = until("the job to end", || Some(scene.job(&id)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!((&job["status"], &job["summary"]), (&json!("completed"), &json!("allowed")), "{job:#}");
+    assert_eq!(job["asks"].as_array().unwrap().len(), 1);
+}
+
+/// Whoever cancels the job is not kept waiting by what it asked.
+#[test]
+fn an_acp_agent_that_waits_is_cancelled() {
+    let scene = acp("git push");
+    let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
+    until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
+    let job = scene.json(&["cancel", &id]);
+    assert_eq!(job["status"], "cancelled", "{job:#}");
+    assert_eq!(fs::read_to_string(scene.root.join("heard")).unwrap(), "cancelled\n");
+    assert_eq!(scene.job(&id)["asks"][0]["status"], "ended");
+}

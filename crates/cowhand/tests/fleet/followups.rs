@@ -1,0 +1,53 @@
+//! Agents that wake each other come to an end.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{Scene, until};
+
+/// Each asks for a job of the other, and keeps what it heard.
+const ASKS: &str = r#"
+curl -s --unix-socket "$COWHAND_STATE/sock" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
+  -H 'content-type: application/json' -d '{"attempt":1,"key":"k","agent":"'"$OTHER"'","prompt":"Your turn."}' \
+  "http://x/api/v1/jobs/$COWHAND_JOB_ID/followups" >> heard
+echo >> heard
+"#;
+
+#[test]
+fn agents_that_schedule_each_other_stop_at_the_bound() {
+    let agent = |name: &str, other: &str| {
+        json!({
+            "name": name, "runtime": "command", "command": ["sh", "ask.sh"], "env": {"OTHER": other},
+            "followups": {"max": 3, "min_interval": "1s"},
+        })
+    };
+    let alone =
+        json!({"name": "alone", "runtime": "command", "command": ["sh", "ask.sh"], "env": {"OTHER": "ping"}});
+    let agents = json!([agent("ping", "pong"), agent("pong", "ping"), alone]);
+    let scene = Scene::with(&format!("agents: {agents}"));
+    scene.write("ask.sh", ASKS);
+    scene.start();
+    scene.json(&["trigger", "ping", "--wait"]);
+    let bound = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
+    until("the chain to end", || {
+        fs::read_to_string(scene.root.join("heard")).ok().filter(|heard| heard.contains(bound))
+    });
+    let jobs = until("all jobs to end", || {
+        let jobs = scene.json(&["jobs"]);
+        let ended = jobs.as_array().unwrap().iter().all(|job| job["status"] == "completed");
+        ended.then_some(jobs)
+    });
+    let agents: Vec<_> =
+        jobs.as_array().unwrap().iter().rev().map(|job| job["agent"].as_str().unwrap()).collect();
+    assert_eq!(agents, ["ping", "pong", "ping", "pong"]);
+    let said = scene.run(&["events", "--json"]).stdout;
+    assert_eq!(said.matches("\"job:followup\"").count(), 3, "{said}");
+    assert!(said.contains("\"followup:refused\"") && said.contains(bound), "{said}");
+
+    // Without leave of its own an agent asks in vain, whatever others may.
+    scene.json(&["trigger", "alone", "--wait"]);
+    let heard = fs::read_to_string(scene.root.join("heard")).unwrap();
+    assert!(heard.contains("it has no `followups` in its config"), "{heard}");
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5);
+}

@@ -1,0 +1,169 @@
+//! The fleet as an MCP server, spoken to by the official client.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{Scene, until};
+
+/// The tools, and what each call came to.
+fn talk(scene: &Scene, arguments: &[&str], environment: &[(&str, &str)], calls: &Value) -> Value {
+    let node = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node");
+    assert!(
+        node.join("node_modules/@modelcontextprotocol/sdk").exists(),
+        "the MCP client is not installed; scripts/test does that"
+    );
+    let mut command = std::process::Command::new("node");
+    command.arg(node.join("mcp.mjs")).arg(calls.to_string());
+    command.arg(env!("CARGO_BIN_EXE_cowhand")).args(arguments);
+    command.current_dir(&scene.root).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    command.env("XDG_RUNTIME_DIR", scene.folder.path()).envs(environment.iter().copied());
+    let said = command.stdin(Stdio::null()).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success(), "{stdout}{stderr}");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+fn names(talked: &Value) -> Vec<&str> {
+    talked["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+/// What a call answered, which has to have gone well.
+fn answer(talked: &Value, number: usize) -> Value {
+    let result = &talked["results"][number];
+    assert_eq!(result["failed"], false, "{result}");
+    serde_json::from_str(result["text"].as_str().unwrap()).unwrap_or_else(|_| result["text"].clone())
+}
+
+const READING: [&str; 9] = ["fleet", "schedules", "jobs", "job", "output", "why", "usage", "work", "asks"];
+
+#[test]
+fn an_assistant_looks_at_the_fleet() {
+    let scene = Scene::started();
+    let job = scene.json(&["trigger", "worker", "--wait", "-p", "Say moo."]);
+    let id = job["id"].as_str().unwrap();
+    let calls = json!([
+        ["fleet", {}],
+        ["schedules", {}],
+        ["jobs", {"agent": "worker", "status": "completed", "search": "moo", "limit": 5}],
+        ["job", {"job": id}],
+        ["output", {"job": id, "last": 1}],
+        ["why", {"agent": "worker", "schedule": "tidy"}],
+        ["usage", {"agent": "worker"}],
+        ["work", {"all": true}],
+        ["asks", {}],
+        ["trigger", {"agent": "worker"}],
+        ["job", {"job": "../../etc/passwd"}],
+        ["job", {"job": "job-2026-01-05-nosuch"}],
+        ["jobs", {"unknown": 1}],
+    ]);
+    let talked = talk(&scene, &["mcp"], &[], &calls);
+    assert_eq!(talked["server"], "cowhand");
+    assert_eq!(names(&talked), READING);
+    assert_eq!(answer(&talked, 0)["agents"][0]["name"], "worker");
+    assert_eq!(answer(&talked, 1)["items"][0]["schedule"], "tidy");
+    assert_eq!(answer(&talked, 2)["items"][0]["id"], id);
+    assert_eq!(answer(&talked, 3)["prompt"], "Say moo.");
+    assert!(answer(&talked, 4).to_string().contains("Say moo."), "{}", answer(&talked, 4));
+    assert_eq!(answer(&talked, 5)["schedule"]["schedule"], "tidy");
+    assert_eq!(answer(&talked, 6)["agents"][0]["agent"], "worker");
+    assert_eq!(answer(&talked, 7)["items"], json!([]));
+    assert_eq!(answer(&talked, 8)["items"], json!([]));
+    let refused = |number: usize| talked["results"][number].to_string();
+    assert!(refused(9).contains("there is no tool"), "{}", refused(9));
+    assert!(refused(10).contains("is not a job id"), "{}", refused(10));
+    assert!(refused(11).contains("there is no job"), "{}", refused(11));
+    assert!(refused(12).contains("unknown field"), "{}", refused(12));
+    assert_eq!(scene.json(&["jobs"]).as_array().map(Vec::len), Some(1), "it only looked");
+    for tool in talked["tools"].as_array().unwrap() {
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+        assert!(tool["description"].as_str().unwrap().ends_with('.'), "{tool}");
+    }
+}
+
+#[test]
+fn with_the_scope_it_steers_the_fleet() {
+    let scene = Scene::started();
+    let schedule = json!({"agent": "worker", "schedule": "nightly"});
+    let (waiting, _) = scene.waiting_job();
+    let calls = json!([
+        ["trigger", {"agent": "worker", "schedule": "tidy", "prompt": "Tidy twice."}],
+        ["disable", schedule],
+        ["cancel", {"job": waiting}],
+        ["trigger", {"agent": "nobody"}],
+    ]);
+    let talked = talk(&scene, &["mcp", "--scope", "operate"], &[], &calls);
+    let steering = ["trigger", "cancel", "retry", "enable", "disable"];
+    assert_eq!(names(&talked), [&READING[..], &steering].concat());
+    let made = answer(&talked, 0)["id"].as_str().unwrap().to_owned();
+    assert_eq!(answer(&talked, 1)["status"], "disabled");
+    assert_eq!(answer(&talked, 2)["id"], waiting.as_str());
+    assert!(talked["results"][3].to_string().contains("there is no agent nobody"), "{talked}");
+    let ended = |id: &str| {
+        until("the job to end", || Some(scene.job(id)).filter(|job| job["finished_at"].is_string()))
+    };
+    assert_eq!(ended(&waiting)["status"], "cancelled");
+    assert_eq!(ended(&made)["prompt"], "Tidy twice.");
+    let talked = talk(
+        &scene,
+        &["mcp", "--scope", "operate"],
+        &[],
+        &json!([["enable", schedule], ["retry", {"job": made}]]),
+    );
+    assert_eq!(answer(&talked, 0)["status"], "idle");
+    assert_eq!(answer(&talked, 1)["retry_of"], made.as_str());
+}
+
+/// What an agent's program starts: with the token of its job, and no other job's.
+#[test]
+fn an_agent_asks_with_the_token_of_its_job() {
+    let scene = Scene::with(super::asks::FLEET);
+    scene.start();
+    let (one, token) = super::asks::token_of(&scene, "one");
+    let state = scene.root.join(".cowhand").display().to_string();
+    let asker = {
+        let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_STATE", state.as_str())];
+        let calls = json!([
+            ["approve", {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t1"}],
+            ["ask_person", {"question": "Which?"}],
+            ["ask_person", {"question": " "}],
+        ]);
+        let answers = || {
+            let ask = |kind: &str| {
+                until("it to ask", || {
+                    let asks = scene.json(&["asks"]);
+                    asks.as_array().unwrap().iter().find(|ask| ask["kind"] == kind).cloned()
+                })
+            };
+            let tool = ask("tool")["id"].as_str().unwrap().to_owned();
+            assert_eq!(scene.json(&["approve", &tool])["status"], "allowed");
+            let question = ask("question")["id"].as_str().unwrap().to_owned();
+            scene.json(&["answer", &question, "That one."]);
+        };
+        std::thread::scope(|scope| {
+            let person = scope.spawn(answers);
+            let talked = talk(&scene, &["mcp", "--job"], &environment, &calls);
+            person.join().unwrap();
+            talked
+        })
+    };
+    assert_eq!(names(&asker), ["approve", "ask_person", "work_item", "schedule_followup"]);
+    assert_eq!(answer(&asker, 0), json!({"behavior": "allow", "updatedInput": {"command": "ls"}}));
+    assert_eq!(answer(&asker, 1), "That one.");
+    assert_eq!(asker["results"][2]["failed"], true);
+    // A token that is not good is told so, and asks nobody.
+    let forged = token.replace(&one, "job-2026-01-05-nosuch");
+    let environment = [("COWHAND_JOB_TOKEN", forged.as_str()), ("COWHAND_STATE", state.as_str())];
+    let calls =
+        json!([["approve", {"tool_name": "Bash", "input": {}}], ["ask_person", {"question": "Which?"}]]);
+    let talked = talk(&scene, &["mcp", "--job"], &environment, &calls);
+    assert_eq!(answer(&talked, 0)["behavior"], "deny");
+    assert_eq!(talked["results"][1]["failed"], true, "{talked}");
+    assert_eq!(scene.json(&["asks"]), json!([]));
+    // Nor has an agent the rights of the person whose fleet it is in.
+    let said = scene.command(&["mcp", "--scope", "operate"]).env("COWHAND_JOB_ID", &one).output().unwrap();
+    assert_eq!(said.status.code(), Some(5));
+    assert_eq!(scene.run(&["mcp", "--job"]).code, Some(6), "outside a job there is no such thing");
+    assert_eq!(scene.run(&["mcp", "--scope", "admin"]).code, Some(2));
+}

@@ -1,0 +1,136 @@
+//! `permission_mode: ask` with Claude Code itself: the rules decide, or a person does.
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::{Value, json};
+
+use super::{Cli, Scene, came_to, until};
+
+/// Whatever the usual settings allow, these rules decide.
+fn asking(more: &Value) -> Scene {
+    let mut settings =
+        json!({"permission_mode": "ask", "allowed_tools": null, "permissions": {"ask": ["Bash"]}});
+    for (key, value) in more.as_object().unwrap() {
+        settings[key] = value.clone();
+    }
+    Scene::with(Cli::Claude, &settings)
+}
+
+/// The one ask of the fleet, once there is one.
+fn ask(scene: &Scene) -> Value {
+    until("the agent to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned())
+}
+
+/// What the tool came to, as the model heard it.
+fn result(scene: &Scene, job: &Value) -> (bool, String) {
+    let output = scene.output(job);
+    let results: Vec<_> = output.iter().filter(|line| line["type"] == "tool_result").collect();
+    assert_eq!(results.len(), 1, "{output:#?}");
+    (results[0]["success"] == true, results[0].to_string())
+}
+
+fn kill_daemon(scene: &Scene) {
+    let pid = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    until("the daemon to be gone", || test_kill_process(pid).is_err().then_some(()));
+}
+
+#[test]
+fn approved_after_the_daemon_was_killed_and_started_again() {
+    let scene = asking(&json!({}));
+    let id = scene.trigger("SCENARIO:tool");
+    let asked = ask(&scene);
+    assert_eq!(asked["tool"], "Bash");
+    assert_eq!(asked["input"]["command"], "echo from-the-tool");
+    assert_eq!((&asked["job"], &asked["status"], &asked["attempt"]), (&json!(id), &json!("open"), &json!(1)));
+    assert_eq!(scene.json(&["status"])["asks"], 1);
+
+    kill_daemon(&scene);
+    assert_eq!(scene.json(&["asks"])[0]["id"], asked["id"], "it is known without a daemon, too");
+    let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(scene.json(&["job", &id])["status"], "running");
+    let answered = scene.json(&["approve", asked["id"].as_str().unwrap(), "--message", "go on"]);
+    assert_eq!(answered["status"], "allowed");
+
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    assert_eq!(job["attempt"], 1);
+    let (success, said) = result(&scene, &job);
+    assert!(success && said.contains("from-the-tool"), "{said}");
+    assert_eq!(scene.json(&["asks", "--all"]).as_array().unwrap().len(), 1, "it asked once");
+    assert_eq!(scene.json(&["status"])["asks"], 0);
+}
+
+#[test]
+fn denied_with_a_reason() {
+    let scene = asking(&json!({}));
+    let id = scene.trigger("SCENARIO:tool");
+    let asked = ask(&scene);
+    scene.json(&["deny", asked["id"].as_str().unwrap(), "--message", "not before noon"]);
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    let (success, said) = result(&scene, &job);
+    assert!(!success && said.contains("a person said no: not before noon"), "{said}");
+}
+
+#[test]
+fn nobody_answers() {
+    let scene = asking(&json!({"ask_timeout": "1s"}));
+    let job = scene.run("SCENARIO:tool");
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    let (success, said) = result(&scene, &job);
+    assert!(!success && said.contains("nobody answered in time"), "{said}");
+    assert_eq!(scene.json(&["asks", "--all"])[0]["status"], "expired");
+}
+
+/// What the rules decide, nobody is asked.
+#[test]
+fn rules_decide() {
+    for (permissions, expected) in [
+        (json!({"allow": ["Bash(echo *)"], "ask": []}), Ok("from-the-tool")),
+        (json!({"allow": ["Bash"], "deny": ["Bash(echo *)"]}), Err("denied")),
+    ] {
+        let scene = asking(&json!({"permissions": permissions}));
+        let job = scene.run("SCENARIO:tool");
+        assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+        let (success, said) = result(&scene, &job);
+        assert_eq!(success, expected.is_ok(), "{said}");
+        let (Ok(word) | Err(word)) = expected;
+        assert!(said.contains(word), "{said}");
+        assert_eq!(scene.json(&["asks", "--all"]), json!([]));
+    }
+}
+
+#[test]
+fn a_question_is_answered() {
+    let scene = asking(&json!({}));
+    let id = scene.trigger("SCENARIO:question");
+    let asked = ask(&scene);
+    assert_eq!((&asked["kind"], &asked["question"]), (&json!("question"), &json!("Which of the two?")));
+    scene.json(&["answer", asked["id"].as_str().unwrap(), "The brindled one."]);
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    let (success, said) = result(&scene, &job);
+    assert!(success && said.contains("The brindled one."), "{said}");
+}
+
+/// The job's end ends what it asked, and its token is in nobody's arguments and not in what is kept.
+#[test]
+fn the_end_of_the_job_ends_what_it_asked() {
+    let scene = asking(&json!({}));
+    let id = scene.trigger("SCENARIO:tool");
+    let asked = ask(&scene);
+    for pid in super::left_over(scene.folder.path()) {
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&arguments).contains("cowjob_"));
+    }
+    scene.json(&["cancel", &id]);
+    let job = scene.finished(&id);
+    assert_eq!(job["status"], "cancelled", "{job:#}");
+    let said = scene.command(&["approve", asked["id"].as_str().unwrap()]).output().unwrap();
+    assert_eq!(said.status.code(), Some(5), "{}", String::from_utf8_lossy(&said.stderr));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("is ended already"));
+    let kept = std::fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{id}.jsonl"))).unwrap();
+    assert!(!kept.contains("cowjob_"), "{kept}");
+}

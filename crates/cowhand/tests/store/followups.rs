@@ -1,0 +1,92 @@
+//! Follow-ups: asked for by a running attempt, bounded over the whole chain.
+
+use cowhand::store::{Claim, FollowupAsked, FollowupMade, Store};
+use cowhand_core::followup::{FollowupRefused, Followups};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{JobRecord, NewJob};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::conformance::event_types;
+use crate::{Place, at, hand_job, on_both, with_schedule};
+
+on_both! {
+    a_chain_stops_at_its_bound,
+    the_same_key_is_the_same_followup,
+    only_an_attempt_that_runs_can_ask_for_one,
+    those_who_ask_at_once_do_not_pass_the_bound,
+}
+
+fn rules(max: u32) -> Followups {
+    Followups { max, min_interval: Some("10s".parse().unwrap()), expires: None }
+}
+
+async fn begin(store: &Store, job: &JobId, now: Timestamp) {
+    let lease = SignedDuration::from_mins(1);
+    let claimed = store.claim(job.clone(), 100, "n1".into(), lease, now).await.unwrap();
+    assert!(matches!(claimed, Claim::Claimed { .. }), "{claimed:?}");
+}
+
+async fn running(store: &Store) -> JobId {
+    let job = store.add_job(hand_job(), at(1)).await.unwrap().id().clone();
+    begin(store, &job, at(2)).await;
+    job
+}
+
+fn asked(by: &JobId, key: &str, rules: Vec<Followups>) -> FollowupAsked {
+    let new = NewJob { prompt: Some("Go on.".into()), ..hand_job() };
+    FollowupAsked { by: by.clone(), attempt: 1, key: key.into(), wanted: at(5), rules, new }
+}
+
+async fn a_chain_stops_at_its_bound(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let mut job = running(&store).await;
+    for round in 0..3 {
+        let now = at(20 + 20 * round);
+        let made = store.make_followup(asked(&job, "k", vec![rules(3), rules(9)]), now).await.unwrap();
+        let FollowupMade::Made(next) = made else { panic!("{made:?}") };
+        assert_eq!(JobRecord::from(next.clone()).not_before, Some(at(30 + 20 * round)));
+        assert_eq!(next.prompt(), Some("Go on."));
+        job = next.id().clone();
+        begin(&store, &job, at(31 + 20 * round)).await;
+    }
+    let made = store.make_followup(asked(&job, "k", vec![rules(3)]), at(90)).await.unwrap();
+    assert_eq!(made, FollowupMade::Refused(FollowupRefused::TooMany { made: 3, max: 3 }));
+    let made = store.make_followup(asked(&job, "k", vec![]), at(90)).await.unwrap();
+    assert_eq!(made, FollowupMade::Refused(FollowupRefused::NotAllowed));
+    let short = Followups { expires: Some("1m".parse().unwrap()), ..rules(9) };
+    let made = store.make_followup(asked(&job, "k", vec![short]), at(90)).await.unwrap();
+    assert!(matches!(made, FollowupMade::Refused(FollowupRefused::TooLong { .. })), "{made:?}");
+    let types = event_types(&store).await;
+    let count = |name: &str| types.iter().filter(|known| **known == name).count();
+    assert_eq!((count("job:created"), count("job:followup"), count("followup:refused")), (4, 3, 3));
+}
+
+async fn the_same_key_is_the_same_followup(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let job = running(&store).await;
+    let first = store.make_followup(asked(&job, "k", vec![rules(1)]), at(20)).await.unwrap();
+    assert_eq!(store.make_followup(asked(&job, "k", vec![rules(1)]), at(21)).await.unwrap(), first);
+    let other = store.make_followup(asked(&job, "other", vec![rules(1)]), at(22)).await.unwrap();
+    assert!(matches!(other, FollowupMade::Refused(_)), "{other:?}");
+}
+
+async fn only_an_attempt_that_runs_can_ask_for_one(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let waiting = store.add_job(hand_job(), at(1)).await.unwrap();
+    let made = store.make_followup(asked(waiting.id(), "k", vec![rules(1)]), at(20)).await.unwrap();
+    assert_eq!(made, FollowupMade::NotRunning);
+}
+
+async fn those_who_ask_at_once_do_not_pass_the_bound(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let job = running(&store).await;
+    let asks = (0..12).map(|number| {
+        let (store, asked) = (store.clone(), asked(&job, &format!("k{number}"), vec![rules(5)]));
+        tokio::spawn(async move { store.make_followup(asked, at(20)).await.unwrap() })
+    });
+    let mut made = 0;
+    for one in asks.collect::<Vec<_>>() {
+        made += usize::from(matches!(one.await.unwrap(), FollowupMade::Made(_)));
+    }
+    assert_eq!(made, 5);
+}
