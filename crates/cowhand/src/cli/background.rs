@@ -55,10 +55,9 @@ async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView,
         }
         match daemon(place).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
-            Ok(_) => {}
             // One that was killed a moment ago may still hold the socket.
             Err(problem) if Instant::now() > patience => return Err(problem.into()),
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         tokio::time::sleep(LOOK).await;
     }
