@@ -97,6 +97,11 @@ impl Agent {
         self.settings.provider.as_deref().or_else(usual)
     }
 
+    /// Whether its jobs have to speak to the fleet while they run.
+    pub fn needs_a_voice(&self) -> bool {
+        self.settings.permission_mode == Some(shape::PermissionMode::Ask) || self.settings.followups.is_some()
+    }
+
     /// The agent as its fallback of this number has it.
     pub fn standing_in(&self, number: usize) -> Option<Self> {
         let other = self.settings.fallback.get(number)?;

@@ -27,7 +27,7 @@ impl Charge {
     pub(super) fn with_voice(&self, agent: &Agent) -> Agent {
         let mut agent = agent.clone();
         let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
-        if !asks && agent.settings.followups.is_none() {
+        if !agent.needs_a_voice() {
             return agent;
         }
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {

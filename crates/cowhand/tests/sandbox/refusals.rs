@@ -42,6 +42,16 @@ fn without_the_program_there_is_no_bubblewrap() {
     assert!(!doctor.status.success());
 }
 
+/// Whoever waits for an answer that cannot reach it would wait for ever.
+#[test]
+fn nobody_asks_from_inside() {
+    for kind in ["landlock", "bubblewrap"] {
+        let followups = json!({"max": 1});
+        let why = refused(&mut agent(&json!({"sandbox": kind, "followups": followups})));
+        assert!(why.contains("need the daemon's socket"), "{kind}: {why}");
+    }
+}
+
 #[test]
 fn docker_is_not_there_yet() {
     for agent_says in [json!({"sandbox": "docker"}), json!({"docker": {"enabled": true}})] {
