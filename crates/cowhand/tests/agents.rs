@@ -140,16 +140,21 @@ async fn every_way_to_end_badly_is_told_as_it_was() {
     assert!(fleet.output(of("bytes")).contains("no end"));
     assert_eq!((of("retried").attempt, of("retried").summary.as_deref()), (2, Some("second time lucky")));
     let jobs_of_this_fleet: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
-    let left: Vec<_> = std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(|entry| {
-            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            let environment = String::from_utf8_lossy(&environment).into_owned();
-            jobs_of_this_fleet.iter().any(|job| environment.contains(&format!("COWHAND_ATTEMPT_ID={job}")))
-        })
-        .collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
+    let of_this_fleet = |entry: &std::fs::DirEntry| {
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        jobs_of_this_fleet.iter().any(|job| environment.contains(&format!("COWHAND_ATTEMPT_ID={job}")))
+    };
+    // A keeper goes a moment after it has written how its attempt ended.
+    let patience = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left: Vec<_> = std::fs::read_dir("/proc").unwrap().flatten().filter(of_this_fleet).collect();
+        if left.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < patience, "left behind: {left:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// 100 MB and a line of 20 MB; 500 MB and a line of 100 MB with `scripts/test --long`.

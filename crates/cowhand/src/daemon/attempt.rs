@@ -453,7 +453,8 @@ impl Charge {
             Some(Reason::SilentTooLong(limit)) => {
                 too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
             }
-            Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over, how)),
+            // It had no time to end by itself, so how it ended says nothing.
+            Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over)),
             // Without a keeper nobody saw the end that we brought about.
             Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
                 Some(Outcome::Cancelled { how: Termination::Forced })

@@ -100,9 +100,9 @@ impl Charge {
     }
 
     /// How a job ends that was stopped for its budget, or whose program stopped itself for what we told it.
-    pub(super) fn stopped_for(&self, over: &OverBudget, how: &str) -> Outcome {
+    pub(super) fn stopped_for(&self, over: &OverBudget) -> Outcome {
         let loaded = self.engine.loaded();
-        let message = format!("stopped{how}: {}", over.sentence(self.job.agent(), loaded.roster.zone()));
+        let message = format!("stopped: {}", over.sentence(self.job.agent(), loaded.roster.zone()));
         let error = JobError { kind: ErrorKind::Budget, message };
         Outcome::Failed { reason: FailReason::Error, error, summary: None }
     }
