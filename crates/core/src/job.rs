@@ -352,10 +352,16 @@ impl Job {
 
     /// The running attempt met a limit: the job waits for its provider and then goes on with its session. It is the
     /// provider that holds it, so whatever stands in for that may take it up at once.
-    pub fn park(&mut self, now: Timestamp) -> Result<(), Refused> {
-        self.back_off(now)?;
-        self.parks += 1;
-        Ok(())
+    pub fn park(&mut self) -> Result<(), Refused> {
+        match self.state {
+            JobState::Running { .. } => {
+                self.state = JobState::Pending { not_before: None };
+                self.parks += 1;
+                Ok(())
+            }
+            JobState::Pending { .. } => Err(Refused::NotRunning),
+            JobState::Ended { .. } => Err(self.terminal()),
+        }
     }
 
     /// What the running attempt cost.

@@ -311,7 +311,7 @@ async fn settle(
         _ => None,
     };
     match &parked {
-        Some(_) => job.park(now)?,
+        Some(_) => job.park()?,
         None => job.settle(outcome.clone(), &retry, now)?,
     }
     jobs::save(tx, &job).await?;

@@ -44,6 +44,7 @@ fn everybody_is_told_and_somebody_knows_better() {
     for job in [&first, &second] {
         let shown = scene.run(&["job", job]).stdout;
         assert!(shown.contains("pending") && shown.contains(used_up), "{shown}");
+        assert!(!shown.contains("next attempt"), "nobody knows that: {shown}");
         assert_eq!(scene.job(job)["waits"]["reason"], "usage_limit");
     }
     let why = scene.run(&["why", "first/nightly"]).stdout;
