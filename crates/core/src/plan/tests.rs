@@ -88,6 +88,7 @@ impl Scene {
             began: false,
             provider: None,
             chat: None,
+            confined: false,
             session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),
             state,
         });
