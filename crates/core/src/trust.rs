@@ -43,14 +43,12 @@ pub struct Trust {
     pub auth: Option<Auth>,
 }
 
-/// What is done with words of somebody.
+/// What is done with words of somebody: a job as any other, a job in the strict sandbox, or none, which the ledger tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
     Allow,
-    /// The job runs in the strict sandbox.
     Sandbox,
-    /// There is no job, and the ledger says why.
     Refuse,
 }
 

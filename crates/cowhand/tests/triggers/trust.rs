@@ -185,6 +185,7 @@ async fn what_cannot_be_asked_waits() {
     })
     .await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
+    drop(fleet);
     let fleet = home.start(vec![agent()], Registry::default()).await;
     assert_eq!(ledger(&fleet, id("a", "hook")).await[0].outcome, FiringOutcome::Preparing);
     fake.world.lock().unwrap().refuses = None;
