@@ -176,7 +176,7 @@ impl Agent {
     /// What holds the jobs of strangers: what is asked for, else the usual.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
         let keys = self.settings.runtime.unwrap_or_default().provider().is_some();
-        let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict());
+        let asked = self.trusts(schedule).into_iter().filter_map(Trust::strict);
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
@@ -302,6 +302,36 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The strict sandbox lets it do its work and nothing else, whatever its own would allow; what is stricter stays.
+    #[test]
+    fn strangers_are_held_by_more() {
+        use crate::config::shape::Runtime;
+        use crate::sandbox::{Credentials, Reaches};
+        let held = |runtime: Runtime, sandbox: &str, trust: &str| {
+            let mut agent = Agent::new("a".parse().unwrap());
+            agent.settings.runtime = Some(runtime);
+            agent.settings.sandbox = serde_json::from_str(sandbox).unwrap();
+            agent.settings.trust = serde_json::from_str(trust).unwrap();
+            agent.sandbox(None, true)
+        };
+        let open = r#"{"kind":"landlock","network":"on","write":["/srv"],"memory":"1GB"}"#;
+        for (runtime, sandbox, credentials) in [
+            (Runtime::Claude, "null", Credentials::Outside),
+            (Runtime::Claude, open, Credentials::Outside),
+            (Runtime::Command, open, Credentials::Inside),
+        ] {
+            let asked = held(runtime, sandbox, "null");
+            assert_eq!(
+                (asked.kind, asked.network, asked.credentials),
+                (SandboxKind::Bubblewrap, Reaches::Nobody, credentials)
+            );
+            assert_eq!((asked.write.len(), asked.caps.memory.is_some()), (0, sandbox == open));
+        }
+        let own = r#"{"strangers":"sandbox","sandbox":{"kind":"landlock","network":"off"}}"#;
+        assert_eq!(held(Runtime::Claude, "null", own).kind, SandboxKind::Landlock);
+        assert_eq!(held(Runtime::Claude, "\"bubblewrap\"", own).kind, SandboxKind::Bubblewrap);
+    }
 
     #[test]
     fn names_are_looked_for_nearby_first() {

@@ -84,10 +84,10 @@ impl Errand<'_> {
         let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await?;
         let Some(preparation) = taken else { return Ok(()) };
         let mut order = Order { agent, schedule, preparation };
-        let (prepared, note) = self.outcome(&mut order).await?;
+        let (prepared, words) = self.outcome(&mut order).await?;
         fault::place("prepared");
-        let note = note.map(|note| cut(&note, 0, NOTE_CAP));
-        engine.store.prepared(self.schedule, self.key.clone(), prepared, note, self.now()).await?;
+        let words = words.map(|words| cut(&words, 0, NOTE_CAP));
+        engine.store.prepared(self.schedule, self.key.clone(), prepared, words, self.now()).await?;
         Ok(())
     }
 

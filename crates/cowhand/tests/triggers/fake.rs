@@ -71,7 +71,8 @@ impl World {
                 })
             }
             ["pulls", number] => {
-                let found = self.pulls.iter().find(|pull| pull["number"].to_string() == number);
+                let number: u64 = number.parse().unwrap();
+                let found = self.pulls.iter().find(|pull| pull["number"] == number);
                 found.map_or(missing, |pull| (200, pull.clone()))
             }
             _ => return None,
