@@ -176,7 +176,7 @@ impl Agent {
     /// What holds the jobs of strangers: what is asked for, else the usual.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
         let keys = self.settings.runtime.unwrap_or_default().provider().is_some();
-        let asked = self.trusts(schedule).into_iter().filter_map(Trust::strict);
+        let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict(keys));
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
@@ -287,6 +287,14 @@ impl Roster {
         })
     }
 
+    /// Whether anybody's words are not trusted by anybody.
+    pub fn asks_for_trust(&self) -> bool {
+        let asks = |agent: &Agent| {
+            agent.settings.trust.is_some() || agent.schedules.iter().any(|schedule| schedule.trust.is_some())
+        };
+        self.agents.iter().any(asks)
+    }
+
     /// Whether no limit is set for anybody.
     pub fn keeps_everything(&self) -> bool {
         let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
@@ -328,6 +336,13 @@ mod tests {
             );
             assert_eq!((asked.write.len(), asked.caps.memory.is_some()), (0, sandbox == open));
         }
+        // What it leaves open is not for the agent's own sandbox to open.
+        let more = r#"{"strangers":"sandbox","sandbox":{"kind":"bubblewrap","memory":"2GB"}}"#;
+        let asked = held(Runtime::Claude, r#"{"kind":"bubblewrap","network":"on","read":["/srv"]}"#, more);
+        assert_eq!(
+            (asked.network, asked.read.len(), asked.credentials),
+            (Reaches::Nobody, 0, Credentials::Outside)
+        );
         let own = r#"{"strangers":"sandbox","sandbox":{"kind":"landlock","network":"off"}}"#;
         assert_eq!(held(Runtime::Claude, "null", own).kind, SandboxKind::Landlock);
         assert_eq!(held(Runtime::Claude, "\"bubblewrap\"", own).kind, SandboxKind::Bubblewrap);

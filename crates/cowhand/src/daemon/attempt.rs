@@ -105,7 +105,8 @@ impl Rules {
                 agent.settings.idle_timeout,
                 Timeout::IDLE,
             ),
-            breaker: schedule.map(|schedule| schedule.breaker),
+            // Strangers do not get to pause a schedule.
+            breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: Agent { settings, ..agent.clone() },
             veil: Veil::over(loaded, Some(agent)),

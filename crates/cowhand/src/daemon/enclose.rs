@@ -19,6 +19,9 @@ impl Charge {
     /// `base` is the agent's own directory, which need not be where it works.
     pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {
         let asked = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
+        if self.job.confined().is_some() && asked.kind == SandboxKind::None {
+            return Err("it is of a stranger's words, and its strict sandbox is none".to_owned());
+        }
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let (attempt, loaded) = (self.attempt(), self.engine.loaded());
         let private = attempt.private();
@@ -26,6 +29,9 @@ impl Charge {
         let argv = launch.start.by(&self.engine.program).argv;
         let client = runtime == Runtime::Acp;
         let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
+        let confined = self.job.confined().is_some();
+        let stead = self.engine.home.state.of_strangers(&agent.name);
+        let files = if confined { loaded.files_and_queues() } else { loaded.files.clone() };
         let setting = Setting {
             asked: &asked,
             base,
@@ -38,8 +44,9 @@ impl Charge {
             private: &private,
             has_private: !launch.files.is_empty(),
             state: self.engine.home.state.path(),
-            files: &loaded.files,
+            files: &files,
             program: &self.engine.program,
+            stead: confined.then_some(stead.as_path()),
         };
         let Some(enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
         if enclosure.kind != SandboxKind::None && agent.needs_a_voice() {

@@ -48,6 +48,9 @@ pub(super) fn argv(
     for path in below(&enclosure.hidden, &enclosure.write) {
         words.hide(path);
     }
+    for (ours, theirs) in &enclosure.stead {
+        words.pair("--bind", ours, theirs);
+    }
     words.pair("--ro-bind", own, Path::new(forward::PROGRAM));
     if let Some(socket) = socket {
         words.pair("--bind", socket, Path::new(forward::SOCKET));

@@ -44,6 +44,9 @@ pub struct Enclosure {
     #[serde(default)]
     pub gateway: bool,
     pub caps: Caps,
+    /// Folders of ours that stand where others are.
+    #[serde(default)]
+    pub stead: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Enclosure {
