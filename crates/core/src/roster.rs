@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
 use crate::budget::Budget;
-use crate::config::shape;
+use crate::config::shape::{self, Docker};
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::permission::Permissions;
@@ -15,7 +15,7 @@ use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::provider::{Provider, Seat};
 use crate::retention::Retention;
-use crate::sandbox::{Asked, Sandbox, SandboxKind, SandboxRules};
+use crate::sandbox::{Asked, Sandbox, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
@@ -142,11 +142,21 @@ impl Agent {
     /// What the processes of a job may reach, by its agent and the schedule it comes from.
     pub fn sandbox(&self, schedule: Option<&ScheduleName>) -> Asked {
         let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
-        let contained = self.settings.docker.as_ref().and_then(|docker| docker.enabled) == Some(true);
-        let docker = contained.then(|| SandboxRules { kind: SandboxKind::Docker, ..SandboxRules::default() });
+        let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
         let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
-        let all = own.into_iter().flatten().map(Sandbox::rules).chain(docker);
-        all.reduce(SandboxRules::and).unwrap_or_default().asked()
+        let own = own.into_iter().flatten().map(Sandbox::rules);
+        let all = docker.and_then(Docker::rules).into_iter().chain(own);
+        let mut asked = all.reduce(SandboxRules::and).unwrap_or_default().asked();
+        if let Some(docker) = docker {
+            asked.container = docker.container(asked.container);
+        }
+        asked
+    }
+
+    /// What is asked for by jobs of no schedule, and by those of each.
+    pub fn sandboxes(&self) -> impl Iterator<Item = Asked> {
+        let schedules = self.schedules.iter().map(|schedule| Some(&schedule.name));
+        [None].into_iter().chain(schedules).map(|schedule| self.sandbox(schedule))
     }
 
     /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.

@@ -52,14 +52,6 @@ fn nobody_asks_from_inside() {
     }
 }
 
-#[test]
-fn docker_is_not_there_yet() {
-    for agent_says in [json!({"sandbox": "docker"}), json!({"docker": {"enabled": true}})] {
-        let why = refused(&mut agent(&agent_says));
-        assert!(why.contains("containers are not used yet"), "{agent_says}: {why}");
-    }
-}
-
 /// Landlock takes nothing back of a folder that it gives.
 #[test]
 fn landlock_cannot_keep_what_lies_in_the_workspace() {
