@@ -13,9 +13,9 @@ use super::{NOBODY, User, until};
 pub(super) const IMAGE: &str = "cowhand-test:1";
 
 /// What is in the image's `PATH`: one program with many names.
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 17] = [
     "sh", "cat", "ls", "echo", "sleep", "id", "head", "dd", "env", "touch", "mkdir", "rm", "seq", "grep",
-    "yes", "mount",
+    "yes", "mount", "nc",
 ];
 
 /// Limits that every machine allows; locks of its own, since those in shared memory are everybody's.
@@ -67,6 +67,8 @@ impl Podman {
     fn command(&self) -> Command {
         let path = |name: &str| self.folder.path().join(name);
         let mut command = Command::new("podman");
+        // Its helpers leave files where they are started.
+        command.current_dir(self.folder.path());
         command.env("CONTAINERS_CONF", path("containers.conf")).env("TMPDIR", self.folder.path());
         for (option, name) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
             command.arg(option).arg(path(name));

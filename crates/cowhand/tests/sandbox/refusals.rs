@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Scene, User};
 
 /// The reason; nothing has run.
-fn refused(scene: &mut Scene) -> String {
+pub(super) fn refused(scene: &mut Scene) -> String {
     scene.start();
     let (job, _) = scene.run();
     assert_eq!(job["status"], "failed", "{job:#}");

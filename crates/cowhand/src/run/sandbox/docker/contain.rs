@@ -1,20 +1,24 @@
 //! `cowhand contain FOLDER`: has the attempt in this folder run in a container, and ends as that does.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use cowhand_core::sandbox::Caps;
 use futures_util::FutureExt;
 use serde_json::Value;
-use tokio::io::{AsyncWriteExt, split};
+use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::engine::{Engine, Trouble};
+use super::engine::{Engine, Trouble, Way};
 use super::leftover::{self, Record};
 use super::order::Order;
-use super::{Contained, frames};
+use super::{Contained, filter, frames};
 use crate::run::attempt::{Attempt, Start};
+use crate::run::caps::{memory_reached, of_process, reached};
 use crate::run::sandbox::Enclosure;
 
 pub(in crate::run::sandbox) const VERB: &str = "contain";
@@ -24,6 +28,8 @@ const LOST: u8 = 125;
 /// As a shell says it of a command that it cannot run.
 const CANNOT: u8 = 126;
 const TERMINATED: u8 = 128 + 15;
+/// Between two looks at the kernel's counters.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The whole life of the process.
 pub(crate) fn contain(folder: &Path) -> ExitCode {
@@ -91,13 +97,10 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     let engine = Engine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
     let name = record.name.as_str();
     let ended = match begin(&engine, name, attempt, &start, &enclosure, &contained, &mut asked).await {
-        Ok(Some(stream)) => follow(&engine, name, attempt, stream, asked).await,
+        Ok(Some(streams)) => follow(&engine, name, attempt, &enclosure.caps, streams, asked).await,
         Ok(None) => Ok(TERMINATED),
         Err(why) => Err(not(why)),
     };
-    if let (Ok(_), Ok(found), Some(bytes)) = (&ended, engine.inspect(name).await, enclosure.caps.memory) {
-        note_memory(attempt, &found, bytes).map_err(|error| Failure::Lost(error.to_string()))?;
-    }
     match leftover::end(&engine, name).await {
         // Whoever watches over us tries again.
         Err(trouble) => eprintln!("cowhand: its container {name} is still there: {trouble}"),
@@ -115,6 +118,12 @@ fn name(contained: &Contained, attempt: &Attempt) -> String {
 
 type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
 
+struct Streams {
+    output: Stream,
+    /// With what it is told there.
+    input: Option<(Stream, Vec<u8>)>,
+}
+
 /// Made, listened to, and started; none if somebody no longer wants it.
 async fn begin(
     engine: &Engine,
@@ -124,10 +133,12 @@ async fn begin(
     enclosure: &Enclosure,
     contained: &Contained,
     asked: &mut Asked,
-) -> Result<Option<Stream>, String> {
+) -> Result<Option<Streams>, String> {
     let said = |trouble: Trouble| trouble.to_string();
     let nothing = attempt.folder().join("nothing");
     fs::create_dir_all(&nothing).map_err(|error| error.to_string())?;
+    let prompt = fs::read(attempt.folder().join("prompt")).map_err(|error| error.to_string())?;
+    let filter = if engine.is_podman() { Some(filter::write(attempt.folder())?) } else { None };
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -140,6 +151,8 @@ async fn begin(
         nothing: &nothing,
         environment: &environment,
         user: &user,
+        filter: filter.as_deref(),
+        prompted: !prompt.is_empty(),
         init: true,
     };
     match create(engine, name, &order.body()?).await {
@@ -152,12 +165,17 @@ async fn begin(
         }
         created => created.map_err(said)?,
     }
-    let stream = engine.attach(name).await.map_err(said)?;
+    let output = engine.attach(name, Way::Out).await.map_err(said)?;
+    let input = if prompt.is_empty() {
+        None
+    } else {
+        Some((engine.attach(name, Way::In).await.map_err(said)?, prompt))
+    };
     if asked.next().now_or_never().is_some() {
         return Ok(None);
     }
     engine.start(name).await.map_err(said)?;
-    Ok(Some(stream))
+    Ok(Some(Streams { output, input }))
 }
 
 /// The name is this attempt's alone: what has it already is of a process that died before it could remove it.
@@ -180,7 +198,8 @@ async fn follow(
     engine: &Engine,
     name: &str,
     attempt: &Attempt,
-    stream: Stream,
+    caps: &Caps,
+    streams: Streams,
     mut asked: Asked,
 ) -> Result<u8, Failure> {
     let lost = |why: String| {
@@ -188,14 +207,7 @@ async fn follow(
     };
     let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
-    let (heard, mut told) = split(stream);
-    let prompt = fs::read(attempt.folder().join("prompt")).map_err(|error| lost(error.to_string()))?;
-    let tell = async {
-        // Whoever does not want to know closes its ears.
-        told.write_all(&prompt).await.ok();
-        told.shutdown().await.ok();
-        std::future::pending::<()>().await;
-    };
+    let mut limits = Limits::of(engine, name, attempt, caps).await;
     let hand_on = async {
         loop {
             let signal = asked.next().await;
@@ -204,22 +216,85 @@ async fn follow(
             }
         }
     };
-    let hear = async {
-        frames::copy(heard, stdout, stderr).await.map_err(|broken| lost(broken.to_string()))?;
-        engine.wait(name).await.map_err(|trouble| lost(trouble.to_string()))
+    let heard = tokio::select! {
+        heard = frames::copy(streams.output, stdout, stderr) => heard,
+        never = tell(streams.input) => match never {},
+        never = hand_on => never,
+        never = limits.watch() => match never {},
     };
-    let code: i64 = tokio::select! {
-        code = hear => code?,
-        () = tell => i64::from(LOST),
-        () = hand_on => i64::from(LOST),
-    };
+    limits.look();
+    heard.map_err(|broken| lost(broken.to_string()))?;
+    let code = engine.wait(name).await.map_err(|trouble| lost(trouble.to_string()))?;
+    limits.look_back(engine, name).await;
     Ok(u8::try_from(code & 0xff).unwrap_or(LOST))
 }
 
-fn note_memory(attempt: &Attempt, found: &Value, bytes: u64) -> io::Result<()> {
-    let killed = found["State"]["OOMKilled"].as_bool() == Some(true);
-    let note = format!(
-        "the sandbox's cap on memory ({bytes} bytes) was reached; processes were ended by the kernel"
-    );
-    attempt.note(&if killed { vec![note] } else { Vec::new() })
+/// Stays until it is no longer needed: the end of this connection could be the end of the other.
+async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
+    if let Some((mut stream, prompt)) = input {
+        // Whoever does not want to know closes its ears.
+        stream.write_all(&prompt).await.ok();
+        stream.shutdown().await.ok();
+        std::future::pending::<()>().await;
+    }
+    std::future::pending().await
+}
+
+/// Which caps were reached, as the kernel counts it. Its counters go with the container, so somebody has to look before.
+struct Limits<'a> {
+    attempt: &'a Attempt,
+    caps: &'a Caps,
+    groups: Vec<PathBuf>,
+    memory_told: bool,
+    pids_told: bool,
+}
+
+impl<'a> Limits<'a> {
+    async fn of(engine: &Engine, name: &str, attempt: &'a Attempt, caps: &'a Caps) -> Self {
+        let capped = caps.memory.is_some() || caps.pids.is_some();
+        let groups = match engine.inspect(name).await {
+            Ok(found) if capped => found["State"]["Pid"].as_i64().map(of_process).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Self { attempt, caps, groups, memory_told: false, pids_told: false }
+    }
+
+    async fn watch(&mut self) -> Infallible {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.look();
+        }
+    }
+
+    /// Each is told once, when it is seen.
+    fn look(&mut self) {
+        let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
+        let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
+        tell_once(self.attempt, &memory, &mut self.memory_told);
+        tell_once(self.attempt, &pids, &mut self.pids_told);
+    }
+
+    /// Engines know of memory, too, once it is over.
+    async fn look_back(&mut self, engine: &Engine, name: &str) {
+        let Some(bytes) = self.caps.memory else { return };
+        match engine.inspect(name).await {
+            Ok(found) if found["State"]["OOMKilled"] == true => {
+                tell_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_told);
+            }
+            Ok(_) => {}
+            Err(trouble) => {
+                eprintln!("cowhand: whether its cap on memory was reached is not known: {trouble}")
+            }
+        }
+    }
+}
+
+fn tell_once(attempt: &Attempt, notes: &[String], told: &mut bool) {
+    if *told || notes.is_empty() {
+        return;
+    }
+    *told = true;
+    if let Err(error) = attempt.note(notes) {
+        eprintln!("cowhand: {}; {error}", notes.join("; "));
+    }
 }

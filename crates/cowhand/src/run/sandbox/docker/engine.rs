@@ -45,6 +45,12 @@ pub(crate) enum Trouble {
     Strange { socket: PathBuf, why: String },
 }
 
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way {
+    In,
+    Out,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Engine {
     socket: PathBuf,
@@ -70,6 +76,11 @@ impl Engine {
     /// Its own words about itself.
     pub(crate) fn said(&self) -> &str {
         &self.said
+    }
+
+    /// Whether it is Podman, which has a filter of its own.
+    pub(super) fn is_podman(&self) -> bool {
+        self.said.starts_with("Libpod")
     }
 
     /// Whether it runs without root, which makes its root whoever runs it.
@@ -138,9 +149,14 @@ impl Engine {
         Ok(found.iter().filter_map(one).collect())
     }
 
-    /// What goes in and out of a container, from now on.
-    pub(super) async fn attach(&self, name: &str) -> Result<TokioIo<Upgraded>, Trouble> {
-        let path = format!("/containers/{name}/attach?stream=1&stdin=1&stdout=1&stderr=1");
+    /// What a container says, or hears, from now on. One connection for each: if nobody listens inside, some engines
+    /// lose what is still to be said on the same one.
+    pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, Trouble> {
+        let streams = match way {
+            Way::In => "stdin=1",
+            Way::Out => "stdout=1&stderr=1",
+        };
+        let path = format!("/containers/{name}/attach?stream=1&{streams}");
         let answer = self.within(SOON, self.send(Method::POST, &path, None)).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             self.read(answer).await?;

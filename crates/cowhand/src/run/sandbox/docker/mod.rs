@@ -6,6 +6,7 @@
 
 pub(crate) mod contain;
 pub(crate) mod engine;
+mod filter;
 mod frames;
 pub(crate) mod leftover;
 mod order;

@@ -23,6 +23,10 @@ pub(super) struct Order<'a> {
     pub(super) environment: &'a [(String, String)],
     /// `user:group` of our own, as the engine counts them.
     pub(super) user: &'a str,
+    /// In place of the engine's own.
+    pub(super) filter: Option<&'a Path>,
+    /// Whether there is something to be read on its standard input.
+    pub(super) prompted: bool,
     /// Whether somebody inside hands on signals and reaps.
     pub(super) init: bool,
 }
@@ -53,7 +57,7 @@ impl Order<'_> {
             "Tmpfs": self.tmpfs(&mounts),
             "NetworkMode": network,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": self.security(),
             "ReadonlyRootfs": true,
             "IpcMode": "private",
             "Init": self.init,
@@ -83,14 +87,19 @@ impl Order<'_> {
             "User": contained.user.as_deref().unwrap_or(self.user),
             "Labels": labels,
             "Healthcheck": {"Test": ["NONE"]},
-            "OpenStdin": true,
-            "StdinOnce": true,
-            "AttachStdin": true,
+            "OpenStdin": self.prompted,
+            "StdinOnce": self.prompted,
+            "AttachStdin": self.prompted,
             "AttachStdout": true,
             "AttachStderr": true,
             "Tty": false,
             "HostConfig": host,
         }))
+    }
+
+    fn security(&self) -> Vec<String> {
+        let filter = self.filter.map(|filter| format!("seccomp={}", filter.display()));
+        ["no-new-privileges".to_owned()].into_iter().chain(filter).collect()
     }
 
     /// By where they are found inside; what lies deeper comes later.
@@ -190,6 +199,8 @@ mod tests {
             nothing: Path::new("/nothing"),
             environment: &environment.map(|(name, value)| (name.to_owned(), value.to_owned())),
             user: "5:6",
+            filter: None,
+            prompted: true,
             init: true,
         }
         .body()
