@@ -147,26 +147,41 @@ fn an_engine_that_is_none() {
 /// Its own words are told, of whatever form.
 #[test]
 fn an_engine_that_refuses() {
-    for (answer, word) in [
+    for (status, body, word) in [
         (
-            "HTTP/1.1 500 No\r\nContent-Length: 32\r\n\r\n{\"message\":\"its disk is\\nall full\"}",
+            500,
+            "{\"message\":\"its disk is\\nall full\"}",
             "the engine refused it (500): its disk is all full",
         ),
-        ("HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\ngo away!\n", "the engine refused it (403): go away!"),
+        (403, "go away!\n", "the engine refused it (403): go away!"),
     ] {
-        let answers: &'static [(&str, &str)] = Box::leak(Box::new([PING, ("/v1.44/images/", answer)]));
+        let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let answers: &'static [(&str, &str)] = Box::leak(Box::new([PING, ("/v1.44/images/", answer.leak())]));
         let (_folder, socket) = engine(Some(answers));
         let why = refused(&mut at(&socket, IMAGE));
         assert!(why.contains(word), "{why}");
     }
 }
 
-/// Known only once the engine tries, and still nothing has run.
+/// Known only once it is tried, inside.
 #[test]
 fn a_program_that_is_not_in_the_image() {
     let mut scene = plain(User::Root, "touch ran", &json!({"command": ["perl", "-e", "1"]}));
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "failed", "{job:#}\n{said}");
+    assert!(job["error"]["message"].as_str().unwrap().contains("No such file"), "{job:#}\n{said}");
+    scene.nothing_is_left();
+}
+
+/// Known only once the engine tries, and nothing has run.
+#[test]
+fn a_container_that_cannot_be_made() {
+    let mut scene =
+        plain(User::Root, "touch ran", &json!({"docker": {"enabled": true, "tmpfs": ["/x:no-such-word"]}}));
     let why = refused(&mut scene);
-    assert!(why.contains("the engine refused it") && why.contains("perl"), "{why}");
+    assert!(why.contains("`sandbox: docker` cannot be enforced: the engine refused it"), "{why}");
+    assert!(why.contains("no-such-word"), "{why}");
     scene.nothing_is_left();
 }
 

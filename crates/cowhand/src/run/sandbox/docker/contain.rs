@@ -10,7 +10,7 @@ use std::time::Duration;
 use cowhand_core::sandbox::Caps;
 use futures_util::FutureExt;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, split};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::engine::{Engine, Trouble, Way};
@@ -231,10 +231,16 @@ async fn follow(
 
 /// Stays until it is no longer needed: the end of this connection could be the end of the other.
 async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
-    if let Some((mut stream, prompt)) = input {
-        // Whoever does not want to know closes its ears.
-        stream.write_all(&prompt).await.ok();
-        stream.shutdown().await.ok();
+    if let Some((stream, prompt)) = input {
+        let (mut back, mut stream) = split(stream);
+        let told = async {
+            // Whoever does not want to know closes its ears.
+            stream.write_all(&prompt).await.ok();
+            stream.shutdown().await.ok();
+        };
+        // It is heard on the other connection.
+        let mut nobody = tokio::io::sink();
+        tokio::join!(told, tokio::io::copy(&mut back, &mut nobody)).1.ok();
         std::future::pending::<()>().await;
     }
     std::future::pending().await

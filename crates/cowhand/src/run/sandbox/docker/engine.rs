@@ -149,11 +149,11 @@ impl Engine {
         Ok(found.iter().filter_map(one).collect())
     }
 
-    /// What a container says, or hears, from now on. One connection for each: if nobody listens inside, some engines
-    /// lose what is still to be said on the same one.
+    /// What a container says, or hears, from now on. One connection for each: if nobody listens inside, Podman loses what
+    /// is still to be said on the same one. It sends what is said to both all the same, and waits until it is taken.
     pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, Trouble> {
         let streams = match way {
-            Way::In => "stdin=1",
+            Way::In => "stdin=1&stdout=1&stderr=1",
             Way::Out => "stdout=1&stderr=1",
         };
         let path = format!("/containers/{name}/attach?stream=1&{streams}");
