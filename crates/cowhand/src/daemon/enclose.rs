@@ -59,10 +59,12 @@ impl Charge {
             SandboxKind::Bubblewrap | SandboxKind::Docker => Some("/tmp".to_owned()),
         };
         if let Some(container) = &mut enclosure.container {
-            let own = agent.settings.docker.iter().filter_map(|docker| docker.env.clone()).flatten();
-            environment.extend(own);
-            let outside = OUTSIDE.iter().filter(|name| !agent.settings.env.contains_key(**name));
+            let own =
+                agent.settings.docker.as_ref().and_then(|docker| docker.env.clone()).unwrap_or_default();
+            let meant = |name: &str| own.contains_key(name) || agent.settings.env.contains_key(name);
+            let outside = OUTSIDE.iter().filter(|name| !meant(name));
             container.left_outside = outside.map(|name| (*name).to_owned()).collect();
+            environment.extend(own);
         }
         environment.extend(temporary.map(|folder| ("TMPDIR".to_owned(), folder)));
         if enclosure.has_proxy() {

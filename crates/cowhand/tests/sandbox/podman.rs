@@ -25,15 +25,26 @@ const SETTINGS: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \
 pub(super) struct Podman {
     folder: TempDir,
     service: Option<Child>,
+    /// What stands before the service's command.
+    within: &'static [&'static str],
 }
 
 impl Podman {
     /// With the socket in the hands of this user, as it is for members of the group `docker`.
     pub(super) fn new(user: User) -> Self {
+        Self::within(user, &[])
+    }
+
+    /// In a network of its own, with nobody in it but its containers.
+    pub(super) fn apart() -> Self {
+        Self::within(User::Root, &["unshare", "--net", "--"])
+    }
+
+    fn within(user: User, within: &'static [&'static str]) -> Self {
         let folder = TempDir::new_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.path().join("containers.conf"), SETTINGS).unwrap();
-        let mut podman = Self { folder, service: None };
+        let mut podman = Self { folder, service: None, within };
         podman.import();
         podman.serve();
         if user == User::Nobody {
@@ -64,13 +75,20 @@ impl Podman {
         self.podman(&["import", "-q", archive.to_str().unwrap(), IMAGE]);
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, within: &[&str]) -> Command {
         let path = |name: &str| self.folder.path().join(name);
-        let mut command = Command::new("podman");
+        let mut words = within.iter().chain(&["podman"]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
         // Its helpers leave files where they are started.
         command.current_dir(self.folder.path());
         command.env("CONTAINERS_CONF", path("containers.conf")).env("TMPDIR", self.folder.path());
-        for (option, name) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
+        for (option, name) in [
+            ("--root", "root"),
+            ("--runroot", "run"),
+            ("--tmpdir", "tmp"),
+            ("--network-config-dir", "networks"),
+        ] {
             command.arg(option).arg(path(name));
         }
         command.args(["--runtime", "runc", "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"]);
@@ -79,7 +97,7 @@ impl Podman {
 
     /// What it prints.
     pub(super) fn podman(&self, arguments: &[&str]) -> String {
-        let done = self.command().args(arguments).output().expect("podman is installed");
+        let done = self.command(&[]).args(arguments).output().expect("podman is installed");
         let (said, wrong) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         assert!(done.status.success(), "podman {arguments:?}: {said}{wrong}");
         said.trim().to_owned()
@@ -87,7 +105,7 @@ impl Podman {
 
     pub(super) fn serve(&mut self) {
         let log = fs::File::create(self.folder.path().join("log")).unwrap();
-        let mut command = self.command();
+        let mut command = self.command(self.within);
         command.args(["system", "service", "--time", "0"]).arg(format!("unix://{}", self.socket().display()));
         self.service =
             Some(command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
@@ -119,7 +137,7 @@ impl Podman {
 impl Drop for Podman {
     fn drop(&mut self) {
         // What a test that failed left behind.
-        self.command().args(["rm", "--all", "--force", "--time", "0"]).output().ok();
+        self.command(self.within).args(["rm", "--all", "--force", "--time", "0"]).output().ok();
         if let Some(mut service) = self.service.take() {
             service.kill().ok();
             service.wait().ok();

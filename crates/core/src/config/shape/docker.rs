@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::sandbox::{self, Container, NetworkWord, SandboxKind, SandboxRules, Volume};
 use crate::size::Size;
 
-/// herdctl's way to say `sandbox: docker`. What reaches outside the container may only be set in the fleet file, so that an agent's own file cannot open
-/// its cage.
+/// herdctl's way to say `sandbox: docker`. What reaches outside the container may only be set in the fleet file, so that
+/// an agent's own file cannot open its cage.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]

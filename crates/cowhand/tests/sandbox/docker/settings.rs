@@ -8,7 +8,10 @@ use super::super::{Podman, Scene, User, until};
 
 /// herdctl's key may say the most in the fleet's own file.
 fn herdctl(script: &str, docker: &Value) -> Scene {
-    let podman = Podman::new(User::Root);
+    herdctl_at(Podman::new(User::Root), script, docker)
+}
+
+fn herdctl_at(podman: Podman, script: &str, docker: &Value) -> Scene {
     let mut all = json!({"enabled": true, "image": IMAGE});
     for (key, value) in docker.as_object().unwrap() {
         all[key] = value.clone();

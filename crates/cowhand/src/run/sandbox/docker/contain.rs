@@ -104,7 +104,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     match leftover::end(&engine, name).await {
         // Whoever watches over us tries again.
         Err(trouble) => eprintln!("cowhand: its container {name} is still there: {trouble}"),
-        Ok(()) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
+        Ok(_) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }
     ended
 }

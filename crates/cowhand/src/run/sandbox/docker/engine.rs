@@ -122,12 +122,12 @@ impl Engine {
         answer["StatusCode"].as_i64().ok_or_else(|| self.strange(format!("no exit code in {answer}")))
     }
 
-    /// With its volumes. One that is gone was removed.
-    pub(super) async fn remove(&self, name: &str) -> Result<(), Trouble> {
+    /// With its volumes. Says whether it was there.
+    pub(super) async fn remove(&self, name: &str) -> Result<bool, Trouble> {
         let path = format!("/containers/{name}?force=true&v=true");
         match self.ask(Method::DELETE, &path, None, LATER).await {
-            Err(Trouble::Refused { status: 404, .. }) => Ok(()),
-            removed => removed.map(|_| ()),
+            Err(Trouble::Refused { status: 404, .. }) => Ok(false),
+            removed => removed.map(|_| true),
         }
     }
 

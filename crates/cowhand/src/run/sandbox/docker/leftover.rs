@@ -16,6 +16,8 @@ const RECORD: &str = "container";
 /// An engine that is about to remove a container says that it is busy with it.
 const BUSY: Duration = Duration::from_millis(100);
 const TRIES: u32 = 100;
+/// What takes longer to be made is found by its labels.
+const BEING_MADE: Duration = Duration::from_secs(1);
 
 /// Labels of every container: whose it is.
 pub(super) const STATE: &str = "cowhand.state";
@@ -45,8 +47,8 @@ impl Record {
     }
 }
 
-/// Ended and removed, whatever it was doing; one that is not there is as good.
-pub(super) async fn end(engine: &Engine, name: &str) -> Result<(), Trouble> {
+/// Ended and removed, whatever it was doing; one that is not there is as good. Says whether it was.
+pub(super) async fn end(engine: &Engine, name: &str) -> Result<bool, Trouble> {
     // Some engines ask before they kill, and wait. One that does not run cannot be killed, which is as good.
     engine.signal(name, "KILL").await.ok();
     for _ in 0..TRIES {
@@ -62,7 +64,15 @@ pub(super) async fn end(engine: &Engine, name: &str) -> Result<(), Trouble> {
 /// The container of an attempt that is over, if there is one. After an error nothing is known.
 pub(in crate::run) async fn end_of(attempt: &Attempt) -> Result<(), String> {
     let Some(Record { socket, name }) = Record::of(attempt) else { return Ok(()) };
-    let ended = async { end(&Engine::find(&socket).await?, &name).await };
+    let ended = async {
+        let engine = Engine::find(&socket).await?;
+        if !end(&engine, &name).await? {
+            // Whoever asked for it may have been killed before the engine was done.
+            tokio::time::sleep(BEING_MADE).await;
+            end(&engine, &name).await?;
+        }
+        Ok::<_, Trouble>(())
+    };
     ended.await.map_err(|trouble| format!("its container {name} may still be there: {trouble}"))?;
     Record::forget(attempt).map_err(|error| error.to_string())
 }

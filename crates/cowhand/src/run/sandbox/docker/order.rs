@@ -140,7 +140,8 @@ impl Order<'_> {
         });
         let own = ["/tmp", "/var/tmp"].into_iter().map(PathBuf::from).chain(home.cloned());
         let own = own.filter(|path| !mounts.iter().any(|bound| bound.to == *path));
-        let own = own.map(|path| (path.to_string_lossy().into_owned(), "rw,mode=1777".to_owned()));
+        let own = own
+            .map(|path| (path.to_string_lossy().into_owned(), "rw,exec,nosuid,nodev,mode=1777".to_owned()));
         let more = self.contained.tmpfs.iter().map(|text| {
             let (path, options) = text.split_once(':').unwrap_or((text, ""));
             (path.to_owned(), options.to_owned())
