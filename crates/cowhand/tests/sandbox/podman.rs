@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -122,10 +122,6 @@ impl Podman {
 
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.path().join("sock")
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     /// All that there are, also ended ones.

@@ -92,16 +92,18 @@ fn networks() {
             std::io::Write::write_all(&mut &stream, b"somebody\n").ok();
         }
     });
-    for (network, reached) in [("host", true), ("none", false)] {
-        let script = format!("nc -w 5 127.0.0.1 {port} </dev/null || echo nobody");
-        let mut scene = herdctl(&script, &json!({ "network": network }));
+    let script = format!("ls /sys/class/net; nc -w 5 127.0.0.1 {port} </dev/null && echo reached");
+    for (network, apart, devices, reached) in
+        [("host", false, "", true), ("none", false, "lo\n", false), ("bridge", true, "eth0\nlo\n", false)]
+    {
+        let podman = if apart { Podman::apart() } else { Podman::new(User::Root) };
+        let mut scene = herdctl_at(podman, &script, &json!({ "network": network }));
         scene.start();
         let (_, said) = scene.run();
-        assert_eq!(
-            (said.contains("somebody\n"), said.contains("nobody\n")),
-            (reached, !reached),
-            "{network}: {said}"
-        );
+        let heard = (said.contains("somebody\n"), said.contains("reached\n"));
+        assert_eq!(heard, (reached, reached), "{network}: {said}");
+        assert!(said.starts_with(devices), "{network}: {said}");
+        scene.nothing_is_left();
     }
 }
 

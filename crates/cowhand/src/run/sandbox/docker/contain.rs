@@ -3,9 +3,8 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use cowhand_core::sandbox::Caps;
 use futures_util::FutureExt;
@@ -15,10 +14,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::engine::{Engine, Trouble, Way};
 use super::leftover::{self, Record};
+use super::limits::Limits;
 use super::order::Order;
 use super::{Contained, filter, frames};
 use crate::run::attempt::{Attempt, Start};
-use crate::run::caps::{memory_reached, of_process, reached};
 use crate::run::sandbox::Enclosure;
 
 pub(in crate::run::sandbox) const VERB: &str = "contain";
@@ -28,8 +27,6 @@ const LOST: u8 = 125;
 /// As a shell says it of a command that it cannot run.
 const CANNOT: u8 = 126;
 const TERMINATED: u8 = 128 + 15;
-/// Between two looks at the kernel's counters.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// The whole life of the process.
 pub(crate) fn contain(folder: &Path) -> ExitCode {
@@ -112,8 +109,8 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
 /// Of the fleet and the attempt, so that whoever knows them knows the container.
 fn name(contained: &Contained, attempt: &Attempt) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, contained.state.as_os_str().as_encoded_bytes());
-    let fleet: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("cowhand-{fleet}-{}", attempt.name())
+    let fleet = digest.as_ref().first_chunk().copied().map(u32::from_be_bytes).unwrap_or_default();
+    format!("cowhand-{fleet:08x}-{}", attempt.name())
 }
 
 type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
@@ -244,63 +241,4 @@ async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
         std::future::pending::<()>().await;
     }
     std::future::pending().await
-}
-
-/// Which caps were reached, as the kernel counts it. Its counters go with the container, so somebody has to look before.
-struct Limits<'a> {
-    attempt: &'a Attempt,
-    caps: &'a Caps,
-    groups: Vec<PathBuf>,
-    memory_told: bool,
-    pids_told: bool,
-}
-
-impl<'a> Limits<'a> {
-    async fn of(engine: &Engine, name: &str, attempt: &'a Attempt, caps: &'a Caps) -> Self {
-        let capped = caps.memory.is_some() || caps.pids.is_some();
-        let groups = match engine.inspect(name).await {
-            Ok(found) if capped => found["State"]["Pid"].as_i64().map(of_process).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        Self { attempt, caps, groups, memory_told: false, pids_told: false }
-    }
-
-    async fn watch(&mut self) -> Infallible {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            self.look();
-        }
-    }
-
-    /// Each is told once, when it is seen.
-    fn look(&mut self) {
-        let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
-        let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
-        tell_once(self.attempt, &memory, &mut self.memory_told);
-        tell_once(self.attempt, &pids, &mut self.pids_told);
-    }
-
-    /// Engines know of memory, too, once it is over.
-    async fn look_back(&mut self, engine: &Engine, name: &str) {
-        let Some(bytes) = self.caps.memory else { return };
-        match engine.inspect(name).await {
-            Ok(found) if found["State"]["OOMKilled"] == true => {
-                tell_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_told);
-            }
-            Ok(_) => {}
-            Err(trouble) => {
-                eprintln!("cowhand: whether its cap on memory was reached is not known: {trouble}")
-            }
-        }
-    }
-}
-
-fn tell_once(attempt: &Attempt, notes: &[String], told: &mut bool) {
-    if *told || notes.is_empty() {
-        return;
-    }
-    *told = true;
-    if let Err(error) = attempt.note(notes) {
-        eprintln!("cowhand: {}; {error}", notes.join("; "));
-    }
 }

@@ -9,6 +9,7 @@ pub(crate) mod engine;
 mod filter;
 mod frames;
 pub(crate) mod leftover;
+mod limits;
 mod order;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,8 @@ pub struct Bound {
 const PLACES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 const OWN_PLACES: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
+const ELSEWHERE: &str = "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files";
+
 /// The engine's socket: the config's, the environment's, or the first of the usual ones that is there.
 pub(crate) fn socket(asked: &Container) -> Result<PathBuf, String> {
     if let Some(socket) = &asked.socket {
@@ -57,18 +60,13 @@ pub(crate) fn socket(asked: &Container) -> Result<PathBuf, String> {
             format!("`sandbox.socket` has to be the whole path of a Unix socket, and not {socket}")
         });
     }
-    match std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
-        Some(host) => host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| {
-            "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files"
-                .to_owned()
-        }),
-        None => {
-            let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-            let own = own.iter().flat_map(|folder| OWN_PLACES.map(|place| folder.join(place)));
-            let found = PLACES.iter().map(PathBuf::from).chain(own).find(|place| place.exists());
-            Ok(found.unwrap_or_else(|| PathBuf::from(PLACES[0])))
-        }
+    if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
+        return host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| ELSEWHERE.to_owned());
     }
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let own = own.iter().flat_map(|folder| OWN_PLACES.map(|place| folder.join(place)));
+    let found = PLACES.iter().map(PathBuf::from).chain(own).find(|place| place.exists());
+    Ok(found.unwrap_or_else(|| PathBuf::from(PLACES[0])))
 }
 
 /// Sockets that are here; whoever reaches one owns the machine.
