@@ -25,7 +25,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
 
 /// herdctl's key. It takes what we do not do, so that is no error: the agent is not started.
 fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Location) {
-    let asked = agent.sandbox(None);
+    let asked = agent.sandbox(None, false);
     if let Some(why) = asked.contradiction().filter(|_| asked.kind == SandboxKind::Docker) {
         warn(loader, draft, at, "docker", &format!("this agent is not started: {why}"));
     }
@@ -48,7 +48,7 @@ fn check_one(
         loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
         return;
     }
-    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name));
+    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
     if let Some(message) = asked.contradiction() {
         loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
     } else if asked.network == Reaches::Nobody
