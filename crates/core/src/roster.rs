@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
 use crate::budget::Budget;
-use crate::config::shape;
+use crate::config::shape::{self, Docker};
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
@@ -16,7 +16,7 @@ use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::provider::{Provider, Seat};
 use crate::retention::Retention;
-use crate::sandbox::{Asked, Sandbox, SandboxKind, SandboxRules};
+use crate::sandbox::{Asked, Sandbox, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
@@ -165,12 +165,31 @@ impl Agent {
     /// it is confined.
     pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
         let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
-        let contained = self.settings.docker.as_ref().and_then(|docker| docker.enabled) == Some(true);
-        let docker = contained.then(|| SandboxRules { kind: SandboxKind::Docker, ..SandboxRules::default() });
+        let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
         let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
-        let all = own.into_iter().flatten().map(Sandbox::rules).chain(docker);
+        let own = own.into_iter().flatten().map(Sandbox::rules);
+        let all = docker.and_then(Docker::rules).into_iter().chain(own);
         let all = all.chain(confined.then(|| self.strict(schedule)));
-        all.reduce(SandboxRules::and).unwrap_or_default().asked()
+        let mut asked = all.reduce(SandboxRules::and).unwrap_or_default().asked();
+        if let Some(docker) = docker {
+            asked.container = docker.container(asked.container);
+        }
+        if confined {
+            // Folders of the machine, which the strict sandbox has no words for.
+            asked.container.volumes.clear();
+        }
+        asked
+    }
+
+    /// What is asked for by jobs of no schedule, and by those of each; and by those among them that are confined.
+    pub fn sandboxes(&self) -> impl Iterator<Item = Asked> {
+        let schedules = self.schedules.iter().map(Some);
+        [None].into_iter().chain(schedules).flat_map(|schedule| {
+            let confines = self.trusts(schedule).into_iter().any(Trust::confines);
+            let name = schedule.map(|schedule| &schedule.name);
+            let strict = confines.then(|| self.sandbox(name, true));
+            [self.sandbox(name, false)].into_iter().chain(strict)
+        })
     }
 
     /// What holds the jobs of strangers: what is asked for, else the usual.
@@ -315,7 +334,7 @@ mod tests {
     #[test]
     fn strangers_are_held_by_more() {
         use crate::config::shape::Runtime;
-        use crate::sandbox::{Credentials, Reaches};
+        use crate::sandbox::{Credentials, Reaches, SandboxKind};
         let held = |runtime: Runtime, sandbox: &str, trust: &str| {
             let mut agent = Agent::new("a".parse().unwrap());
             agent.settings.runtime = Some(runtime);
@@ -346,6 +365,22 @@ mod tests {
         let own = r#"{"strangers":"sandbox","sandbox":{"kind":"landlock","network":"off"}}"#;
         assert_eq!(held(Runtime::Claude, "null", own).kind, SandboxKind::Landlock);
         assert_eq!(held(Runtime::Claude, "\"bubblewrap\"", own).kind, SandboxKind::Bubblewrap);
+    }
+
+    /// A container is the stricter one, so it stays, and loses what it was given of the machine.
+    #[test]
+    fn strangers_in_a_container() {
+        use crate::sandbox::{Reaches, SandboxKind};
+        let mut agent = Agent::new("a".parse().unwrap());
+        agent.settings.runtime = Some(crate::config::shape::Runtime::Command);
+        let docker = r#"{"enabled":true,"image":"i","network":"host","volumes":["/data:/data"]}"#;
+        agent.settings.docker = serde_json::from_str(docker).unwrap();
+        let own = agent.sandbox(None, false);
+        assert_eq!((own.kind, own.container.volumes.len()), (SandboxKind::Docker, 1));
+        assert_eq!((own.network, own.container.host_network), (Reaches::Everybody, true));
+        let strict = agent.sandbox(None, true);
+        assert_eq!((strict.kind, strict.container.volumes.len()), (SandboxKind::Docker, 0));
+        assert_eq!((strict.network, strict.container.image.as_deref()), (Reaches::Nobody, Some("i")));
     }
 
     #[test]

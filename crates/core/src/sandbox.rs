@@ -2,6 +2,7 @@
 //!
 //! Here is only what is asked for. Whether this machine can enforce it, and how, is decided where the agent is started.
 
+mod container;
 mod host;
 
 use std::path::Path;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 use crate::word::written_as;
+pub use container::{Container, Volume};
 pub use host::{Host, HostError};
 
 /// A word, or a word and its rules.
@@ -21,8 +23,8 @@ pub enum Sandbox {
     Rules(SandboxRules),
 }
 
-/// What holds the agent: nothing, the kernel's Landlock, or namespaces made by the program `bwrap`. `docker` is not
-/// there yet: an agent with it is not started.
+/// What holds the agent: nothing, the kernel's Landlock, namespaces made by the program `bwrap`, or a container of an
+/// engine that speaks Docker's API. Each is stricter than those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxKind {
@@ -76,6 +78,16 @@ pub struct SandboxRules {
     #[serde(default)]
     #[schemars(range(min = 0.05, max = 1024))]
     pub cpu: Option<f64>,
+    /// What a container is made of; `docker` needs it, other kinds have no use for it. It has to be on the machine:
+    /// cowhand fetches none.
+    #[serde(default)]
+    #[schemars(length(min = 1), extend("examples" = ["node:22"]))]
+    pub image: Option<String>,
+    /// Where the engine of `docker` listens: a path. Unset means what `DOCKER_HOST` says, or the first of the usual
+    /// places where somebody listens.
+    #[serde(default)]
+    #[schemars(length(min = 1), extend("examples" = ["/run/podman/podman.sock"]))]
+    pub socket: Option<String>,
 }
 
 /// A word, or who is reached.
@@ -114,6 +126,7 @@ pub struct Asked {
     pub network: Reaches,
     pub credentials: Credentials,
     pub caps: Caps,
+    pub container: Container,
 }
 
 /// Whom an agent reaches.
@@ -163,6 +176,9 @@ impl SandboxRules {
                 read: both(self.read.clone(), other.read.clone(), in_both),
                 network: both(self.network.clone(), other.network.clone(), Network::and),
                 credentials: self.credentials.max(other.credentials),
+                // An image opens nothing, so the one that is nearer to the job is taken.
+                image: other.image.clone().or(self.image),
+                socket: other.socket.clone().or(self.socket),
                 ..self
             }
             .capped(&other),
@@ -195,6 +211,7 @@ impl SandboxRules {
             network: self.network.map(Network::reaches).unwrap_or_default(),
             credentials: self.credentials.unwrap_or_default(),
             caps,
+            container: Container { image: self.image, socket: self.socket, ..Container::default() },
         }
     }
 }
@@ -267,12 +284,19 @@ impl Asked {
             (SandboxKind::Bubblewrap, Reaches::Ports(_), _) => Some(
                 "`network: {ports: …}` needs `kind: landlock`; with bubblewrap name the hosts: `network: {hosts: [api.example.com:443]}`",
             ),
-            (SandboxKind::Landlock | SandboxKind::None, _, Credentials::Outside) => {
+            (SandboxKind::Docker, Reaches::Hosts(_), _) => Some(
+                "`network: {hosts: …}` needs `kind: bubblewrap`, whose proxy knows hosts; with docker it is `on` or `off`",
+            ),
+            (SandboxKind::Docker, Reaches::Ports(_), _) => {
+                Some("`network: {ports: …}` needs `kind: landlock`; with docker it is `on` or `off`")
+            }
+            (SandboxKind::Landlock | SandboxKind::Docker | SandboxKind::None, _, Credentials::Outside) => {
                 Some("`credentials: outside` needs `kind: bubblewrap`, whose proxy adds them")
             }
             (_, Reaches::Everybody, Credentials::Outside) => Some(
                 "`credentials: outside` needs a network that is off or has `hosts`; with `network: on` nothing goes through the proxy",
             ),
+            (SandboxKind::Docker, ..) => self.container.contradiction(),
             _ => None,
         }
     }

@@ -37,6 +37,11 @@ impl Size {
     pub const fn bytes(self) -> u64 {
         self.count * self.unit.1
     }
+
+    /// None for nothing, and for more than there could be.
+    pub fn of_bytes(count: u64) -> Option<Self> {
+        (1..=LARGEST).contains(&count).then_some(Self { count, unit: PLAIN })
+    }
 }
 
 impl FromStr for Size {

@@ -32,13 +32,20 @@ impl Veil {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let settings = agent.map(|agent| &agent.settings);
         let of_agent = settings.map(|settings| settings.env.clone()).unwrap_or_default();
+        let of_container =
+            settings.and_then(|settings| settings.docker.as_ref()?.env.clone()).unwrap_or_default();
         let of_others = settings.into_iter().flat_map(|settings| &settings.fallback);
         let of_others = of_others.flat_map(|other| other.env.clone());
         let servers = agent.into_iter().flat_map(|agent| agent.settings.mcp_servers.values());
         let told: Vec<_> = servers.clone().filter_map(|server| server.env.clone()).flatten().collect();
         let headers = servers.filter_map(|server| server.headers.as_ref()).flat_map(IndexMap::values);
         let headers = headers.flat_map(|value| said_in_parts(value));
-        let variables = own.chain(loaded.variables.clone()).chain(of_agent).chain(of_others).chain(told);
+        let variables = own
+            .chain(loaded.variables.clone())
+            .chain(of_agent)
+            .chain(of_container)
+            .chain(of_others)
+            .chain(told);
         let variables = variables.flat_map(|(name, value)| {
             let password = password(&value).map(str::to_owned);
             password.into_iter().chain(looks_secret(&name).then_some(value))

@@ -11,6 +11,8 @@ use crate::sandbox::{Credentials, Network, Reach, Reaches, Sandbox, SandboxKind}
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let Some(node) = draft.node.get("sandbox") {
         check_one(loader, draft, (agent, None), node.at, "sandbox");
+    } else if let Some(node) = draft.node.get("docker") {
+        check_docker(loader, draft, agent, node.at);
     }
     for schedule in agent.schedules.iter().filter(|schedule| schedule.sandbox.is_some()) {
         let entries = draft.node.get("schedules").and_then(Node::entries);
@@ -21,8 +23,13 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     }
 }
 
-const NO_DOCKER: &str =
-    "containers are not used yet, so this agent is not started; `sandbox: bubblewrap` is what there is";
+/// herdctl's key. It takes what we do not do, so that is no error: the agent is not started.
+fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Location) {
+    let asked = agent.sandbox(None, false);
+    if let Some(why) = asked.contradiction().filter(|_| asked.kind == SandboxKind::Docker) {
+        warn(loader, draft, at, "docker", &format!("this agent is not started: {why}"));
+    }
+}
 
 fn check_one(
     loader: &mut Loader<'_>,
@@ -44,8 +51,6 @@ fn check_one(
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
     if let Some(message) = asked.contradiction() {
         loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
-    } else if asked.kind == SandboxKind::Docker {
-        warn(loader, draft, at, key, NO_DOCKER);
     } else if asked.network == Reaches::Nobody
         && asked.credentials == Credentials::Inside
         && agent.settings.runtime.unwrap_or_default() != Runtime::Command

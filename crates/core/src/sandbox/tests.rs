@@ -19,6 +19,17 @@ fn the_stricter_wins() {
         (r#""none""#, r#""landlock""#, r#"{"kind":"landlock"}"#),
         (r#""landlock""#, r#""bubblewrap""#, r#"{"kind":"bubblewrap"}"#),
         (r#""bubblewrap""#, r#""landlock""#, r#"{"kind":"bubblewrap"}"#),
+        (
+            r#"{"kind":"docker","image":"a","socket":"/s"}"#,
+            r#""bubblewrap""#,
+            r#"{"kind":"docker","image":"a","socket":"/s"}"#,
+        ),
+        (r#"{"kind":"bubblewrap"}"#, r#"{"kind":"docker","image":"a"}"#, r#"{"kind":"docker","image":"a"}"#),
+        (
+            r#"{"kind":"docker","image":"a"}"#,
+            r#"{"kind":"docker","image":"b"}"#,
+            r#"{"kind":"docker","image":"b"}"#,
+        ),
         // A cap without a sandbox holds, too.
         (
             r#"{"kind":"landlock","pids":50}"#,
@@ -100,6 +111,12 @@ fn what_no_machine_could_do() {
         (r#"{"kind":"bubblewrap","network":"on","credentials":"outside"}"#, Some("through the proxy")),
         (r#"{"kind":"bubblewrap","credentials":"outside"}"#, None),
         (r#"{"kind":"landlock","network":{"ports":[443]}}"#, None),
+        (r#""docker""#, Some("needs `image`")),
+        (r#"{"kind":"docker","image":"a"}"#, None),
+        (r#"{"kind":"docker","image":"a","network":"on"}"#, None),
+        (r#"{"kind":"docker","image":"a","network":{"hosts":["a.com"]}}"#, Some("whose proxy knows hosts")),
+        (r#"{"kind":"docker","image":"a","network":{"ports":[443]}}"#, Some("needs `kind: landlock`")),
+        (r#"{"kind":"docker","image":"a","credentials":"outside"}"#, Some("whose proxy adds them")),
     ] {
         let said = rules(text).asked().contradiction();
         assert_eq!(said.is_some(), word.is_some(), "{text} {said:?}");

@@ -84,7 +84,15 @@ fn sandboxes() {
         ("sandbox: {kind: landlock, memory: lots}".to_owned(), 1, ""),
         ("sandbox: {kind: landlock, writes: [/x]}".to_owned(), 1, "unknown key"),
         ("sandbox: landlok".to_owned(), 1, "landlok"),
-        ("sandbox: docker".to_owned(), 0, "containers are not used yet"),
+        ("sandbox: docker".to_owned(), 1, "`docker` needs `image`"),
+        ("sandbox: {kind: docker, image: 'node:22'}".to_owned(), 0, ""),
+        ("sandbox: {kind: docker, image: ''}".to_owned(), 1, ""),
+        (
+            "sandbox: {kind: docker, image: a, network: {hosts: [a.com]}}".to_owned(),
+            1,
+            "whose proxy knows hosts",
+        ),
+        ("docker: {enabled: true}".to_owned(), 0, "this agent is not started: `docker` needs `image`"),
         (schedule("landlock"), 0, ""),
         (schedule("{kind: landlock, network: {hosts: [a.com]}}"), 1, "Landlock knows ports but no addresses"),
         // Each is well, and both together are not.

@@ -46,6 +46,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::run::sandbox::docker::contain;
 use crate::run::sandbox::{confine, forward};
 use crate::run::{acp, keeper};
 pub use exit::{Exit, Failure};
@@ -143,6 +144,7 @@ pub fn run() -> ExitCode {
         Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
         Some(Hidden::Acp(orders)) => return acp::run(&orders),
         Some(Hidden::Confine(folder)) => return confine::confine(&folder),
+        Some(Hidden::Contain(folder)) => return contain::contain(&folder),
         Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),
         Some(Hidden::Forward { alone }) => return forward::forward(alone),
         None => {}
@@ -200,6 +202,8 @@ enum Hidden {
     Acp(PathBuf),
     /// `cowhand confine FOLDER`: become its agent, with less.
     Confine(PathBuf),
+    /// `cowhand contain FOLDER`: stand for its agent, which is in a container.
+    Contain(PathBuf),
     /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: become an agent in namespaces of its own.
     Enclosed(Vec<OsString>),
     /// `cowhand forward`: be the way to that.
@@ -212,6 +216,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> 
         ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
         ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
         ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
+        ("contain", [folder]) => Some(Hidden::Contain(folder.into())),
         ("enclosed", [_, _, ..]) => Some(Hidden::Enclosed(rest)),
         ("forward", []) => Some(Hidden::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),

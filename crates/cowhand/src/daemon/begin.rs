@@ -80,6 +80,10 @@ impl Charge {
         agent.settings.budget = self.allowance().await;
         let launch = self.plan(&agent, &beginning.session);
         let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
+            Ok(launch) => launch.ready().await,
+            refused => refused,
+        };
+        let launch = match launch {
             Ok(launch) => launch,
             Err(refusal) => {
                 self.not_started(refusal, rules).await;

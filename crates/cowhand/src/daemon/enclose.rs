@@ -48,7 +48,7 @@ impl Charge {
             program: &self.engine.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let Some(enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
+        let Some(mut enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
         if enclosure.kind != SandboxKind::None && agent.needs_a_voice() {
             return Err(format!(
                 "`permission_mode: ask` and `followups` need the daemon's socket, which `sandbox: {}` keeps from the agent; take away one or the other",
@@ -61,10 +61,18 @@ impl Charge {
             written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
         }
         let temporary = match enclosure.kind {
-            SandboxKind::None | SandboxKind::Docker => None,
+            SandboxKind::None => None,
             SandboxKind::Landlock => Some(sandbox::temporary(&private).to_string_lossy().into_owned()),
-            SandboxKind::Bubblewrap => Some("/tmp".to_owned()),
+            SandboxKind::Bubblewrap | SandboxKind::Docker => Some("/tmp".to_owned()),
         };
+        if let Some(container) = &mut enclosure.container {
+            let own =
+                agent.settings.docker.as_ref().and_then(|docker| docker.env.clone()).unwrap_or_default();
+            let meant = |name: &str| own.contains_key(name) || agent.settings.env.contains_key(name);
+            let outside = OUTSIDE.iter().filter(|name| !meant(name));
+            container.left_outside = outside.map(|name| (*name).to_owned()).collect();
+            environment.extend(own);
+        }
         environment.extend(temporary.map(|folder| ("TMPDIR".to_owned(), folder)));
         if enclosure.has_proxy() {
             by_proxy(&enclosure, &mut environment);
@@ -74,6 +82,10 @@ impl Charge {
         Ok(launch)
     }
 }
+
+/// Where things are on this machine; an image has its own places.
+const OUTSIDE: [&str; 6] =
+    ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
 
 /// A program that is a runtime of its own keeps its things in one place, however it is spoken to.
 fn known(command: &str) -> Option<Runtime> {

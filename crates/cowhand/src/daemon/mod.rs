@@ -2,6 +2,7 @@
 
 mod attempt;
 mod begin;
+mod containers;
 mod enclose;
 mod engine;
 mod hooks;

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use super::engine::Engine;
-use super::workspaces;
+use super::{containers, workspaces};
 use crate::prune::{self, Scope};
 
 const EVERY: SignedDuration = SignedDuration::from_hours(1);
@@ -46,12 +46,13 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// Workspaces that nobody needs, at the start and then as often as jobs are pruned, after that.
+    /// Workspaces and containers that nobody needs, at the start and then as often as jobs are pruned, after that.
     pub(super) fn sweep_if_due(&mut self) {
         let now = self.engine.clock.now();
         if self.swept_at.is_none_or(|last| now < last || now.duration_since(last) >= EVERY) {
             self.swept_at = Some(now);
             self.errands.spawn(workspaces::sweep(Arc::clone(&self.engine)));
+            self.errands.spawn(containers::sweep(Arc::clone(&self.engine)));
         }
     }
 }

@@ -304,6 +304,9 @@ impl Attempt {
         }
         let cgroup = self.cgroup();
         let lives = self.identity(AGENT)?.is_some_and(|agent| agent.lives());
+        if !lives {
+            self.end_container();
+        }
         if lives || !self.marked().is_empty() || cgroup.as_ref().is_some_and(Cgroup::holds_any) {
             return Ok(Standing::Unkept);
         }
@@ -341,6 +344,7 @@ impl Attempt {
             cgroup.kill()?;
         }
         process::signal_all(&self.marked(), Signal::KILL);
+        self.end_container();
         Ok(Stop::NoKeeper)
     }
 
@@ -383,6 +387,11 @@ impl Attempt {
         let strays = self.marked();
         process::signal_all(&strays, Signal::KILL);
         !strays.is_empty()
+    }
+
+    /// All but ourselves.
+    pub(super) fn end_others(&self) {
+        process::signal_all(&self.marked(), Signal::KILL);
     }
 
     fn marked(&self) -> Vec<i32> {

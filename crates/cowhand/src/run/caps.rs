@@ -175,23 +175,38 @@ impl Groups {
     /// Which caps were reached, for people.
     pub(super) fn reached(&self) -> Vec<String> {
         let tree = self.tree.as_ref().map(|tree| tree.path().to_owned());
-        let paths = || self.limits.iter().map(|group| group.path.clone()).chain(tree.clone());
-        let count = |file: &str, word: &str| paths().find_map(|path| counted(&path.join(file), word));
-        let killed = count("memory.events", "oom_kill").or_else(|| count("memory.oom_control", "oom_kill"));
-        let refused = count("pids.events", "max");
-        let mut notes = Vec::new();
-        if let (Some(bytes), Some(times @ 1..)) = (self.caps.memory, killed) {
-            notes.push(format!(
-                "the sandbox's cap on memory ({bytes} bytes) was reached; processes ended by the kernel: {times}"
-            ));
-        }
-        if let (Some(most), Some(times @ 1..)) = (self.caps.pids, refused) {
-            notes.push(format!(
-                "the sandbox's cap on processes ({most}) was reached; processes that were not made: {times}"
-            ));
-        }
-        notes
+        let groups: Vec<PathBuf> = self.limits.iter().map(|group| group.path.clone()).chain(tree).collect();
+        reached(&groups, &self.caps)
     }
+}
+
+/// Which of these caps were reached in these groups, for people.
+pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
+    let count = |file: &str, word: &str| groups.iter().find_map(|group| counted(&group.join(file), word));
+    let killed = count("memory.events", "oom_kill").or_else(|| count("memory.oom_control", "oom_kill"));
+    let refused = count("pids.events", "max");
+    let mut notes = Vec::new();
+    if let (Some(bytes), Some(times @ 1..)) = (caps.memory, killed) {
+        notes.push(format!("{}; processes ended by the kernel: {times}", memory_reached(bytes)));
+    }
+    if let (Some(most), Some(times @ 1..)) = (caps.pids, refused) {
+        notes.push(format!(
+            "the sandbox's cap on processes ({most}) was reached; processes that were not made: {times}"
+        ));
+    }
+    notes
+}
+
+pub(super) fn memory_reached(bytes: u64) -> String {
+    format!("the sandbox's cap on memory ({bytes} bytes) was reached")
+}
+
+/// The groups of somebody else's process, of whichever version; none where they cannot be seen.
+pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
+    let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
+    let one = [Controller::Memory, Controller::Pids].map(|controller| home(&mounts, &groups, controller));
+    one.into_iter().flatten().chain(cgroup::own_group(&mounts, &groups)).collect()
 }
 
 fn refusal(why: &str) -> String {

@@ -85,7 +85,7 @@ pub(super) fn move_self(group: &Path) -> io::Result<()> {
 }
 
 /// The folder of our own group, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
-fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
+pub(super) fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let fields: Vec<&str> = left.split(' ').collect();

@@ -26,7 +26,8 @@ use super::caps::Groups;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, Identity};
-use super::sandbox;
+use super::sandbox::docker::leftover;
+use super::sandbox::{self, Enclosure};
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
@@ -84,7 +85,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     // begins. The disk and the kernel, which takes its time with control groups, work side by side.
     let (synced, groups) = std::thread::scope(|scope| {
         let synced = scope.spawn(|| attempt.sync_names());
-        let caps = start.enclosure.as_ref().map(|enclosure| enclosure.caps).unwrap_or_default();
+        let caps = start.enclosure.as_ref().map(Enclosure::own_caps).unwrap_or_default();
         let groups = Groups::enter(attempt, &caps);
         (synced.join().unwrap_or_else(|_| Err(io::Error::other("the sync panicked"))), groups)
     });
@@ -133,7 +134,19 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     streams.finish()?;
     attempt.note(&watch.groups.reached())?;
     watch.clean_up().await;
-    watch.ending()
+    end_container(attempt).await?;
+    match attempt.refusal() {
+        Some(why) => Ok(not_started(why)),
+        None => watch.ending(),
+    }
+}
+
+/// It is no child of ours, so nothing that we did has reached it yet if whoever stood for it was killed.
+async fn end_container(attempt: &Attempt) -> io::Result<()> {
+    let Err(why) = leftover::end_of(attempt).await else { return Ok(()) };
+    // Without the engine, what runs in there is still to be found.
+    attempt.end_others();
+    attempt.note(&[why])
 }
 
 /// Never, if there is no such time.

@@ -58,6 +58,14 @@ impl Launch {
         };
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
+
+    /// Itself, unless what is to hold it is not there at the moment.
+    pub(crate) async fn ready(self) -> Result<Self, String> {
+        match &self.start.enclosure {
+            Some(enclosure) => enclosure.ready().await.map(|()| self),
+            None => Ok(self),
+        }
+    }
 }
 
 /// For an attempt that was started by a version that did not write down who reads its output.

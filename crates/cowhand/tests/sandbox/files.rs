@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::{Scene, User, for_each_sandbox, until};
+use super::{Scene, User, for_each_sandbox, in_a_container, until};
 
 for_each_sandbox!(
     declared_paths,
@@ -14,6 +14,8 @@ for_each_sandbox!(
     asked_to_stop,
     leftovers
 );
+
+in_a_container!(declared_paths, a_worktree, a_trap_for_those_who_come_after, asked_to_stop, leftovers);
 
 fn declared_paths(kind: &str, user: User) {
     let script = "echo w >../shared/w && echo wrote; cat ../books/b; echo w >../books/w || echo no-book; cat ../more/m \

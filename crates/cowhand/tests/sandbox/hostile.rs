@@ -4,11 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Scene, User, for_each_sandbox};
+use super::{Scene, User, for_each_sandbox, in_a_container};
 
 const SCRIPT: &str = include_str!("hostile.sh");
 
 for_each_sandbox!(a_hostile_agent);
+in_a_container!(a_hostile_agent);
 
 /// A network namespace that ends with the daemon: in it there is a metadata service, and somebody on loopback.
 const NAMESPACE: &str = "ip link set lo up && ip addr add 169.254.169.254/32 dev lo && \

@@ -6,8 +6,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod caps;
+mod docker;
 mod files;
 mod hostile;
+mod podman;
 mod proxy;
 mod refusals;
 
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use podman::Podman;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -50,6 +53,19 @@ macro_rules! for_each_sandbox {
 }
 use for_each_sandbox;
 
+/// Each story in a container, too.
+macro_rules! in_a_container {
+    ($($story:ident),+ $(,)?) => {
+        mod docker {
+            $(mod $story {
+                #[test] fn as_root() { super::super::$story("docker", crate::User::Root); }
+                #[test] fn as_nobody() { super::super::$story("docker", crate::User::Nobody); }
+            })+
+        }
+    };
+}
+use in_a_container;
+
 /// A fleet of one agent: its home, its desk, and its config in folders of their own.
 struct Scene {
     root: PathBuf,
@@ -59,6 +75,8 @@ struct Scene {
     /// What stands before the daemon's command.
     within: Vec<String>,
     program: PathBuf,
+    /// If its agent is to run in a container.
+    podman: Option<Podman>,
     #[expect(dead_code, reason = "they are held, not used")]
     folders: [TempDir; 2],
 }
@@ -71,7 +89,8 @@ impl Scene {
         let root = folder.path().canonicalize().unwrap();
         let (program, programs) = program();
         let (variables, within, folders) = (Vec::new(), Vec::new(), [folder, programs]);
-        let scene = Self { root, user, daemon: None, variables, within, program, folders };
+        let podman = None;
+        let mut scene = Self { root, user, daemon: None, variables, within, program, podman, folders };
         for (name, text) in [
             ("home/.ssh/id", "a-private-key\n"),
             ("home/.aws/credentials", "a-cloud-key\n"),
@@ -86,6 +105,7 @@ impl Scene {
         for (key, value) in agent.as_object().unwrap() {
             own[key] = value.clone();
         }
+        scene.contain(&mut own["sandbox"]);
         // JSON is YAML.
         let fleet = json!({"agents": [own], "server": {"enabled": false}});
         scene.write("fleet/cowhand.yaml", &fleet.to_string());
@@ -93,13 +113,30 @@ impl Scene {
         scene
     }
 
+    /// If it is to be a container that names no image: one that has this machine's programs.
+    fn contain(&mut self, sandbox: &mut Value) {
+        if sandbox == "docker" {
+            *sandbox = json!({"kind": "docker"});
+        }
+        if sandbox["kind"] != "docker" || sandbox["image"].is_string() {
+            return;
+        }
+        let podman = Podman::new(self.user);
+        sandbox["image"] = podman::IMAGE.into();
+        sandbox["socket"] = podman.socket().to_str().unwrap().into();
+        let read = sandbox["read"].as_array().cloned().unwrap_or_default();
+        sandbox["read"] = read.into_iter().chain([json!("/usr")]).collect();
+        self.podman = Some(podman);
+    }
+
     /// Lays more over the agent.
-    fn set(&self, agent: &Value) {
+    fn set(&mut self, agent: &Value) {
         let file = self.path("fleet/cowhand.yaml");
         let mut fleet: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
         for (key, value) in agent.as_object().unwrap() {
             fleet["agents"][0][key] = value.clone();
         }
+        self.contain(&mut fleet["agents"][0]["sandbox"]);
         self.write("fleet/cowhand.yaml", &fleet.to_string());
         self.hand_over();
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Scene, User};
 
 /// The reason; nothing has run.
-fn refused(scene: &mut Scene) -> String {
+pub(super) fn refused(scene: &mut Scene) -> String {
     scene.start();
     let (job, _) = scene.run();
     assert_eq!(job["status"], "failed", "{job:#}");
@@ -49,14 +49,6 @@ fn nobody_asks_from_inside() {
         let followups = json!({"max": 1});
         let why = refused(&mut agent(&json!({"sandbox": kind, "followups": followups})));
         assert!(why.contains("need the daemon's socket"), "{kind}: {why}");
-    }
-}
-
-#[test]
-fn docker_is_not_there_yet() {
-    for agent_says in [json!({"sandbox": "docker"}), json!({"docker": {"enabled": true}})] {
-        let why = refused(&mut agent(&agent_says));
-        assert!(why.contains("containers are not used yet"), "{agent_says}: {why}");
     }
 }
 

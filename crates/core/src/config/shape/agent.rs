@@ -68,7 +68,7 @@ pub struct Agent {
     pub hooks: Option<Hooks>,
     /// What its processes may reach; unset means everything.
     pub sandbox: Option<Sandbox>,
-    #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
+    /// herdctl's way to say `sandbox: docker`.
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
     /// The account or server of models that it shares with others; unset means all agents with the same runtime.

@@ -81,7 +81,7 @@ pub struct FleetInfo {
 pub struct Defaults {
     #[schemars(extend("x-old-names" = ["workspace"]))]
     pub working_directory: Option<WorkingDirectory>,
-    #[schemars(extend("x-pending" = "containers are not used yet; with `enabled: true` the agent is not started"))]
+    /// herdctl's way to say `sandbox: docker`.
     pub docker: Option<Docker>,
     pub work_source: Option<WorkSource>,
     pub instances: Option<Instances>,

@@ -7,16 +7,13 @@ use cowhand_core::sandbox::SandboxKind;
 
 use super::landlock;
 
-pub(super) const NO_DOCKER: &str =
-    "containers are not used yet, so it is not started; `sandbox: bubblewrap` is what there is";
-
 /// Why this kind cannot be had here, if it cannot.
 pub(crate) fn refusal(kind: SandboxKind) -> Option<String> {
     match kind {
-        SandboxKind::None => None,
+        // Whether there is an engine with the image changes from job to job, so it is asked before each.
+        SandboxKind::None | SandboxKind::Docker => None,
         SandboxKind::Landlock => landlock::refusal(),
         SandboxKind::Bubblewrap => bubblewrap().err(),
-        SandboxKind::Docker => Some(NO_DOCKER.to_owned()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
 
+use super::docker::{self, Bound, Contained};
 use super::git::Worktree;
 use super::{Enclosure, ability};
 use crate::run::runtime::plan::Description;
@@ -106,6 +107,9 @@ pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String
         return Err(refused(why.to_owned()));
     }
     let caps = asked.caps;
+    if asked.kind == SandboxKind::Docker {
+        return contained(setting).map(Some).map_err(refused);
+    }
     let name = setting.argv.first().map(String::as_str).unwrap_or_default();
     let program = found(setting, name)?;
     if asked.kind == SandboxKind::None {
@@ -130,11 +134,66 @@ pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String
         gateway: asked.credentials == Credentials::Outside,
         caps,
         stead: stead(setting).map_err(refused)?,
+        container: None,
     };
     if asked.kind == SandboxKind::Landlock {
         all_or_nothing(&enclosure).map_err(refused)?;
     }
     Ok(Some(enclosure))
+}
+
+/// In a container the system is the image's, and so are all programs.
+fn contained(setting: &Setting<'_>) -> Result<Enclosure, String> {
+    let asked = setting.asked;
+    if setting.agent.is_some() {
+        return Err(
+            "`runtime: acp` speaks through a client of cowhand's own, which is in no image".to_owned()
+        );
+    }
+    let hidden = hidden(setting);
+    let mut write = written(setting, &hidden)?;
+    let mut read = own_files(setting, &hidden)?;
+    if asked.container.read_only {
+        let directory = setting.directory.canonicalize().unwrap_or_default();
+        let (inside, rest) =
+            write.into_iter().partition(|path| directory.starts_with(path) || path.starts_with(&directory));
+        write = rest;
+        read.extend::<Vec<PathBuf>>(inside);
+    }
+    let volumes = asked.container.volumes.iter().map(|volume| {
+        let from = declared(setting, &volume.from, &hidden)?;
+        match hidden.iter().find(|hidden| hidden.starts_with(&from)) {
+            Some(hidden) => {
+                Err(format!("{} holds {}, which no agent is given", volume.from, hidden.display()))
+            }
+            None => Ok(Bound { from, to: PathBuf::from(&volume.to), written: volume.written }),
+        }
+    });
+    let container = Contained {
+        image: asked.container.image.clone().unwrap_or_default(),
+        socket: docker::socket(&asked.container)?,
+        user: asked.container.user.clone(),
+        tmpfs: asked.container.tmpfs.clone(),
+        labels: asked.container.labels.clone(),
+        volumes: volumes.collect::<Result<_, String>>()?,
+        cpu_shares: asked.container.cpu_shares,
+        host_network: asked.container.host_network,
+        left_outside: Vec::new(),
+        state: setting.state.canonicalize().unwrap_or_else(|_| setting.state.to_owned()),
+    };
+    Ok(Enclosure {
+        kind: asked.kind,
+        home: home(setting),
+        read,
+        write,
+        hidden,
+        frozen: present(setting.files.iter().cloned()),
+        network: asked.network.clone(),
+        caps: asked.caps,
+        stead: stead(setting)?,
+        container: Some(container),
+        ..Enclosure::default()
+    })
 }
 
 /// Landlock cannot take back a part of what it gives.
@@ -156,7 +215,8 @@ fn hidden(setting: &Setting<'_>) -> Vec<PathBuf> {
     let keys = KEYS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
     let secrets = SECRET.iter().map(PathBuf::from);
     let dotenv = setting.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
-    present(keys.chain(secrets).chain(dotenv.cloned()).chain([setting.state.to_owned()]))
+    let sockets = docker::sockets(&setting.asked.container);
+    present(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([setting.state.to_owned()]))
 }
 
 fn home(setting: &Setting<'_>) -> Option<PathBuf> {
@@ -261,6 +321,16 @@ fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result
     read.push(program.to_owned());
     read.push(package(program));
     read.push(setting.program.to_owned());
+    read.extend(own_files(setting, hidden)?);
+    read.retain(|path| path.exists());
+    let mut seen = std::collections::HashSet::new();
+    read.retain(|path| seen.insert(path.clone()));
+    Ok(read)
+}
+
+/// What is the job's and not the system's.
+fn own_files(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut read = Vec::new();
     if setting.has_private {
         make(setting.private)?;
         read.push(setting.private.to_owned());
@@ -270,9 +340,6 @@ fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result
     for asked in &setting.asked.read {
         read.push(declared(setting, asked, hidden)?);
     }
-    read.retain(|path| path.exists());
-    let mut seen = std::collections::HashSet::new();
-    read.retain(|path| seen.insert(path.clone()));
     Ok(read)
 }
 

@@ -2,12 +2,14 @@
 //!
 //! The daemon works out what is allowed (`allow`) and whether this machine can enforce it (`ability`); all of it stands
 //! in the attempt's `start.json`. The keeper then starts, in place of the agent, something that encloses itself and
-//! becomes the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap.
+//! becomes the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap; or `cowhand contain`, which stands for one in a
+//! container.
 
 pub(crate) mod ability;
 mod allow;
 mod bubblewrap;
 pub(crate) mod confine;
+pub mod docker;
 pub(crate) mod forward;
 mod git;
 mod landlock;
@@ -47,6 +49,9 @@ pub struct Enclosure {
     /// Folders of ours that stand where others are.
     #[serde(default)]
     pub stead: Vec<(PathBuf, PathBuf)>,
+    /// With `docker`.
+    #[serde(default)]
+    pub container: Option<docker::Contained>,
 }
 
 impl Enclosure {
@@ -54,6 +59,18 @@ impl Enclosure {
     pub(crate) fn has_proxy(&self) -> bool {
         let hosts = matches!(self.network, Reaches::Hosts(_));
         self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
+    }
+
+    /// What its keeper sees to; a container's caps are the engine's.
+    pub(super) fn own_caps(&self) -> Caps {
+        if self.kind == SandboxKind::Docker { Caps::default() } else { self.caps }
+    }
+
+    /// Why it cannot be had at the moment, where that takes asking somebody.
+    pub(crate) async fn ready(&self) -> Result<(), String> {
+        let Some(container) = &self.container else { return Ok(()) };
+        let ready = docker::ready(container).await;
+        ready.map_err(|why| format!("`sandbox: {}` cannot be enforced: {why}", self.kind))
     }
 }
 
@@ -72,7 +89,7 @@ pub(super) fn argv(
             let way_out = enclosure.has_proxy().then(|| way_out(enclosure, attempt)).transpose()?;
             Ok(bubblewrap::argv(enclosure, directory, argv, &own, way_out.as_deref()))
         }
-        SandboxKind::Docker => Err(io::Error::other(ability::NO_DOCKER)),
+        SandboxKind::Docker => Ok(vec![own.into(), docker::contain::VERB.into(), attempt.folder().into()]),
     }
 }
 

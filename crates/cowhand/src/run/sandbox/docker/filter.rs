@@ -1,0 +1,68 @@
+//! What the kernel is not to be asked for from inside of a container.
+//!
+//! Docker's own filter keeps an agent from the keys that the kernel holds for its user, which are the same inside and
+//! outside. Podman's does not. So it gets its own filter back, without those calls.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// Where Podman has its filter; the first counts.
+const FILTERS: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
+const KEYS: [&str; 3] = ["keyctl", "add_key", "request_key"];
+
+/// Written into this folder.
+pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
+    let found = FILTERS.iter().find_map(|file| fs::read(file).ok());
+    let found = found.ok_or_else(|| {
+        format!(
+            "Podman's seccomp filter is not there ({}), so the kernel's keys cannot be kept from the agent",
+            FILTERS[1]
+        )
+    })?;
+    let file = folder.join("seccomp.json");
+    let text = without_keys(&found)?.to_string();
+    fs::write(&file, text).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    Ok(file)
+}
+
+fn without_keys(filter: &[u8]) -> Result<Value, String> {
+    let strange = || {
+        "Podman's seccomp filter is not understood, so the kernel's keys cannot be kept from the agent"
+            .to_owned()
+    };
+    let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
+    // One that allows what it does not name is not made stricter by naming less.
+    if !filter["defaultAction"].as_str().is_some_and(|action| action.starts_with("SCMP_ACT_ERRNO")) {
+        return Err(strange());
+    }
+    for rule in filter["syscalls"].as_array_mut().ok_or_else(strange)? {
+        let names = rule["names"].as_array_mut().ok_or_else(strange)?;
+        names.retain(|name| !name.as_str().is_some_and(|name| KEYS.contains(&name)));
+    }
+    // A rule without names is none.
+    filter["syscalls"]
+        .as_array_mut()
+        .ok_or_else(strange)?
+        .retain(|rule| rule["names"] != serde_json::json!([]));
+    Ok(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_are_left_out() {
+        let filter = json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [
+            {"names": ["read", "keyctl"], "action": "SCMP_ACT_ALLOW"}, {"names": ["add_key", "request_key"]},
+        ]});
+        let left = without_keys(filter.to_string().as_bytes()).unwrap();
+        assert_eq!(left["syscalls"], json!([{"names": ["read"], "action": "SCMP_ACT_ALLOW"}]));
+        for strange in ["", "{}", r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[]}"#] {
+            assert!(without_keys(strange.as_bytes()).is_err(), "{strange}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Agents in containers, of a real engine.
+
+mod killed;
+mod refusals;
+mod settings;
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::podman::IMAGE;
+use super::{Podman, Scene, User, until};
+
+/// With what is in the image and nothing else.
+fn plain(user: User, script: &str, more: &Value) -> Scene {
+    let podman = Podman::new(user);
+    let mut sandbox = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
+    let mut agent = more.clone();
+    for (key, value) in more["sandbox"].as_object().into_iter().flatten() {
+        sandbox[key] = value.clone();
+    }
+    agent["sandbox"] = sandbox;
+    let mut scene = Scene::new(user, script, &agent);
+    scene.podman = Some(podman);
+    scene
+}
+
+impl Scene {
+    fn engine(&self) -> &Podman {
+        self.podman.as_ref().unwrap()
+    }
+
+    fn nothing_is_left(&self) {
+        until("no container to be left", || self.engine().containers().is_empty().then_some(()));
+        until("no process to be left", || super::mentioned(&self.path("desk")).is_empty().then_some(()));
+    }
+}
+
+/// The same agent, whoever runs the fleet: what it is given, what it finds, how it ends.
+fn what_it_finds(user: User) {
+    let script = "cat; echo wrong >&2; cat /etc/made-for; pwd; echo $PATH $TMPDIR $MODE; id -u; ls $HOME/.ssh || echo no-key; \
+                  touch /etc/x || echo no-root; touch /tmp/x $HOME/x && echo places; echo made >made; exit 7";
+    let mut scene = plain(user, script, &json!({"env": {"MODE": "night"}}));
+    scene.start();
+    let id = scene.json(&["trigger", "wild", "--prompt", "do what is to be done"])["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let (job, said) = scene.ended(&id);
+    assert!(job["error"]["message"].as_str().unwrap().contains("exit code 7"), "{job:#}\n{said}");
+    let user = if user == User::Root { "\n0\n" } else { "\n65534\n" };
+    let desk = scene.path("desk").display().to_string();
+    for word in [
+        "do what is to be done",
+        "wrong",
+        "a test\n",
+        &desk,
+        "/usr/bin:",
+        "/tmp night",
+        user,
+        "no-key",
+        "no-root",
+        "places",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(scene.path("desk/made").exists());
+    assert_eq!(scene.engine().containers(), [""; 0]);
+}
+
+#[test]
+fn as_root() {
+    what_it_finds(User::Root);
+}
+
+#[test]
+fn as_nobody() {
+    what_it_finds(User::Nobody);
+}
+
+/// All of it, in its order, on both streams; and a prompt that is longer than any pipe and that nobody reads.
+#[test]
+fn ten_megabytes() {
+    const LINES: usize = 100_000;
+    let script = format!(
+        "i=0; for i in $(seq {LINES}); do echo \"$i of the output, with words that make this line one hundred signs long, or about \
+         as much\"; done; for i in $(seq 1000); do echo \"$i wrong\" >&2; done"
+    );
+    let mut scene = plain(User::Root, &script, &json!({}));
+    scene.start();
+    let prompt = "never read\n".repeat(10_000);
+    let id = scene.json(&["trigger", "wild", "--prompt", &prompt])["id"].as_str().unwrap().to_owned();
+    let (job, said) = scene.ended(&id);
+    assert_eq!(job["status"], "completed", "{job:#}");
+    assert!(said.len() > 9_000_000, "{}", said.len());
+    let numbers = |word: &str| -> Vec<usize> {
+        // The last line is ours, and repeats the one before it.
+        let lines = said.lines().filter(|line| line.contains(word) && !line.starts_with("──"));
+        lines.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+    };
+    assert_eq!(numbers(" of the output"), (1..=LINES).collect::<Vec<_>>());
+    assert_eq!(numbers(" wrong"), (1..=1000).collect::<Vec<_>>());
+    scene.nothing_is_left();
+}
+
+/// What comes last is not lost, also if nobody reads the prompt.
+#[test]
+fn last_words() {
+    let mut scene = plain(User::Root, "echo first; echo last >&2; echo the end", &json!({}));
+    scene.start();
+    for prompt in ["", "a prompt"] {
+        for round in 0..5 {
+            let mut words = vec!["trigger", "wild"];
+            words.extend(["--prompt", prompt].iter().filter(|_| !prompt.is_empty()));
+            let id = scene.json(&words)["id"].as_str().unwrap().to_owned();
+            let (job, said) = scene.ended(&id);
+            assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+            for word in ["first\n", "last\n", "the end\n"] {
+                assert!(said.contains(word), "{round}: {word}: {said}");
+            }
+            assert!(!said.contains("Error"), "{round}: {said}");
+        }
+    }
+}
+
+/// A gentle word that is not heard is followed by one that is.
+#[test]
+fn deaf_to_all_words() {
+    let script = "trap '' TERM INT; touch up; while :; do sleep 0.05; done";
+    let mut scene = plain(User::Root, script, &json!({}));
+    scene.start();
+    let id = scene.trigger();
+    until("the agent", || scene.path("desk/up").exists().then_some(()));
+    let said = scene.command(&["cancel", &id]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let (job, said) = scene.ended(&id);
+    assert_eq!(job["status"], "cancelled", "{job:#}\n{said}");
+    scene.nothing_is_left();
+}
+
+#[test]
+fn too_slow() {
+    let script = "trap 'echo heard; exit 0' TERM; echo up; while :; do sleep 0.05; done";
+    let mut scene = plain(User::Root, script, &json!({"timeout": "3s"}));
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(
+        (&job["status"], &job["error"]["kind"]),
+        (&"failed".into(), &"timeout".into()),
+        "{job:#}\n{said}"
+    );
+    assert!(said.contains("heard"), "{said}");
+    scene.nothing_is_left();
+}
+
+/// What it is given as a secret it can say, and nobody reads it.
+#[test]
+fn a_token_is_masked() {
+    let agent = json!({"env": {"AGENT_TOKEN": "canary-of-the-agent"}});
+    let mut scene = plain(User::Root, "echo $AGENT_TOKEN | cat; env | grep TOKEN >&2; echo said", &agent);
+    scene.start();
+    let (job, said) = scene.run();
+    assert!(said.contains("said\n") && said.contains("AGENT_TOKEN="), "{said}");
+    assert!(!said.contains("canary") && !job.to_string().contains("canary"), "{job:#}\n{said}");
+    // Neither does who looks at the machine's processes, or at the attempt's folder.
+    for file in ["start.json", "container", "refusal"] {
+        let path = scene.path(&format!("fleet/.cowhand/attempts/{}.1/{file}", job["id"].as_str().unwrap()));
+        assert!(!fs::read_to_string(path).unwrap_or_default().contains("canary"), "{file}");
+    }
+}
+
+/// Fleets whose config lies where the agent works: it is there to be read, the state and `.env` are not.
+#[test]
+fn what_lies_in_the_workspace() {
+    let script = "echo x >>cowhand.yaml || echo config-held; cat cowhand.yaml >/dev/null && echo config-read; ls \
+                  .cowhand/store.db || echo state-held; grep -q canary .env || echo env-held; echo x >new && echo new";
+    let mut scene = plain(User::Root, "true", &json!({"working_directory": "."}));
+    scene.write("fleet/agent.sh", script);
+    scene.write("fleet/.env", "TOKEN=canary\n");
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    for word in ["config-held", "config-read", "state-held", "env-held", "new\n"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(scene.path("fleet/new").exists());
+}

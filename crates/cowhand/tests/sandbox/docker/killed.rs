@@ -1,0 +1,169 @@
+//! Whoever is killed: no container outlives its attempt, and none ends with the daemon.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::super::{Scene, User, until};
+use super::plain;
+
+const WAITING: &str = "echo up; touch up; while [ ! -e go ]; do sleep 0.05; done; echo went on; touch over";
+
+fn kill(pid: &Value) {
+    let pid = Pid::from_raw(i32::try_from(pid["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
+/// An agent that is up, and its attempt's folder.
+struct Running {
+    scene: Scene,
+    id: String,
+}
+
+impl Running {
+    fn new() -> Self {
+        let mut scene = plain(User::Root, WAITING, &json!({}));
+        scene.start();
+        let id = scene.trigger();
+        until("the agent", || scene.path("desk/up").exists().then_some(()));
+        assert_eq!(scene.engine().containers().len(), 1);
+        Self { scene, id }
+    }
+
+    fn who(&self, file: &str) -> Value {
+        let path = self.scene.path(&format!("fleet/.cowhand/attempts/{}.1/{file}", self.id));
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn kill_daemon(&mut self) {
+        let mut daemon = self.scene.daemon.take().unwrap();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Failed, and nothing is left of it.
+    fn failed(&self) {
+        let (job, said) = self.scene.ended(&self.id);
+        assert_eq!(job["status"], "failed", "{job:#}\n{said}");
+        self.scene.nothing_is_left();
+        assert!(!self.scene.path("desk/over").exists());
+        let record = format!("fleet/.cowhand/attempts/{}.1/container", self.id);
+        assert!(!self.scene.path(&record).exists());
+    }
+}
+
+#[test]
+fn who_stands_for_it() {
+    let running = Running::new();
+    kill(&running.who("agent.json"));
+    running.failed();
+}
+
+/// Who stands for it goes on by itself, to its end.
+#[test]
+fn the_keeper() {
+    let running = Running::new();
+    kill(&running.who("keeper.json"));
+    running.scene.write("desk/go", "");
+    let (job, said) = running.scene.ended(&running.id);
+    assert_ne!(job["status"], "running", "{job:#}");
+    assert!(said.contains("went on"), "{said}");
+    running.scene.nothing_is_left();
+}
+
+/// A job without a keeper can be cancelled as well.
+#[test]
+fn the_keeper_and_then_a_cancel() {
+    let running = Running::new();
+    kill(&running.who("keeper.json"));
+    let said = running.scene.command(&["cancel", &running.id]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let (job, said) = running.scene.ended(&running.id);
+    assert_eq!(job["status"], "cancelled", "{job:#}\n{said}");
+    running.scene.nothing_is_left();
+    assert!(!running.scene.path("desk/over").exists());
+}
+
+#[test]
+fn both_of_them() {
+    let running = Running::new();
+    let agent = running.who("agent.json");
+    kill(&running.who("keeper.json"));
+    kill(&agent);
+    running.failed();
+}
+
+#[test]
+fn everybody() {
+    let mut running = Running::new();
+    let agent = running.who("agent.json");
+    running.kill_daemon();
+    kill(&running.who("keeper.json"));
+    kill(&agent);
+    assert_eq!(running.scene.engine().containers().len(), 1);
+    running.scene.start();
+    running.failed();
+}
+
+/// Of an attempt whose folder is gone nobody knows any more; the container does.
+#[test]
+fn everybody_and_the_folder() {
+    let mut running = Running::new();
+    let agent = running.who("agent.json");
+    running.kill_daemon();
+    kill(&running.who("keeper.json"));
+    kill(&agent);
+    fs::remove_dir_all(running.scene.path("fleet/.cowhand/attempts")).unwrap();
+    running.scene.start();
+    running.scene.nothing_is_left();
+    let (job, said) = running.scene.ended(&running.id);
+    assert_eq!(job["status"], "failed", "{job:#}\n{said}");
+}
+
+/// The agent does not notice, and its job is told once.
+#[test]
+fn the_daemon() {
+    let mut running = Running::new();
+    running.kill_daemon();
+    assert_eq!(running.scene.engine().containers().len(), 1);
+    running.scene.start();
+    running.scene.write("desk/go", "");
+    let (job, said) = running.scene.ended(&running.id);
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    let told = |word: &str| said.lines().filter(|line| *line == word).count();
+    assert_eq!((told("up"), told("went on")), (1, 1), "{said}");
+    running.scene.nothing_is_left();
+}
+
+/// It ends while nobody looks.
+#[test]
+fn the_daemon_until_after_the_end() {
+    let mut running = Running::new();
+    running.kill_daemon();
+    running.scene.write("desk/go", "");
+    running.scene.nothing_is_left();
+    running.scene.start();
+    let (job, said) = running.scene.ended(&running.id);
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    assert!(said.contains("went on"), "{said}");
+}
+
+/// Podman's containers live on without it; one that cannot be heard is ended, with or without the engine.
+#[test]
+fn the_engine() {
+    let mut running = Running::new();
+    running.scene.podman.as_mut().unwrap().kill();
+    let (job, said) = running.scene.ended(&running.id);
+    assert_eq!(job["status"], "failed", "{job:#}\n{said}");
+    assert!(said.contains("cannot be heard any more"), "{said}");
+    until("no process to be left", || {
+        super::super::mentioned(&running.scene.path("desk")).is_empty().then_some(())
+    });
+    assert!(!running.scene.path("desk/over").exists());
+    // What is left of it is nothing but a name, which goes when somebody can be asked.
+    running.kill_daemon();
+    running.scene.podman.as_mut().unwrap().serve();
+    running.scene.start();
+    running.scene.nothing_is_left();
+}

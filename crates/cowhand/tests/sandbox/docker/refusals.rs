@@ -1,0 +1,208 @@
+//! What a container cannot do, or an engine will not: the job fails before anything runs, and says why.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::super::podman::IMAGE;
+use super::super::refusals::refused;
+use super::super::{Podman, Scene, User};
+use super::plain;
+
+fn at(socket: &std::path::Path, image: &str) -> Scene {
+    let sandbox = json!({"kind": "docker", "image": image, "socket": socket});
+    Scene::new(User::Root, "touch ran", &json!({ "sandbox": sandbox }))
+}
+
+#[test]
+fn no_image() {
+    let podman = Podman::new(User::Root);
+    let mut scene = at(&podman.socket(), "registry.example/not-there:7");
+    let why = refused(&mut scene);
+    assert!(
+        why.contains("`sandbox: docker` cannot be enforced: the image registry.example/not-there:7"),
+        "{why}"
+    );
+    assert!(why.contains("`docker pull registry.example/not-there:7`"), "{why}");
+    let doctor = scene.command(&["doctor"]).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(
+        said.contains("FAIL  sandbox, docker: the image registry.example/not-there:7 is not there"),
+        "{said}"
+    );
+    assert!(said.contains("these agents are not started: wild") && !doctor.status.success(), "{said}");
+}
+
+#[test]
+fn what_doctor_says() {
+    let podman = Podman::new(User::Root);
+    let scene = at(&podman.socket(), IMAGE);
+    let doctor = scene.command(&["doctor"]).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let line = said.lines().find(|line| line.contains("sandbox, docker")).unwrap();
+    assert!(line.contains("ok") && line.contains("Libpod/") && line.contains(", API 1."), "{line}");
+    assert!(line.ends_with(&format!("at {}", podman.socket().display())), "{line}");
+}
+
+#[test]
+fn no_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("sock");
+    let why = refused(&mut at(&socket, IMAGE));
+    assert!(
+        why.contains(&format!("no engine listens at {}: start Docker or Podman", socket.display())),
+        "{why}"
+    );
+    // A file that nobody listens at any more.
+    drop(UnixListener::bind(&socket).unwrap());
+    let why = refused(&mut at(&socket, IMAGE));
+    assert!(why.contains("no engine listens at"), "{why}");
+}
+
+/// By the environment, if the config names none.
+#[test]
+fn where_the_engine_is() {
+    let podman = Podman::new(User::Root);
+    let scene = |host: String| {
+        let agent = json!({"sandbox": {"kind": "docker", "image": IMAGE}});
+        Scene::new(User::Root, "touch ran", &agent).with("DOCKER_HOST", host)
+    };
+    let mut here = scene(format!("unix://{}", podman.socket().display()));
+    here.start();
+    let (job, said) = here.run();
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    let why = refused(&mut scene("tcp://127.0.0.1:2375".to_owned()));
+    assert!(why.contains("only an engine on this machine"), "{why}");
+}
+
+#[test]
+fn a_closed_door() {
+    let podman = Podman::new(User::Root);
+    fs::set_permissions(podman.socket(), fs::Permissions::from_mode(0o600)).unwrap();
+    let sandbox = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
+    let mut scene = Scene::new(User::Nobody, "touch ran", &json!({ "sandbox": sandbox }));
+    let why = refused(&mut scene);
+    assert!(why.contains("is closed to this user"), "{why}");
+}
+
+/// Answers each request in this way, or never.
+fn engine(
+    answer: Option<&'static [(&'static str, &'static str)]>,
+) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let mut request = [0; 4096];
+            let count = stream.read(&mut request).unwrap_or_default();
+            let request = String::from_utf8_lossy(&request[..count]).into_owned();
+            let found = answer.and_then(|answers| answers.iter().find(|(path, _)| request.contains(path)));
+            if let Some((_, answer)) = found {
+                stream.write_all(answer.as_bytes()).ok();
+            } else {
+                held.push(stream);
+            }
+        }
+    });
+    (folder, socket)
+}
+
+const PING: (&str, &str) = ("_ping", "HTTP/1.1 200 OK\r\nApi-Version: 1.52\r\nContent-Length: 2\r\n\r\nOK");
+
+#[test]
+fn an_engine_that_does_not_answer() {
+    let (_folder, socket) = engine(None);
+    let why = refused(&mut at(&socket, IMAGE));
+    assert!(why.contains("does not answer within 10 s"), "{why}");
+}
+
+#[test]
+fn an_engine_that_is_none() {
+    for (answer, word) in [
+        (&[("", "SSH-2.0-OpenSSH\r\n")][..], "is not understood"),
+        (&[("", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")][..], "names no version of the Docker API"),
+        (&[PING, ("", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{")][..], "is not understood"),
+    ] {
+        let (_folder, socket) = engine(Some(answer));
+        let why = refused(&mut at(&socket, IMAGE));
+        assert!(why.contains(word), "{why}");
+    }
+}
+
+/// Its own words are told, of whatever form.
+#[test]
+fn an_engine_that_refuses() {
+    for (status, body, word) in [
+        (
+            500,
+            "{\"message\":\"its disk is\\nall full\"}",
+            "the engine refused it (500): its disk is all full",
+        ),
+        (403, "go away!\n", "the engine refused it (403): go away!"),
+    ] {
+        let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let answers: &'static [(&str, &str)] = Box::leak(Box::new([PING, ("/v1.44/images/", answer.leak())]));
+        let (_folder, socket) = engine(Some(answers));
+        let why = refused(&mut at(&socket, IMAGE));
+        assert!(why.contains(word), "{why}");
+    }
+}
+
+/// Known only once it is tried, inside.
+#[test]
+fn a_program_that_is_not_in_the_image() {
+    let mut scene = plain(User::Root, "touch ran", &json!({"command": ["perl", "-e", "1"]}));
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "failed", "{job:#}\n{said}");
+    assert!(job["error"]["message"].as_str().unwrap().contains("No such file"), "{job:#}\n{said}");
+    scene.nothing_is_left();
+}
+
+/// Known only once the engine tries, and nothing has run.
+#[test]
+fn a_container_that_cannot_be_made() {
+    let mut scene =
+        plain(User::Root, "touch ran", &json!({"docker": {"enabled": true, "tmpfs": ["/x:no-such-word"]}}));
+    let why = refused(&mut scene);
+    assert!(why.contains("`sandbox: docker` cannot be enforced: the engine refused it"), "{why}");
+    assert!(why.contains("no-such-word"), "{why}");
+    scene.nothing_is_left();
+}
+
+#[test]
+fn what_it_is_not_given() {
+    for (sandbox, word) in [
+        (json!({"write": ["~/.ssh"]}), "which no agent is given"),
+        (json!({"read": ["~/.ssh/id"]}), "which no agent is given"),
+        (json!({"write": ["~"]}), "the home of this user"),
+        (json!({"read": ["../fleet/.cowhand"]}), "which no agent is given"),
+        (json!({"read": ["../nowhere"]}), "cannot be used"),
+    ] {
+        let why = refused(&mut plain(User::Root, "touch ran", &json!({ "sandbox": sandbox })));
+        assert!(why.contains(word), "{sandbox}: {why}");
+    }
+    let mut scene = plain(User::Root, "touch ran", &json!({}));
+    let socket = scene.engine().socket();
+    scene.set(&json!({"sandbox": {"kind": "docker", "image": IMAGE, "socket": socket, "write": [socket]}}));
+    let why = refused(&mut scene);
+    assert!(why.contains("which no agent is given"), "{why}");
+}
+
+#[test]
+fn what_needs_a_way_out() {
+    let acp: Value = json!({"runtime": "acp"});
+    for (agent, word) in
+        [(json!({"followups": {"max": 1}}), "need the daemon's socket"), (acp, "a client of cowhand's own")]
+    {
+        let why = refused(&mut plain(User::Root, "touch ran", &agent));
+        assert!(why.contains(word), "{agent}: {why}");
+    }
+}

@@ -1,0 +1,142 @@
+//! An engine of the test's own: Podman, which speaks Docker's API, with its storage, its settings and its socket in a
+//! folder that goes with it. Its one image is made here.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::{NOBODY, User, until};
+
+pub(super) const IMAGE: &str = "cowhand-test:1";
+
+/// What is in the image's `PATH`: one program with many names.
+const PROGRAMS: [&str; 17] = [
+    "sh", "cat", "ls", "echo", "sleep", "id", "head", "dd", "env", "touch", "mkdir", "rm", "seq", "grep",
+    "yes", "mount", "nc",
+];
+
+/// Limits that every machine allows; locks of its own, since those in shared memory are everybody's.
+const SETTINGS: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
+    [engine]\nlock_type = \"file\"\nevents_logger = \"none\"\n";
+
+pub(super) struct Podman {
+    folder: TempDir,
+    service: Option<Child>,
+    /// What stands before the service's command.
+    within: &'static [&'static str],
+}
+
+impl Podman {
+    /// With the socket in the hands of this user, as it is for members of the group `docker`.
+    pub(super) fn new(user: User) -> Self {
+        Self::within(user, &[])
+    }
+
+    /// In a network of its own, with nobody in it but its containers.
+    pub(super) fn apart() -> Self {
+        Self::within(User::Root, &["unshare", "--net", "--"])
+    }
+
+    fn within(user: User, within: &'static [&'static str]) -> Self {
+        let folder = TempDir::new_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.path().join("containers.conf"), SETTINGS).unwrap();
+        let mut podman = Self { folder, service: None, within };
+        podman.import();
+        podman.serve();
+        if user == User::Nobody {
+            chown(podman.socket(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        podman
+    }
+
+    /// A root with little in it. Where the machine's own `/usr` is laid over it, its programs are there, too.
+    fn import(&self) {
+        let root = self.folder.path().join("image");
+        for folder in ["usr/bin", "usr/lib", "usr/lib64", "usr/sbin", "etc", "tmp"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
+        for link in ["bin", "lib", "lib64", "sbin"] {
+            symlink(format!("usr/{link}"), root.join(link)).unwrap();
+        }
+        fs::copy("/bin/busybox", root.join("usr/bin/busybox")).expect("busybox-static is installed");
+        for name in PROGRAMS {
+            symlink("busybox", root.join("usr/bin").join(name)).unwrap();
+        }
+        fs::write(root.join("etc/made-for"), "a test\n").unwrap();
+        let archive = self.folder.path().join("image.tar");
+        let packed =
+            Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status().unwrap();
+        assert!(packed.success());
+        self.podman(&["import", "-q", archive.to_str().unwrap(), IMAGE]);
+    }
+
+    fn command(&self, within: &[&str]) -> Command {
+        let path = |name: &str| self.folder.path().join(name);
+        let mut words = within.iter().chain(&["podman"]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
+        // Its helpers leave files where they are started.
+        command.current_dir(self.folder.path());
+        command.env("CONTAINERS_CONF", path("containers.conf")).env("TMPDIR", self.folder.path());
+        for (option, name) in [
+            ("--root", "root"),
+            ("--runroot", "run"),
+            ("--tmpdir", "tmp"),
+            ("--network-config-dir", "networks"),
+        ] {
+            command.arg(option).arg(path(name));
+        }
+        command.args(["--runtime", "runc", "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"]);
+        command
+    }
+
+    /// What it prints.
+    pub(super) fn podman(&self, arguments: &[&str]) -> String {
+        let done = self.command(&[]).args(arguments).output().expect("podman is installed");
+        let (said, wrong) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert!(done.status.success(), "podman {arguments:?}: {said}{wrong}");
+        said.trim().to_owned()
+    }
+
+    pub(super) fn serve(&mut self) {
+        let log = fs::File::create(self.folder.path().join("log")).unwrap();
+        let mut command = self.command(self.within);
+        command.args(["system", "service", "--time", "0"]).arg(format!("unix://{}", self.socket().display()));
+        self.service =
+            Some(command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        until("the engine", || std::os::unix::net::UnixStream::connect(self.socket()).ok());
+    }
+
+    /// The service alone; containers live on.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut service) = self.service.take() {
+            service.kill().unwrap();
+            service.wait().unwrap();
+        }
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.path().join("sock")
+    }
+
+    /// All that there are, also ended ones.
+    pub(super) fn containers(&self) -> Vec<String> {
+        self.podman(&["ps", "--all", "--format", "{{.Names}}"]).lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Podman {
+    fn drop(&mut self) {
+        // What a test that failed left behind.
+        self.command(self.within).args(["rm", "--all", "--force", "--time", "0"]).output().ok();
+        if let Some(mut service) = self.service.take() {
+            service.kill().ok();
+            service.wait().ok();
+        }
+    }
+}
