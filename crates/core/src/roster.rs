@@ -99,7 +99,10 @@ impl Agent {
 
     /// Whether its jobs have to speak to the fleet while they run.
     pub fn needs_a_voice(&self) -> bool {
-        self.settings.permission_mode == Some(shape::PermissionMode::Ask) || self.settings.followups.is_some()
+        let settings = &self.settings;
+        settings.permission_mode == Some(shape::PermissionMode::Ask)
+            || settings.followups.is_some()
+            || settings.fleet_tools == Some(true)
     }
 
     /// The agent as its fallback of this number has it.

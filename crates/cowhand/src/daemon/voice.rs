@@ -32,7 +32,7 @@ impl Charge {
         }
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
             // Nobody can be asked whether it may speak to the fleet.
-            let tools = ["ask_person", "work_item", "schedule_followup"];
+            let tools = ["ask_person", "work_item", "schedule_followup", "report"];
             let tools = tools.map(|tool| format!("mcp__{SERVER}__{tool}"));
             agent.settings.allowed_tools.get_or_insert_default().extend(tools);
         }

@@ -7,6 +7,7 @@ use cowhand_core::ask::{Answered, Ask, AskState};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::JobRecord;
+use cowhand_core::report::{Report, ReportedOutcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,7 +15,9 @@ use uuid::Uuid;
 
 use super::Told;
 use super::tool::Tool;
-use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobView, Problem, claimed};
+use crate::api::{
+    Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem, claimed,
+};
 use crate::state::StateFolder;
 
 /// What the processes of an attempt find in their environment.
@@ -139,6 +142,11 @@ pub(super) fn tools() -> Vec<Tool<JobVoice>> {
             "Asks for a further job, later, within the bounds that the fleet sets for the whole chain of such jobs.",
             schedule_followup,
         ),
+        Tool::new(
+            "report",
+            "Says what the work of this job came to. A later report takes the place of an earlier one.",
+            report,
+        ),
     ]
 }
 
@@ -174,6 +182,26 @@ async fn schedule_followup(voice: Arc<JobVoice>, Followup { prompt, after, agent
     let job: JobRecord = JobVoice::insist(|| voice.client.post(&path, &asked)).await?;
     let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
     Ok(format!("{} will run{when}", job.id))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Reported {
+    outcome: ReportedOutcome,
+    /// What was done, or why not, for whoever wanted the work; at most 20,000 characters.
+    summary: String,
+    /// What there is to look at: addresses, full names of commits, and paths of files inside the directory of the job;
+    /// at most 20.
+    #[serde(default)]
+    artifacts: Vec<String>,
+}
+
+async fn report(voice: Arc<JobVoice>, reported: Reported) -> Told {
+    let Reported { outcome, summary, artifacts } = reported;
+    let given = JobReports { attempt: voice.attempt, outcome: Some(outcome), summary, artifacts };
+    let path = format!("jobs/{}/report", voice.job);
+    let report: Report = JobVoice::insist(|| voice.client.post(&path, &given)).await?;
+    Ok(format!("reported: {}", report.outcome.in_words()))
 }
 
 /// As Claude Code asks.

@@ -32,6 +32,7 @@ mod nodes;
 mod open;
 mod owed;
 mod providers;
+mod reports;
 mod retention;
 mod schedules;
 mod sessions;
@@ -65,6 +66,7 @@ pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::BusyNode;
+pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned};
 pub use sessions::StoredSession;
 pub use tokens::{NewToken, Token};
@@ -152,6 +154,7 @@ impl Store {
             nodes::ALL,
             owed::ALL,
             providers::ALL,
+            reports::ALL,
             retention::ALL,
             schedules::ALL,
             sessions::ALL,

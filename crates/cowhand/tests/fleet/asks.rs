@@ -32,7 +32,13 @@ pub(super) fn token_of(scene: &Scene, agent: &str) -> (String, String) {
 }
 
 /// The status and the body.
-fn send(scene: &Scene, token: Option<&str>, method: &str, path: &str, given: &Value) -> (u16, Value) {
+pub(super) fn send(
+    scene: &Scene,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    given: &Value,
+) -> (u16, Value) {
     let mut socket = UnixStream::connect(scene.root.join(".cowhand/sock")).unwrap();
     let given = if given.is_null() { String::new() } else { given.to_string() };
     let shown = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();

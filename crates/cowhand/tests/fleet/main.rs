@@ -14,6 +14,7 @@ mod money;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;
+mod reports;
 mod schedules;
 mod terminal;
 mod views;

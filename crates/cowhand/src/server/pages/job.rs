@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::layout::{Frame, Tab};
 use super::output::{PAGE, View, Window};
 use super::text::{self, Text};
-use super::{Answer, Pages, asks, hook_runs, marks, now, workspace};
+use super::{Answer, Pages, asks, hook_runs, marks, now, reports, workspace};
 use crate::api::{JobView, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,13 +28,13 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Answer {
     let now = now();
-    let JobView { job, asks, hooks, workspace, waits, .. } =
+    let JobView { job, asks, report, hooks, workspace, waits } =
         pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let changes = pages.changes(&job).await?;
     let view = if asked.view == "raw" { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), now)) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), now)) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (told(&job))
         (hook_runs::part(&hooks))
