@@ -57,6 +57,9 @@ pub struct Agent {
     pub settings: shape::Agent,
 }
 
+/// The name of the fleet's own MCP server among an agent's; its tools are `mcp__cowhand__…`.
+pub const OWN_SERVER: &str = "cowhand";
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     pub id: ScheduleId,

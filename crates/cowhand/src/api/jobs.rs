@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use cowhand_core::ask::Ask;
+use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
@@ -18,7 +19,7 @@ use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Page, Problem, WorkspaceView, providers};
 use crate::fleet::{self, Changes, Listening};
-use crate::store::{Cancel, JobFilter, PastAttempt};
+use crate::store::{Cancel, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -83,6 +84,15 @@ pub struct JobView {
     /// What its agent said that the work came to, in the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
+    /// The job that asked for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<JobId>,
+    /// Jobs that it asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followed_by: Vec<JobId>,
+    /// Why it last did not get a job that it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub followup_refused: Option<FollowupRefusal>,
     /// In the order in which they run; not there if the job has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
@@ -125,7 +135,10 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let hooks = api.store.hook_runs(job.id().clone()).await?;
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
     let waits = waits(&api, &job).await?;
-    Ok(Json(JobView { job: job.into(), asks, report, hooks, workspace, waits }))
+    let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
+    let job = job.into();
+    let followup_refused = refused;
+    Ok(Json(JobView { job, asks, report, follows, followed_by, followup_refused, hooks, workspace, waits }))
 }
 
 pub(super) async fn attempts(

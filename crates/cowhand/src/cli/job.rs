@@ -45,6 +45,7 @@ impl Job {
         } else {
             details(&job.job, Timestamp::now());
             report(job.report.as_ref());
+            followups(&job);
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last());
             hooks(&job.hooks);
@@ -153,6 +154,16 @@ fn report(report: Option<&Report>) {
     print::line(format!("{:<13}{}: {summary}", "reported", report.outcome.in_words()));
     for artifact in &report.artifacts {
         print::line(format!("{:<13}{}", "", print::one_line(artifact, 300)));
+    }
+}
+
+fn followups(job: &JobView) {
+    let rows = [("follows", &job.follows)].into_iter().filter_map(|(name, id)| Some((name, id.as_ref()?)));
+    for (name, id) in rows.chain(job.followed_by.iter().map(|id| ("followed by", id))) {
+        print::line(format!("{name:<13}{id}"));
+    }
+    if let Some(refused) = &job.followup_refused {
+        print::line(format!("{:<13}no follow-up: {}", "refused", print::one_line(&refused.message, 400)));
     }
 }
 

@@ -2,13 +2,10 @@
 
 use cowhand_core::config::shape::{McpServer, PermissionMode};
 use cowhand_core::permission::Permissions;
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, OWN_SERVER};
 
 use super::attempt::Charge;
 use crate::mcp::{STATE, TOKEN};
-
-/// The name of our own server among an agent's; its tools are `mcp__cowhand__…`.
-const SERVER: &str = "cowhand";
 
 impl Charge {
     pub(super) fn token(&self) -> String {
@@ -33,7 +30,7 @@ impl Charge {
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
             // Nobody can be asked whether it may speak to the fleet.
             let tools = ["ask_person", "work_item", "schedule_followup", "report"];
-            let tools = tools.map(|tool| format!("mcp__{SERVER}__{tool}"));
+            let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
             agent.settings.allowed_tools.get_or_insert_default().extend(tools);
         }
         let schedule = agent.schedules.iter().find(|known| Some(&known.name) == self.job.schedule());
@@ -50,7 +47,7 @@ impl Charge {
             env: Some(self.voice().into_iter().collect()),
             ..McpServer::default()
         };
-        agent.settings.mcp_servers.insert(SERVER.to_owned(), server);
+        agent.settings.mcp_servers.insert(OWN_SERVER.to_owned(), server);
         agent
     }
 }

@@ -61,7 +61,7 @@ pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
-pub use followups::{FollowupAsked, FollowupMade};
+pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
