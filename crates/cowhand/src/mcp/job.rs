@@ -18,11 +18,10 @@ use super::tool::Tool;
 use crate::api::{
     Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem, claimed,
 };
-use crate::state::StateFolder;
 
 /// What the processes of an attempt find in their environment.
 pub(crate) const TOKEN: &str = "COWHAND_JOB_TOKEN";
-pub(crate) const STATE: &str = "COWHAND_STATE";
+pub(crate) const SOCKET: &str = "COWHAND_SOCKET";
 
 /// How an agent's words reach the daemon.
 #[derive(Debug)]
@@ -36,11 +35,11 @@ impl JobVoice {
     /// From what the environment says.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let (Some(token), Some(state)) = (set(TOKEN), set(STATE)) else {
-            return Err(format!("{TOKEN} and {STATE} are not set: this is started by the agent of a job"));
+        let (Some(token), Some(socket)) = (set(TOKEN), set(SOCKET)) else {
+            return Err(format!("{TOKEN} and {SOCKET} are not set: this is started by the agent of a job"));
         };
         let (job, attempt) = claimed(&token).ok_or_else(|| format!("{TOKEN} is not the token of a job"))?;
-        Ok(Self { client: Client::of_job(StateFolder::at(state), token), job, attempt })
+        Ok(Self { client: Client::of_job(socket.into(), token), job, attempt })
     }
 
     /// Until the daemon, which may be away, says something that counts.

@@ -8,7 +8,7 @@ use super::{Scene, until};
 
 /// Each asks for a job of the other, and keeps what it heard.
 const ASKS: &str = r#"
-curl -s --unix-socket "$COWHAND_STATE/sock" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
+curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
   -H 'content-type: application/json' -d '{"attempt":1,"key":"k","agent":"'"$OTHER"'","prompt":"Your turn."}' \
   "http://x/api/v1/jobs/$COWHAND_JOB_ID/followups" >> heard
 echo >> heard

@@ -6,6 +6,7 @@ mod api;
 mod asks;
 mod concurrency;
 mod followups;
+mod job_socket;
 mod jobs;
 mod life;
 mod limits;

@@ -140,8 +140,8 @@ fn an_agent_uses_every_tool_of_its_job() {
     let job = scene.json(&["trigger", "one", "poll"])["id"].as_str().unwrap().to_owned();
     until("the agent to be up", || std::fs::metadata(scene.root.join("result.txt")).ok());
     let token = std::fs::read_to_string(scene.root.join("one.token")).unwrap();
-    let state = scene.root.join(".cowhand").display().to_string();
-    let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_STATE", state.as_str())];
+    let socket = scene.root.join(".cowhand/talk/job.sock").display().to_string();
+    let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_SOCKET", socket.as_str())];
     let talk_to = |calls: &Value| talk(&scene, &["mcp", "--job"], &environment, calls);
     let report = json!({"outcome": "done", "summary": "It works.", "artifacts": ["result.txt"]});
     let calls = json!([
@@ -213,9 +213,9 @@ fn an_agent_asks_with_the_token_of_its_job() {
     let scene = Scene::with(super::asks::FLEET);
     scene.start();
     let (one, token) = super::asks::token_of(&scene, "one");
-    let state = scene.root.join(".cowhand").display().to_string();
+    let socket = scene.root.join(".cowhand/talk/job.sock").display().to_string();
     let asker = {
-        let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_STATE", state.as_str())];
+        let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_SOCKET", socket.as_str())];
         let calls = json!([
             ["approve", {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t1"}],
             ["ask_person", {"question": "Which?"}],
@@ -246,7 +246,7 @@ fn an_agent_asks_with_the_token_of_its_job() {
     assert_eq!(asker["results"][2]["failed"], true);
     // A token that is not good is told so, and asks nobody.
     let forged = token.replace(&one, "job-2026-01-05-nosuch");
-    let environment = [("COWHAND_JOB_TOKEN", forged.as_str()), ("COWHAND_STATE", state.as_str())];
+    let environment = [("COWHAND_JOB_TOKEN", forged.as_str()), ("COWHAND_SOCKET", socket.as_str())];
     let calls =
         json!([["approve", {"tool_name": "Bash", "input": {}}], ["ask_person", {"question": "Which?"}]]);
     let talked = talk(&scene, &["mcp", "--job"], &environment, &calls);

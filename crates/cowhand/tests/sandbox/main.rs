@@ -7,6 +7,7 @@
 
 mod caps;
 mod files;
+mod from_inside;
 mod hostile;
 mod proxy;
 mod refusals;

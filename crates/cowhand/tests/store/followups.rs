@@ -101,7 +101,7 @@ async fn a_chain_is_forgotten_with_its_jobs_and_not_before_it_has_ended(place: P
     assert_eq!(store.last_refusal(hand_job().agent).await.unwrap(), kept);
     assert_eq!(store.last_refusal("other".parse().unwrap()).await.unwrap(), None);
     end(&store, third, epoch, at(402)).await;
-    assert_eq!(store.followups_of(second.clone()).await.unwrap().followed_by, [third.clone()], "not yet");
+    assert_eq!(store.followups_of(second.clone()).await.unwrap().followed_by, vec![third.clone()], "not yet");
     assert!(matches!(store.remove_job(third.clone(), at(901)).await.unwrap(), Pruned::Done(_)));
     for job in &chain {
         let of = store.followups_of(job.clone()).await.unwrap();

@@ -127,6 +127,7 @@ pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String
         network: asked.network.clone(),
         gateway: asked.credentials == Credentials::Outside,
         caps,
+        talk: None,
     };
     if asked.kind == SandboxKind::Landlock {
         all_or_nothing(&enclosure).map_err(refused)?;

@@ -44,6 +44,9 @@ pub struct Enclosure {
     #[serde(default)]
     pub gateway: bool,
     pub caps: Caps,
+    /// Where the socket of jobs is, if the agent has to speak to the fleet.
+    #[serde(default)]
+    pub talk: Option<PathBuf>,
 }
 
 impl Enclosure {
