@@ -14,7 +14,7 @@ pub(super) fn part(report: Option<&Report>) -> Markup {
             h2 { "Reported" }
             p { (marks::status_as(mark(*outcome), &outcome.in_words())) span.muted { " " (marks::at(*reported_at)) } }
             p.pre { (Text(summary)) }
-            @if !artifacts.is_empty() { ul.plain { @for artifact in artifacts { li.any { (link(artifact)) } } } }
+            @if !artifacts.is_empty() { ul.artifacts { @for artifact in artifacts { li.any { (link(artifact)) } } } }
         }
     }
 }
