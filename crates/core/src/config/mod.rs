@@ -27,6 +27,7 @@ mod secret;
 mod section;
 pub mod shape;
 mod suggest;
+mod trusting;
 
 pub use load::{Loaded, Outside, load};
 pub use secret::{MASK, looks_secret};

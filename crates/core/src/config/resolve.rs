@@ -12,7 +12,7 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, secret, shape};
+use super::{enclosure, secret, shape, trusting};
 use crate::budget::Budget;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
@@ -61,6 +61,7 @@ pub(super) fn agent(
     check_price(loader, draft, &settings);
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
     enclosure::check(loader, draft, &agent);
+    trusting::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
 }
 
@@ -162,6 +163,7 @@ fn schedule(
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
         sandbox: schedule.sandbox,
         breaker: schedule.breaker.unwrap_or_default(),
+        trust: schedule.trust,
     }
 }
 

@@ -1,0 +1,72 @@
+//! What is said about trust, held against itself and against what it is about.
+
+use super::load::{Draft, Loader};
+use super::node::{Location, Node};
+use super::problem::{Problem, Severity};
+use super::resolve::schedule_at;
+use crate::roster::{Agent, Schedule};
+use crate::sandbox::SandboxKind;
+use crate::trigger::TriggerConfig;
+use crate::trust::Trust;
+
+pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+    if let (Some(trust), Some(node)) = (&agent.settings.trust, draft.node.get("trust")) {
+        check_one(loader, draft, (agent, None), trust, node.at);
+    }
+    for schedule in &agent.schedules {
+        if let Some(trust) = &schedule.trust {
+            let entries = draft.node.get("schedules").and_then(Node::entries);
+            let node = entries.and_then(|entries| entries.get(schedule.name.as_str())?.node.get("trust"));
+            let at = node.map_or_else(|| schedule_at(draft, schedule.name.as_str()), |node| node.at);
+            check_one(loader, draft, (agent, Some(schedule)), trust, at);
+        }
+        unproven(loader, draft, agent, schedule);
+        anywhere(loader, draft, agent, schedule);
+    }
+}
+
+fn check_one(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    (agent, schedule): (&Agent, Option<&Schedule>),
+    trust: &Trust,
+    at: Location,
+) {
+    let key = schedule.map_or("trust".to_owned(), |schedule| format!("schedules.{}.trust", schedule.name));
+    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
+    let message = if !trust.says_whom() {
+        "say who is trusted, by `allow_authors` or `min_permission`, or what becomes of everybody, by `strangers`"
+    } else if trust.strict().is_some_and(|strict| strict.kind == SandboxKind::None) {
+        "the strict sandbox has to be one: `kind: bubblewrap`, for example"
+    } else if let (true, Some(message)) = (trust.confines(), asked.contradiction()) {
+        message
+    } else {
+        return;
+    };
+    loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
+}
+
+/// Names in deliveries that anybody can send prove nothing.
+fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+    let unsigned = matches!(schedule.trigger, TriggerConfig::Webhook { allow_unsigned: true, .. });
+    if unsigned && !agent.trusts(Some(schedule)).is_empty() {
+        let message = "with `allow_unsigned` nobody can be trusted: all its deliveries are a stranger's";
+        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
+        loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+    }
+}
+
+/// Whoever installs an App has its deliveries signed with the same secret, and may do anything in their own repository.
+fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+    let trusts = agent.trusts(Some(schedule));
+    let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
+    let by_permission = trusts.iter().any(|trust| trust.min_permission.is_some());
+    let is_bound = trusts.iter().any(|trust| !trust.repos.is_empty());
+    let is_webhook = matches!(schedule.trigger, TriggerConfig::Webhook { .. });
+    if is_webhook && by_permission && !is_bound && trusts.iter().any(by_app) {
+        let message = "whoever installs the App is admin of a repository of their own: name yours in `repos` of `trust`";
+        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        loader.problems.add(problem.key(draft.key_of(&format!("schedules.{}.trust.repos", schedule.name))));
+    }
+}
