@@ -59,6 +59,9 @@ pub struct Agent {
     pub settings: shape::Agent,
 }
 
+/// The name of the fleet's own MCP server among an agent's; its tools are `mcp__cowhand__…`.
+pub const OWN_SERVER: &str = "cowhand";
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     pub id: ScheduleId,
@@ -103,7 +106,10 @@ impl Agent {
 
     /// Whether its jobs have to speak to the fleet while they run.
     pub fn needs_a_voice(&self) -> bool {
-        self.settings.permission_mode == Some(shape::PermissionMode::Ask) || self.settings.followups.is_some()
+        let settings = &self.settings;
+        settings.permission_mode == Some(shape::PermissionMode::Ask)
+            || settings.followups.is_some()
+            || settings.fleet_tools == Some(true)
     }
 
     /// The agent as its fallback of this number has it.

@@ -17,6 +17,7 @@ use crate::budget::Budget;
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
+use crate::roster::OWN_SERVER;
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
@@ -37,6 +38,7 @@ pub(super) fn agent(
     check_command(loader, draft);
     check_unused(loader, draft);
     check_permissions(loader, draft);
+    check_server_name(loader, draft);
     if checked.unknown {
         return None;
     }
@@ -262,6 +264,26 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
         let problem = Problem::error(at, "`permissions` need `permission_mode: ask`");
         loader.problems.add(problem.key(draft.key_of(&key)));
     }
+}
+
+/// The server by which an agent speaks to the fleet has a name of its own.
+fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
+    let word = |key: &str| draft.node.get(key).and_then(Node::text);
+    let needed = if word("permission_mode") == Some("ask") {
+        "permission_mode: ask"
+    } else if draft.node.entry("followups").is_some() {
+        "followups"
+    } else if word("fleet_tools") == Some("true") {
+        "fleet_tools"
+    } else {
+        return;
+    };
+    let Some(written) = draft.node.get("mcp_servers").and_then(|servers| servers.entry(OWN_SERVER)) else {
+        return;
+    };
+    let message = format!("with `{needed}` the MCP server `{OWN_SERVER}` is the fleet's own");
+    let problem = Problem::error(written.key_at, message).key(draft.key_of("mcp_servers"));
+    loader.problems.add(problem.help("give this one another name".to_owned()));
 }
 
 /// Reads what was written, so that other mistakes do not hide these.

@@ -7,6 +7,7 @@ use cowhand_core::budget::{Amount, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::report::Report;
 use jiff::Timestamp;
 
 use super::place::WayIn;
@@ -43,6 +44,8 @@ impl Job {
             print::json(&job);
         } else {
             details(&job.job, Timestamp::now());
+            report(job.report.as_ref());
+            followups(&job);
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last());
             hooks(&job.hooks);
@@ -145,6 +148,26 @@ fn details(job: &JobRecord, now: Timestamp) {
         if let Some(value) = value {
             print::line(format!("{name:<13}{value}"));
         }
+    }
+}
+
+/// `reported     done: It works.`, and below it what there is to look at.
+fn report(report: Option<&Report>) {
+    let Some(report) = report else { return };
+    let summary = print::one_line(&report.summary, 200);
+    print::line(format!("{:<13}{}: {summary}", "reported", report.outcome.in_words()));
+    for artifact in &report.artifacts {
+        print::line(format!("{:<13}{}", "", print::one_line(artifact, 300)));
+    }
+}
+
+fn followups(job: &JobView) {
+    let rows = [("follows", &job.follows)].into_iter().filter_map(|(name, id)| Some((name, id.as_ref()?)));
+    for (name, id) in rows.chain(job.followed_by.iter().map(|id| ("followed by", id))) {
+        print::line(format!("{name:<13}{id}"));
+    }
+    if let Some(refused) = &job.followup_refused {
+        print::line(format!("{:<13}no follow-up: {}", "refused", print::one_line(&refused.message, 400)));
     }
 }
 

@@ -49,12 +49,7 @@ impl Charge {
             stead: confined.then_some(stead.as_path()),
         };
         let Some(mut enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
-        if enclosure.kind != SandboxKind::None && agent.needs_a_voice() {
-            return Err(format!(
-                "`permission_mode: ask` and `followups` need the daemon's socket, which `sandbox: {}` keeps from the agent; take away one or the other",
-                enclosure.kind
-            ));
-        }
+        enclosure.talk = self.talk(agent, enclosure.kind)?;
         if enclosure.gateway {
             let credentials = withhold(plan::description(runtime), runtime.name(), &mut environment)?;
             let written = attempt.write_credentials(&credentials);

@@ -32,6 +32,7 @@ mod nodes;
 mod open;
 mod owed;
 mod providers;
+mod reports;
 mod retention;
 mod schedules;
 mod sessions;
@@ -60,11 +61,12 @@ pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
-pub use followups::{FollowupAsked, FollowupMade};
+pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::BusyNode;
+pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned};
 pub use sessions::StoredSession;
 pub use tokens::{NewToken, Token};
@@ -152,6 +154,7 @@ impl Store {
             nodes::ALL,
             owed::ALL,
             providers::ALL,
+            reports::ALL,
             retention::ALL,
             schedules::ALL,
             sessions::ALL,

@@ -135,6 +135,7 @@ pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String
         caps,
         stead: stead(setting).map_err(refused)?,
         container: None,
+        talk: None,
     };
     if asked.kind == SandboxKind::Landlock {
         all_or_nothing(&enclosure).map_err(refused)?;

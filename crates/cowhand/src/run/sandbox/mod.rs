@@ -52,6 +52,9 @@ pub struct Enclosure {
     /// With `docker`.
     #[serde(default)]
     pub container: Option<docker::Contained>,
+    /// Where the socket of jobs is, if the agent has to speak to the fleet.
+    #[serde(default)]
+    pub talk: Option<PathBuf>,
 }
 
 impl Enclosure {
