@@ -104,6 +104,24 @@ fn gemini_by_acp_loops_for_five_cents() {
     five_cents(Cli::GeminiAcp);
 }
 
+/// It tells 0 for a model whose price it does not know, and that is not believed.
+#[test]
+fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
+    let scene = Scene::with(Cli::Opencode, &json!({"budget": {"per_job_usd": 0.05}}));
+    scene.change(|fleet| fleet["prices"] = json!({}));
+    let told = fs::read_to_string(scene.root.join("home/opencode.json")).unwrap();
+    let mut told: Value = serde_json::from_str(&told).unwrap();
+    told["provider"]["fake"]["models"]["m1"].as_object_mut().unwrap().shift_remove("cost");
+    scene.write("home/opencode.json", &told.to_string());
+    let job = scene.run("SCENARIO:loop");
+    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    let message = job["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("nobody says what fake/m1 costs, so the budget in dollars"), "{message}");
+    let calls = scene.models.served().iter().filter(|served| served.scenario == Scenario::Loop).count();
+    // Also the one that names the session.
+    assert!(calls <= 3, "{calls} calls");
+}
+
 /// Claude keeps the limit itself, which it knows before we can.
 #[test]
 fn claude_loops_for_five_cents() {
