@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 const USED = {
   "/user": ["get"],
   "/repos/{owner}/{repo}": ["get"],
+  "/repos/{owner}/{repo}/collaborators/{username}/permission": ["get"],
   "/repos/{owner}/{repo}/issues": ["get", "post"],
   "/repos/{owner}/{repo}/issues/{issue_number}": ["get", "patch"],
   "/repos/{owner}/{repo}/issues/{issue_number}/comments": ["get", "post"],

@@ -25,10 +25,16 @@ pub struct Occasion {
     /// The conversation that it is of, if it is of a chat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
+    /// Why its words are not trusted, so that its jobs run in the strict sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
     /// Somebody fired it in the dashboard.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_page: bool,
 }
+
+/// In a task's metadata: it comes from a job whose words were not trusted, and why not.
+pub const CONFINED: &str = "confined";
 
 /// A firing on its way to become jobs.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +72,8 @@ impl Occasion {
 
     /// What a strategy hands on.
     pub fn of_task(task: Task) -> Self {
-        Self { task, ..Self::default() }
+        let confined = task.metadata.get(CONFINED).cloned();
+        Self { task, confined, ..Self::default() }
     }
 
     /// What a person hands on who fires it.
@@ -88,6 +95,7 @@ impl Firing<'_> {
             origin: None,
             work_item: item.cloned(),
             chat: self.occasion.chat.clone(),
+            confined: self.occasion.confined.clone(),
             not_before: self.opens(now),
         }
     }

@@ -320,6 +320,7 @@ mod tests {
             origin: None,
             work_item: None,
             chat: None,
+            confined: None,
             not_before: None,
         };
         let at = |millis: i64| Timestamp::from_millisecond(1_767_225_600_000 + millis).unwrap();

@@ -50,6 +50,7 @@ pub struct Job {
     /// What it works on, as it was when it was claimed.
     work_item: Option<WorkItem>,
     chat: Option<String>,
+    confined: Option<String>,
     state: JobState,
 }
 
@@ -64,6 +65,8 @@ pub struct NewJob {
     pub work_item: Option<WorkItem>,
     /// The conversation that it answers in, for example `slack C1`.
     pub chat: Option<String>,
+    /// Why it runs in the strict sandbox, if it does: whose words it was given.
+    pub confined: Option<String>,
     /// It does not start before this.
     pub not_before: Option<Timestamp>,
 }
@@ -205,7 +208,8 @@ pub enum ExitReason {
 
 impl Job {
     pub fn new(id: JobId, new: NewJob, now: Timestamp) -> Self {
-        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, chat, not_before } = new;
+        let NewJob { agent, trigger_type, schedule, prompt, origin, work_item, chat, confined, not_before } =
+            new;
         Self {
             id,
             agent,
@@ -221,6 +225,7 @@ impl Job {
             usage: None,
             work_item,
             chat,
+            confined,
             state: JobState::Pending { not_before },
         }
     }
@@ -269,6 +274,11 @@ impl Job {
     /// The conversation that it answers in, if it is of a chat.
     pub fn chat(&self) -> Option<&str> {
         self.chat.as_deref()
+    }
+
+    /// Why its words are not trusted, if they are not.
+    pub fn confined(&self) -> Option<&str> {
+        self.confined.as_deref()
     }
 
     pub fn attempts(&self) -> u32 {

@@ -36,6 +36,7 @@ pub mod server;
 pub mod session;
 pub mod size;
 pub mod trigger;
+pub mod trust;
 pub mod word;
 pub mod work;
 pub mod workspace;

@@ -61,7 +61,7 @@ impl Snapshot {
             job.schedule == Some(schedule)
                 && matches!(job.state, LiveState::Pending { .. })
                 && agent
-                    .session_key(job.item.as_ref(), job.chat.as_deref())
+                    .session_key(job.item.as_ref(), job.chat.as_deref(), job.confined)
                     .is_some_and(|key| busy.contains(&key))
         })
     }
@@ -87,6 +87,8 @@ pub struct LiveJob {
     pub item: Option<WorkItemId>,
     /// The conversation that it answers in.
     pub chat: Option<String>,
+    /// It runs in the strict sandbox.
+    pub confined: bool,
     /// An attempt was made, so there may be a session.
     pub began: bool,
     /// Of one that runs: where.
@@ -283,7 +285,7 @@ impl Draft {
             match not_before {
                 Some(at) if at > self.now => self.wake(at),
                 _ if free > 0 => {
-                    let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref());
+                    let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
                     // It waits for the end of the one that has its session, and others go before it.
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;

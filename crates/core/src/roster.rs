@@ -10,6 +10,7 @@ use crate::budget::{Budget, Tells};
 use crate::config::shape;
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
+use crate::job::Job;
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
@@ -19,6 +20,7 @@ use crate::sandbox::{Asked, Sandbox, SandboxKind, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
 use crate::trigger::TriggerConfig;
+use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::workspace::{Isolation, IsolationKind, IsolationRules};
 
@@ -88,6 +90,8 @@ pub struct Schedule {
     pub sandbox: Option<Sandbox>,
     /// When it pauses itself.
     pub breaker: Breaker,
+    /// Beside the agent's.
+    pub trust: Option<Trust>,
 }
 
 impl Agent {
@@ -151,23 +155,50 @@ impl Agent {
         self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
     }
 
-    /// Its jobs that have the same key go on with one session, one after the other.
-    pub fn session_key(&self, item: Option<&WorkItemId>, chat: Option<&str>) -> Option<String> {
-        self.session_policy().key(item, chat)
+    /// Its jobs that have the same key go on with one session, one after the other. What a stranger said in one of them
+    /// is not heard by those that are not confined.
+    pub fn session_key(
+        &self,
+        item: Option<&WorkItemId>,
+        chat: Option<&str>,
+        confined: bool,
+    ) -> Option<String> {
+        let key = self.session_policy().key(item, chat)?;
+        Some(if confined { format!("confined {key}") } else { key })
+    }
+
+    /// That of a job of its own.
+    pub fn session_key_of(&self, job: &Job) -> Option<String> {
+        self.session_key(job.work_item().map(|item| &item.id), job.chat(), job.confined().is_some())
+    }
+
+    /// Who may put words into the prompts of a schedule's jobs: all of them have to agree.
+    pub fn trusts<'a>(&'a self, schedule: Option<&'a Schedule>) -> Vec<&'a Trust> {
+        let own = [self.settings.trust.as_ref(), schedule.and_then(|schedule| schedule.trust.as_ref())];
+        own.into_iter().flatten().collect()
     }
 
     pub fn isolation(&self) -> IsolationRules {
         self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
     }
 
-    /// What the processes of a job may reach, by its agent and the schedule it comes from.
-    pub fn sandbox(&self, schedule: Option<&ScheduleName>) -> Asked {
+    /// What the processes of a job may reach, by its agent and the schedule it comes from; and by the strict sandbox, if
+    /// it is confined.
+    pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
         let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
         let contained = self.settings.docker.as_ref().and_then(|docker| docker.enabled) == Some(true);
         let docker = contained.then(|| SandboxRules { kind: SandboxKind::Docker, ..SandboxRules::default() });
         let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
         let all = own.into_iter().flatten().map(Sandbox::rules).chain(docker);
+        let all = all.chain(confined.then(|| self.strict(schedule)));
         all.reduce(SandboxRules::and).unwrap_or_default().asked()
+    }
+
+    /// What holds the jobs of strangers: what is asked for, else the usual.
+    fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
+        let keys = self.settings.runtime.unwrap_or_default().provider().is_some();
+        let asked = self.trusts(schedule).into_iter().filter_map(Trust::strict);
+        asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
     /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
@@ -194,7 +225,10 @@ impl Agent {
 impl Schedule {
     /// Whether it takes time to find out what a firing runs for.
     pub fn needs_preparing(&self, agent: &Agent) -> bool {
-        self.when_command.is_some() || self.work_source.is_some() || agent.settings.work_source.is_some()
+        self.when_command.is_some()
+            || self.work_source.is_some()
+            || agent.settings.work_source.is_some()
+            || !agent.trusts(Some(self)).is_empty()
     }
 
     /// With everything that has a default left at it.
@@ -218,6 +252,7 @@ impl Schedule {
             idle_timeout: Timeout::IDLE,
             sandbox: None,
             breaker: Breaker::default(),
+            trust: None,
         }
     }
 }
@@ -288,6 +323,36 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The strict sandbox lets it do its work and nothing else, whatever its own would allow; what is stricter stays.
+    #[test]
+    fn strangers_are_held_by_more() {
+        use crate::config::shape::Runtime;
+        use crate::sandbox::{Credentials, Reaches};
+        let held = |runtime: Runtime, sandbox: &str, trust: &str| {
+            let mut agent = Agent::new("a".parse().unwrap());
+            agent.settings.runtime = Some(runtime);
+            agent.settings.sandbox = serde_json::from_str(sandbox).unwrap();
+            agent.settings.trust = serde_json::from_str(trust).unwrap();
+            agent.sandbox(None, true)
+        };
+        let open = r#"{"kind":"landlock","network":"on","write":["/srv"],"memory":"1GB"}"#;
+        for (runtime, sandbox, credentials) in [
+            (Runtime::Claude, "null", Credentials::Outside),
+            (Runtime::Claude, open, Credentials::Outside),
+            (Runtime::Command, open, Credentials::Inside),
+        ] {
+            let asked = held(runtime, sandbox, "null");
+            assert_eq!(
+                (asked.kind, asked.network, asked.credentials),
+                (SandboxKind::Bubblewrap, Reaches::Nobody, credentials)
+            );
+            assert_eq!((asked.write.len(), asked.caps.memory.is_some()), (0, sandbox == open));
+        }
+        let own = r#"{"strangers":"sandbox","sandbox":{"kind":"landlock","network":"off"}}"#;
+        assert_eq!(held(Runtime::Claude, "null", own).kind, SandboxKind::Landlock);
+        assert_eq!(held(Runtime::Claude, "\"bubblewrap\"", own).kind, SandboxKind::Bubblewrap);
+    }
 
     #[test]
     fn names_are_looked_for_nearby_first() {

@@ -88,6 +88,7 @@ fn job() -> NewJob {
         origin: None,
         work_item: None,
         chat: None,
+        confined: None,
         not_before: None,
     }
 }

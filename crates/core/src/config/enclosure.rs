@@ -41,7 +41,7 @@ fn check_one(
         loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
         return;
     }
-    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name));
+    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
     if let Some(message) = asked.contradiction() {
         loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
     } else if asked.kind == SandboxKind::Docker {

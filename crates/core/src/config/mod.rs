@@ -28,6 +28,7 @@ mod section;
 pub mod shape;
 mod spending;
 mod suggest;
+mod trusting;
 
 pub use load::{Loaded, Outside, load};
 pub use secret::{MASK, looks_secret};

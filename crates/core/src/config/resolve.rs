@@ -12,7 +12,7 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, secret, shape, spending};
+use super::{enclosure, secret, shape, spending, trusting};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
@@ -57,7 +57,7 @@ pub(super) fn agent(
     show_resolved(&mut shown, "name", json!(name));
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
     enclosure::check(loader, draft, &agent);
-    spending::check(loader, draft, &agent);
+use super::{enclosure, secret, shape, spending, trusting};
     (loader.problems.errors() == before).then_some((agent, shown))
 }
 
@@ -159,6 +159,7 @@ fn schedule(
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
         sandbox: schedule.sandbox,
         breaker: schedule.breaker.unwrap_or_default(),
+        trust: schedule.trust,
     }
 }
 

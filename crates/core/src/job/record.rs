@@ -57,6 +57,9 @@ pub struct JobRecord {
     /// The conversation that it answers in, if it is of a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
+    /// Whose words it was given, if they are not trusted; it runs in the strict sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -92,6 +95,7 @@ impl From<Job> for JobRecord {
             error: None,
             termination: None,
             chat: job.chat,
+            confined: job.confined,
         };
         match job.origin {
             Some(Origin::ForkOf(parent)) => record.forked_from = Some(parent),
@@ -181,6 +185,7 @@ impl TryFrom<JobRecord> for Job {
             usage: record.usage,
             work_item: record.work_item,
             chat: record.chat,
+            confined: record.confined,
             state,
         })
     }

@@ -18,6 +18,7 @@ fn new_job() -> Job {
             origin: None,
             work_item: None,
             chat: None,
+            confined: None,
             not_before: None,
         },
         at(0),
@@ -57,6 +58,7 @@ fn what_is_not_known_yet_is_null() {
         origin: None,
         work_item: None,
         chat: None,
+        confined: None,
         not_before: None,
     };
     let mut job = Job::new(JobId::new(date(2024, 1, 19), 8), by_hand, at(0));
@@ -79,6 +81,7 @@ fn a_fork_names_its_parent() {
         origin: Some(Origin::ForkOf(parent.id.clone())),
         work_item: None,
         chat: None,
+        confined: None,
         not_before: None,
     };
     let fork = Job::new(JobId::new(date(2024, 1, 19), 8), fork, at(9));

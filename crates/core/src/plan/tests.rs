@@ -1,5 +1,6 @@
 //! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
 
+mod ends;
 mod money;
 mod preparing;
 mod seats;
@@ -88,6 +89,7 @@ impl Scene {
             began: false,
             provider: None,
             chat: None,
+            confined: false,
             session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),
             state,
         });
@@ -480,26 +482,6 @@ fn jobs_start_oldest_first_while_there_are_places() {
             "10:00",
             "start 2 | wake 10:05",
         ),
-    ]);
-}
-
-#[test]
-fn a_lease_that_ran_out_lapses() {
-    let held = |until: &str| LiveState::Running { epoch: 7, lease_until: at(until), cancel: false };
-    let manual = || Scene::new(r#"{"type":"manual"}"#);
-    check([
-        ("held", manual().job("agent", held("10:01")), "10:00", "wake 10:01"),
-        ("ran out", manual().job("agent", held("10:00")), "10:00", "lapse 1 epoch 7"),
-    ]);
-}
-
-#[test]
-fn a_job_that_is_to_end_is_stopped_until_it_has() {
-    let asked = |until: &str| LiveState::Running { epoch: 7, lease_until: at(until), cancel: true };
-    let manual = || Scene::new(r#"{"type":"manual"}"#);
-    check([
-        ("held", manual().job("agent", asked("10:01")), "10:00", "stop 1 | wake 10:01"),
-        ("nobody left to stop it", manual().job("agent", asked("10:00")), "10:00", "lapse 1 epoch 7"),
     ]);
 }
 

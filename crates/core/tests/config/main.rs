@@ -10,6 +10,7 @@ mod laws;
 mod mistakes;
 mod prompts;
 mod seeds;
+mod trust;
 mod workspaces;
 
 use std::io;

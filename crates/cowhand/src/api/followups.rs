@@ -55,6 +55,8 @@ pub(super) async fn make(
         origin: None,
         work_item: None,
         chat: None,
+        // Its words are the asking job's, who has them from a stranger.
+        confined: by.confined().map(str::to_owned),
         not_before: None,
     };
     let asked = FollowupAsked { by: by.id().clone(), attempt, key, wanted, rules, new };

@@ -26,14 +26,16 @@ pub struct FiringView {
     /// `ran`, `skipped`, `missed` or `coalesced`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
+    /// More about it, in words: for example whose words were not trusted.
+    pub note: Option<String>,
     pub job: Option<JobId>,
 }
 
 impl From<LedgerRow> for FiringView {
     fn from(row: LedgerRow) -> Self {
-        let LedgerRow { key, due, decided_at, outcome, job } = row;
+        let LedgerRow { key, due, decided_at, outcome, note, job } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
-        Self { key, due, decided_at, outcome, reason, job }
+        Self { key, due, decided_at, outcome, reason, note, job }
     }
 }
 

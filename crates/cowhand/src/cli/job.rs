@@ -134,6 +134,10 @@ fn details(job: &JobRecord, now: Timestamp) {
         ("took", job.duration_seconds.map(ago::seconds)),
         ("attempt", Some(job.attempt.to_string())),
         ("session", job.session_id.clone()),
+        (
+            "confined",
+            job.confined.as_ref().map(|why| format!("in the strict sandbox: {}", print::one_line(why, 300))),
+        ),
         ("prompt", job.prompt.as_deref().map(|prompt| print::one_line(prompt, 200))),
         ("summary", job.summary.as_deref().map(|summary| print::one_line(summary, 200))),
     ];

@@ -128,8 +128,12 @@ fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
 fn ledger(firings: Vec<FiringView>, now: Timestamp) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
     for firing in firings {
-        let why =
-            firing.reason.map_or_else(|| reason_of(&firing).to_owned(), |reason| because(reason).to_owned());
+        let why = firing.reason.map_or_else(|| reason_of(&firing), because);
+        let why = match (&firing.note, firing.reason) {
+            (Some(note), Some(SkipReason::Filtered)) => format!("`trust`: {}", print::one_line(note, 400)),
+            (Some(note), _) => format!("{why}; {}", print::one_line(note, 400)),
+            (None, _) => why.to_owned(),
+        };
         table.row([
             ago::from_now(now, firing.due),
             firing.outcome,

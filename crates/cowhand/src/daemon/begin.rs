@@ -219,17 +219,16 @@ impl Charge {
             Some(Origin::ForkOf(parent)) => Some(parent.clone()),
             _ => None,
         };
-        let stored =
-            match (&forked, agent.session_key(self.job.work_item().map(|item| &item.id), self.job.chat())) {
-                (Some(parent), _) => store.session_of(parent.clone()).await?,
-                (None, Some(key)) => {
-                    let session = agent.settings.session.clone().unwrap_or_default();
-                    let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
-                    let (agent, job) = (agent.name.clone(), self.job.id().clone());
-                    store.newest_session(agent, key, job, since).await?
-                }
-                (None, None) => None,
-            };
+        let stored = match (&forked, agent.session_key_of(&self.job)) {
+            (Some(parent), _) => store.session_of(parent.clone()).await?,
+            (None, Some(key)) => {
+                let session = agent.settings.session.clone().unwrap_or_default();
+                let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
+                let (agent, job) = (agent.name.clone(), self.job.id().clone());
+                store.newest_session(agent, key, job, since).await?
+            }
+            (None, None) => None,
+        };
         let Some(stored) = stored else { return Ok(Beginning::default()) };
         let of = stored.session_id.clone();
         let session = if forked.is_some() {
@@ -310,10 +309,12 @@ impl Charge {
     }
 
     async fn forget_session(&self, session: &str) {
-        let Some(key) =
-            self.engine.loaded().roster.agent(self.job.agent()).and_then(|agent| {
-                agent.session_key(self.job.work_item().map(|item| &item.id), self.job.chat())
-            })
+        let Some(key) = self
+            .engine
+            .loaded()
+            .roster
+            .agent(self.job.agent())
+            .and_then(|agent| agent.session_key_of(&self.job))
         else {
             return;
         };

@@ -18,7 +18,7 @@ impl Charge {
     /// The launch, enclosed as the config asks for it; or why that cannot be done, which means that nothing is started.
     /// `base` is the agent's own directory, which need not be where it works.
     pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {
-        let asked = agent.sandbox(self.job.schedule());
+        let asked = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let (attempt, loaded) = (self.attempt(), self.engine.loaded());
         let private = attempt.private();

@@ -13,6 +13,7 @@ mod recover;
 mod spending;
 pub mod tick;
 mod triggers;
+mod trust;
 mod voice;
 mod workspaces;
 

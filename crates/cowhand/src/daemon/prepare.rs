@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use cowhand_core::firing;
+use cowhand_core::cut::cut;
+use cowhand_core::firing::{self, Occasion};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::FiringKey;
+use cowhand_core::trust::Verdict;
 use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -30,6 +32,9 @@ const LEASE: SignedDuration = SignedDuration::from_mins(5);
 pub(super) const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
 /// A claim outside holds for so long without another word; it is renewed when half of it is over.
 pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
+
+/// What is kept of a note.
+const NOTE_CAP: usize = 2_000;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -63,6 +68,12 @@ pub(super) struct Order<'a> {
     preparation: Preparation,
 }
 
+impl Order<'_> {
+    pub(super) const fn occasion(&self) -> &Occasion {
+        &self.preparation.occasion
+    }
+}
+
 impl Errand<'_> {
     async fn run(&self) -> anyhow::Result<()> {
         let (engine, now) = (self.engine, self.now());
@@ -72,17 +83,32 @@ impl Errand<'_> {
         let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE)?);
         let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await?;
         let Some(preparation) = taken else { return Ok(()) };
-        let order = Order { agent, schedule, preparation };
-        let prepared = match self.refusal(&order).await? {
-            Some(reason) => Prepared::Skip(reason),
-            None => match For::schedule(agent, schedule).config() {
-                Some(_) => self.items(&order).await?,
-                None => Prepared::Job(self.job(&order, None)),
-            },
-        };
+        let mut order = Order { agent, schedule, preparation };
+        let (prepared, words) = self.outcome(&mut order).await?;
         fault::place("prepared");
-        engine.store.prepared(self.schedule, self.key.clone(), prepared, self.now()).await?;
+        let words = words.map(|words| cut(&words, 0, NOTE_CAP));
+        engine.store.prepared(self.schedule, self.key.clone(), prepared, words, self.now()).await?;
         Ok(())
+    }
+
+    /// What it comes to, and what there is to say about it.
+    async fn outcome(&self, order: &mut Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
+        if let Some(reason) = self.refusal(order).await? {
+            return Ok((Prepared::Skip(reason), None));
+        }
+        let verdict = if self.key.is_by_hand() { Verdict::Trusted } else { self.judge_firing(order).await? };
+        let note = match verdict {
+            Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
+            Verdict::Confined(why) => {
+                order.preparation.occasion.confined = Some(why.clone());
+                Some(format!("in the strict sandbox: {why}"))
+            }
+            Verdict::Trusted => None,
+        };
+        if For::schedule(order.agent, order.schedule).config().is_some() {
+            return self.items(order).await;
+        }
+        Ok((Prepared::Job(self.job(order, None, None)), note))
     }
 
     /// Why it does not run at all, if it does not.
@@ -104,19 +130,24 @@ impl Errand<'_> {
         Ok((!allowed).then_some(SkipReason::Filtered))
     }
 
-    fn job(&self, order: &Order<'_>, item: Option<&WorkItem>) -> NewJob {
+    /// `confined` is why the item's words are not trusted; the firing's own may not be, either.
+    fn job(&self, order: &Order<'_>, item: Option<&WorkItem>, confined: Option<String>) -> NewJob {
         let Order { agent, schedule, preparation } = order;
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
-        firing::Firing { agent, schedule, key: self.key, due, occasion: &preparation.occasion, zone }
-            .job(item, self.now())
+        let occasion = &preparation.occasion;
+        let new =
+            firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now());
+        NewJob { confined: confined.or(new.confined), ..new }
     }
 
     /// One job for each item, as many as the agent has places for.
-    async fn items(&self, order: &Order<'_>) -> anyhow::Result<Prepared> {
+    async fn items(&self, order: &Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
         let whose = For::schedule(order.agent, order.schedule);
         let sources = Arc::clone(&self.engine.loaded().sources);
-        let Some(source) = sources.source_of(whose)? else { return Ok(Prepared::Skip(SkipReason::NoWork)) };
+        let Some(source) = sources.source_of(whose)? else {
+            return Ok((Prepared::Skip(SkipReason::NoWork), None));
+        };
         self.put_back_lapsed(order, source.as_ref()).await;
         let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
         if let Some(quota) = source.quota() {
@@ -128,15 +159,30 @@ impl Errand<'_> {
         // What a try before us has made counts, too.
         let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let mut made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
+        let mut refused = Vec::new();
         for item in candidates {
             if places == 0 {
                 break;
             }
-            if self.take(order, source.as_ref(), item).await? {
+            let confined = match self.judge_item(order, &item).await? {
+                Verdict::Refused(why) => {
+                    debug!(item = %item.id, "left alone: {why}");
+                    refused.push(format!("{}: {why}", item.id));
+                    continue;
+                }
+                Verdict::Confined(why) => Some(why),
+                Verdict::Trusted => None,
+            };
+            if self.take(order, source.as_ref(), item, confined).await? {
                 (places, made) = (places - 1, made + 1);
             }
         }
-        Ok(if made == 0 { Prepared::Skip(SkipReason::NoWork) } else { Prepared::Jobs })
+        let prepared = match (made, refused.is_empty()) {
+            (0, true) => Prepared::Skip(SkipReason::NoWork),
+            (0, false) => Prepared::Skip(SkipReason::Filtered),
+            _ => Prepared::Jobs,
+        };
+        Ok((prepared, (!refused.is_empty()).then(|| format!("left alone: {}", refused.join("; ")))))
     }
 
     /// At least one: what has no place yet waits for one.
@@ -147,7 +193,13 @@ impl Errand<'_> {
     }
 
     /// Whether the item is ours now, with its job.
-    async fn take(&self, order: &Order<'_>, source: &dyn WorkSource, item: WorkItem) -> anyhow::Result<bool> {
+    async fn take(
+        &self,
+        order: &Order<'_>,
+        source: &dyn WorkSource,
+        item: WorkItem,
+        confined: Option<String>,
+    ) -> anyhow::Result<bool> {
         let (engine, now) = (self.engine, self.now());
         let Some(taking) = self.taking(order, item.clone())? else { return Ok(false) };
         let holder = match engine.store.take_item(taking, None, now).await? {
@@ -164,7 +216,7 @@ impl Errand<'_> {
         match source.claim_work(&item.id, &by).await {
             Ok(ClaimResult::Claimed(item)) => {
                 fault::place("item_claimed");
-                let new = self.job(order, Some(&item));
+                let new = self.job(order, Some(&item), confined);
                 let of = OfFiring { schedule: self.schedule, key: self.key.clone() };
                 let job = engine.store.hold_item(holder, new, of, until, self.now()).await?;
                 engine.nudge.notify_one();

@@ -163,7 +163,8 @@ async fn act(
                     }
                     let (node, lease) = ((*node).to_owned(), *lease);
                     // What the clock fires has no work item yet, and no chat.
-                    let (max_concurrent, session_key) = (agent.max_concurrent, agent.session_key(None, None));
+                    let (max_concurrent, session_key) =
+                        (agent.max_concurrent, agent.session_key(None, None, false));
                     let purse = Purse::of(roster, agent, now);
                     let seat = roster.seat(agent);
                     let starter = Starter { node, lease, max_concurrent, session_key, purse, seat };

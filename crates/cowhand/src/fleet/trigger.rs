@@ -168,6 +168,7 @@ impl Fleet {
             // The item is its own job's: nobody else claims or reports it.
             work_item: None,
             chat: before.chat().map(str::to_owned),
+            confined: before.confined().map(str::to_owned),
             not_before: None,
         };
         let job = self.store().add_job(new, self.clock().now()).await?;

@@ -131,6 +131,7 @@ mod tests {
             origin: None,
             work_item: None,
             chat: None,
+            confined: None,
             not_before: None,
         };
         Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, jiff::Timestamp::UNIX_EPOCH)

@@ -17,15 +17,15 @@ statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion) \
         values ($1, $2, $3, $4, $5, $6, $7) on conflict (schedule_id, key) do nothing";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
-    GET_FIRING = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 and key = $2";
+    GET_FIRING = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 and key = $2";
     TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4, prepare_tries = prepare_tries + 1 where schedule_id = $1 and key = $2 \
         and outcome = 'preparing' and (preparer is null or preparer = $3 or prepare_until <= $5) returning due_at, occasion";
-    PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, occasion = null, preparer = null, \
+    PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, note = $6, occasion = null, preparer = null, \
         prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";
-    LEDGER = same "select key, due_at, decided_at, outcome, reason, job_id from firings where schedule_id = $1 \
+    LEDGER = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 \
         order by due_at desc, key desc limit $2";
     FIRINGS_BETWEEN = same "select firings.key, firings.due_at, firings.decided_at, firings.outcome, firings.reason, \
-        firings.job_id, jobs.status, jobs.run_started_at, jobs.finished_at from firings \
+        firings.note, firings.job_id, jobs.status, jobs.run_started_at, jobs.finished_at from firings \
         left join jobs on jobs.id = firings.job_id where firings.schedule_id = $1 and firings.due_at >= $2 \
         and firings.due_at < $3 order by firings.due_at desc, firings.key desc limit $4";
 }
@@ -78,6 +78,8 @@ pub struct LedgerRow {
     pub due: Timestamp,
     pub decided_at: Timestamp,
     pub outcome: FiringOutcome,
+    /// More about it, in words.
+    pub note: Option<String>,
     pub job: Option<JobId>,
 }
 
@@ -163,16 +165,18 @@ impl Store {
     }
 
     /// What a prepared firing came to: its jobs are made, or it is skipped. An interval counts from a look that found
-    /// nothing as from the end of a job.
+    /// nothing as from the end of a job. `note` is for the ledger.
     pub async fn prepared(
         &self,
         schedule: ScheduleId,
         key: FiringKey,
         prepared: Prepared,
+        note: Option<String>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let random = self.random;
-        self.write(move |tx| Box::pin(settle_prepared(tx, schedule, key, prepared, now, random))).await
+        let settled = (prepared, note);
+        self.write(move |tx| Box::pin(settle_prepared(tx, schedule, key, settled, now, random))).await
     }
 
     /// What was decided about one occurrence.
@@ -223,7 +227,7 @@ async fn settle_prepared(
     tx: &mut Tx<'_>,
     schedule: ScheduleId,
     key: FiringKey,
-    prepared: Prepared,
+    (prepared, note): (Prepared, Option<String>),
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<(), StoreError> {
@@ -233,7 +237,7 @@ async fn settle_prepared(
         Prepared::Skip(reason) => FiringOutcome::Skipped(*reason),
     };
     let reason = outcome.skip_reason().map(SkipReason::as_str);
-    let row = args![schedule, key.as_str(), outcome.as_str(), reason, now];
+    let row = args![schedule, key.as_str(), outcome.as_str(), reason, now, note];
     let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
     let mut job: Option<JobId> = row.parse_opt("job_id")?;
     if let Prepared::Job(new) = prepared {
@@ -337,6 +341,7 @@ fn read(row: &Row) -> Result<LedgerRow, StoreError> {
             "coalesced" => FiringOutcome::Coalesced,
             other => return Err(row.unreadable("outcome", other)),
         },
+        note: row.get("note")?,
         job: row.parse_opt("job_id")?,
     })
 }

@@ -34,8 +34,8 @@ macro_rules! listed {
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
-        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, chat) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26) \
+        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, chat, confined) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
@@ -216,7 +216,7 @@ pub(super) async fn add(
 pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: Place) -> Result<bool, StoreError> {
     let record = JobRecord::from(job.clone());
     let work_item = record.work_item.as_ref().map(written).transpose()?;
-    let chat = record.chat.clone();
+    let (chat, confined) = (record.chat.clone(), record.confined.clone());
     let mut columns = args![
         record.id.as_str(),
         record.agent.as_str(),
@@ -231,7 +231,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: Place) -> Result<b
         work_item,
     ];
     columns.extend(changing_columns(record)?);
-    columns.extend(args![chat]);
+    columns.extend(args![chat, confined]);
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 
@@ -333,6 +333,7 @@ fn read(row: &Row) -> Result<Job, StoreError> {
         error: kind.zip(message).map(|(kind, message)| JobError { kind, message }),
         termination: row.parse_opt("termination")?,
         chat: row.get("chat")?,
+        confined: row.get("confined")?,
         id,
     };
     Job::try_from(record).map_err(|error| StoreError::Unreadable { what: error.to_string() })

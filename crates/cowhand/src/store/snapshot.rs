@@ -14,7 +14,7 @@ use super::{Store, StoreError, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
-        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.session_key, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
+        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
         where jobs.status in ('pending', 'running') order by jobs.number";
     PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' order by due_at, key";
 }
@@ -83,6 +83,7 @@ fn read(row: &Row) -> Result<LiveJob, StoreError> {
         began: row.get::<i64>("attempt")? > 0,
         provider: row.get("provider")?,
         chat: row.get("chat")?,
+        confined: row.get::<Option<String>>("confined")?.is_some(),
         session_key: row.get("session_key")?,
         state,
     })

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cowhand_core::event::Event;
+use cowhand_core::firing::CONFINED;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
 use cowhand_core::trigger::listen::{Listener, of_end};
@@ -115,6 +116,9 @@ impl EventStrategy {
         task.source_id = event.seq.to_string();
         task.metadata.insert("timestamp".to_owned(), event.at.to_string());
         task.metadata.insert(CHAIN.to_owned(), chain.to_string());
+        if let Some(why) = job.as_ref().and_then(Job::confined) {
+            task.metadata.insert(CONFINED.to_owned(), why.to_owned());
+        }
         Ok(task)
     }
 

@@ -6,17 +6,18 @@ use std::process::Stdio;
 use anyhow::{Context, bail};
 use cowhand_core::cut::cut;
 use cowhand_core::trigger::{IssueState, PullState};
+use cowhand_core::trust::Standing;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::process::Command;
 
-use crate::work::github::{Branch, Listed};
+use crate::work::github::{Answer, Branch, Listed, encoded};
 
 /// `gh` wants a number; nobody has so many.
 const MOST: &str = "100000";
 const OF_BOTH: &str = "number,title,body,url,labels,assignees,author,createdAt";
-const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft";
+const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepository,headRepositoryOwner";
 
 #[derive(Debug)]
 pub(super) struct Gh {
@@ -64,6 +65,22 @@ impl Gh {
         Ok(listed)
     }
 
+    /// Of somebody in the repository; `host` is that of an Enterprise.
+    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<Standing> {
+        let mut command = Command::new(&self.program);
+        let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
+        command.args(["api", &path]);
+        if let Some(host) = host {
+            command.args(["--hostname", host]);
+        }
+        match self.answer::<Answer>(command).await {
+            Ok(answer) => Ok(answer.standing()),
+            // Nobody of that name, or nobody here.
+            Err(error) if error.to_string().contains("HTTP 404") => Ok(Standing::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Ended with us: whoever drops the future does not want the answer any more.
     async fn answer<T: DeserializeOwned>(&self, mut command: Command) -> anyhow::Result<T> {
         let quiet = [("GH_PROMPT_DISABLED", "1"), ("GH_NO_UPDATE_NOTIFIER", "1"), ("NO_COLOR", "1")];
@@ -101,6 +118,20 @@ struct Entry {
     head_ref_oid: Option<String>,
     base_ref_name: Option<String>,
     is_draft: Option<bool>,
+    head_repository: Option<Home>,
+    head_repository_owner: Option<Person>,
+}
+
+/// Some versions know only the name.
+#[derive(Debug, Deserialize)]
+struct Home {
+    #[serde(default)]
+    name: String,
+}
+
+fn full_name(owner: Option<Person>, home: Option<Home>) -> Option<String> {
+    let (owner, home) = (owner?.login, home?.name);
+    (!owner.is_empty() && !home.is_empty()).then(|| format!("{owner}/{home}"))
 }
 
 #[derive(Debug, Deserialize)]
@@ -121,6 +152,7 @@ impl From<Entry> for Listed {
             head_sha: entry.head_ref_oid.unwrap_or_default(),
             base_ref: entry.base_ref_name.unwrap_or_default(),
             is_draft: entry.is_draft.unwrap_or_default(),
+            head_repo: full_name(entry.head_repository_owner, entry.head_repository).unwrap_or_default(),
         });
         Self {
             number: entry.number,

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use cowhand_core::config::shape::Auth;
-use cowhand_core::trigger::{GithubBackend, IssueState, PullState};
+use cowhand_core::trigger::{GithubBackend, IssueState, PullState, TriggerConfig};
+use cowhand_core::trust::Standing;
 
 use super::gh::Gh;
 use super::strategy::{FatalTriggerError, Task, TaskSource};
@@ -28,6 +29,38 @@ impl GithubAccess {
     pub fn new(owner: impl Into<String>, repo: impl Into<String>) -> Self {
         let (owner, repo, auth, gh) = (owner.into(), repo.into(), Auth::default(), PathBuf::from("gh"));
         Self { owner, repo, api_url: None, auth, backend: GithubBackend::Rest, gh }
+    }
+
+    /// None if the trigger does not list anything of GitHub's.
+    pub(crate) fn of(trigger: &TriggerConfig) -> Option<Self> {
+        let (TriggerConfig::GithubIssues { owner, repo, api_url, auth, backend, .. }
+        | TriggerConfig::GithubPullRequests { owner, repo, api_url, auth, backend, .. }) = trigger
+        else {
+            return None;
+        };
+        Some(Self::by((owner, repo), api_url.as_deref(), auth, *backend))
+    }
+
+    /// As a trigger says it.
+    pub(super) fn by(
+        (owner, repo): (&str, &str),
+        api_url: Option<&str>,
+        auth: &Auth,
+        backend: Option<GithubBackend>,
+    ) -> Self {
+        let (api_url, auth) = (api_url.map(str::to_owned), auth.clone());
+        Self { api_url, auth, backend: backend.unwrap_or(GithubBackend::Rest), ..Self::new(owner, repo) }
+    }
+
+    pub(crate) fn is_by_gh(&self) -> bool {
+        self.backend == GithubBackend::Gh
+    }
+
+    /// What somebody may do in the repository, asked by `gh`.
+    pub(crate) async fn standing(&self, login: &str) -> anyhow::Result<Standing> {
+        let host = self.api_url.as_deref().and_then(host_of);
+        let repo = format!("{}/{}", self.owner, self.repo);
+        Gh { program: self.gh.clone(), repo }.standing(login, host).await
     }
 
     /// What is missing here, a person has to bring.
@@ -137,13 +170,14 @@ fn tasks(listed: Vec<Listed>, labels: &[String]) -> Vec<Task> {
 
 fn task(listed: Listed) -> Task {
     let mut metadata = vec![("author", listed.author), ("created_at", listed.created_at.to_string())];
-    if let Some(Branch { head_ref, head_sha, base_ref, is_draft }) = listed.branch {
+    if let Some(Branch { head_ref, head_sha, base_ref, is_draft, head_repo }) = listed.branch {
         let is_draft = is_draft.to_string();
         metadata.extend([
             ("head_ref", head_ref),
             ("base_ref", base_ref),
             ("is_draft", is_draft),
             ("head_sha", head_sha),
+            ("head_repo", head_repo),
         ]);
     }
     Task {

@@ -21,7 +21,7 @@ pub(crate) mod wake;
 use std::time::Duration;
 
 use cowhand_core::interval::Interval;
-use cowhand_core::trigger::{GithubBackend, IssueState, PullState, TriggerConfig};
+use cowhand_core::trigger::{IssueState, PullState, TriggerConfig};
 
 use crate::daemon::Engine;
 
@@ -42,9 +42,7 @@ fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn Trigge
         }
         TriggerConfig::Custom { name, .. } => engine.triggers.create(name, setting)?,
         TriggerConfig::GithubIssues { owner, repo, labels, state, poll_interval, api_url, auth, backend } => {
-            let (api_url, auth) = (api_url.clone(), auth.clone());
-            let backend = backend.unwrap_or(GithubBackend::Rest);
-            let access = GithubAccess { api_url, auth, backend, ..GithubAccess::new(owner, repo) };
+            let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
             let state = state.unwrap_or(IssueState::Open);
             let source = GithubIssueSource::new(&access, labels.clone(), state, &setting.of_sources())?;
             let wake = engine.wakes.of(&format!("{owner}/{repo}"));
@@ -61,9 +59,7 @@ fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn Trigge
             backend,
             ..
         } => {
-            let (api_url, auth) = (api_url.clone(), auth.clone());
-            let backend = backend.unwrap_or(GithubBackend::Rest);
-            let access = GithubAccess { api_url, auth, backend, ..GithubAccess::new(owner, repo) };
+            let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
             let state = state.unwrap_or(PullState::Open);
             let source = GithubPullRequestSource::new(&access, labels.clone(), state, &setting.of_sources())?;
             let wake = engine.wakes.of(&format!("{owner}/{repo}"));

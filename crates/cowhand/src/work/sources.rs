@@ -11,7 +11,7 @@ use cowhand_core::work::{
     WorkResult,
 };
 
-use super::github::Quota;
+use super::github::{People, Quota};
 use super::registry::{Registry, Setting};
 use super::{Claimant, WorkSource, WorkSourceError};
 
@@ -24,6 +24,7 @@ pub struct Sources {
     registry: Arc<Registry>,
     setting: Setting,
     made: Mutex<HashMap<AgentName, Vec<Made>>>,
+    people: People,
 }
 
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl Sources {
     }
 
     pub fn new(registry: Arc<Registry>, setting: Setting) -> Self {
-        Self { registry, setting, made: Mutex::default() }
+        Self { registry, setting, made: Mutex::default(), people: People::default() }
     }
 
     /// None if nobody set one. The same one is answered for as long as the agent's config has it.
@@ -171,6 +172,12 @@ impl Sources {
     /// After a reload: what variables or folders say may have changed with it.
     pub fn clear(&self) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.people.clear();
+    }
+
+    /// Those who write what agents read.
+    pub(crate) const fn people(&self) -> &People {
+        &self.people
     }
 
     /// Everything available, the most urgent first, then the oldest. Whoever has a claim row of its own puts it

@@ -76,6 +76,7 @@ impl Run {
             prompt: None,
             origin: None,
             chat: None,
+            confined: None,
             work_item: None,
             not_before: None,
         };

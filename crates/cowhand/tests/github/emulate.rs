@@ -9,10 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use cowhand::fleet::{Fleet, Options, Stop};
 use cowhand::work::contract::assert_work_source_contract;
 use cowhand::work::github::{GitHubSettings, GitHubWorkSource};
 use cowhand::work::{Setting, WorkSource};
 use cowhand_core::config::shape::Auth;
+use cowhand_core::event::Fact;
+use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::ClaimFailureReason::{AlreadyClaimed, InvalidState, NotFound};
 use cowhand_core::work::{FetchOptions, ReleaseOptions, WorkOutcome, WorkResult};
 use jiff::SignedDuration;
@@ -99,6 +102,7 @@ impl Emulate {
         logins.sort();
         logins.dedup();
         let (owner, name) = REPO.split_once('/').unwrap();
+        logins.retain(|login| login != owner);
         let token = |token: &String| (token.clone(), json!({ "login": login(token), "scopes": ["repo"] }));
         let user = |login: &String| json!({ "login": login });
         let seed = json!({
@@ -251,6 +255,40 @@ async fn every_request_is_as_github_describes_it() {
     let wrong = json!({ "text": "not called body" });
     let path = format!("issues/{}/comments", numbers[3]);
     assert_eq!(emulate.send(&prism.url, &tokens[0], "POST", &path, Some(wrong)).await.status(), 422);
+}
+
+/// Who may write is asked of the same emulator, through a whole fleet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permissions_are_asked_as_github_describes_it() {
+    let tokens = ["fleet-a-1".to_owned(), "my-org-1".to_owned()];
+    let emulate = Emulate::start(&tokens);
+    let prism = emulate.behind_prism();
+    let (strange, own) = (emulate.add(&tokens[0], "Strange").await, emulate.add(&tokens[1], "Own").await);
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("cowhand.yaml");
+    let text = format!(
+        "agents:\n  - name: worker\n    runtime: command\n    command: [cat]\n    trust: {{min_permission: write}}\n    \
+         work_source: {{type: github, repo: {REPO}, api_url: '{}', auth: {{token_env: HUB_TOKEN}}}}\n    \
+         schedules:\n      poll: {{type: interval, interval: 1s, prompt: Do it.}}\n",
+        prism.url
+    );
+    std::fs::write(&config, text).unwrap();
+    std::fs::write(folder.path().join(".env"), "HUB_TOKEN=fleet-a-1\n").unwrap();
+    let fleet = Fleet::start(Options::of(config, env!("CARGO_BIN_EXE_cowhand"))).await.unwrap();
+    let mut events = fleet.subscribe_after(0);
+    let (mut is_reported, mut is_filtered) = (false, false);
+    while !(is_reported && is_filtered) {
+        let fact = events.next().await.unwrap().expect("the fleet has ended").fact;
+        is_reported |= matches!(fact, Fact::WorkReported { .. });
+        is_filtered |= matches!(fact, Fact::ScheduleSkipped { reason: SkipReason::Filtered, .. });
+    }
+    fleet.stop(Stop::Cancel).await.unwrap();
+    assert_eq!(emulate.look(&tokens[0], own).await.1, "closed");
+    let (labels, state, comments) = emulate.look(&tokens[0], strange).await;
+    assert_eq!((labels, state.as_str(), comments.len()), (vec!["ready".to_owned()], "open", 0));
+    let said = prism.said();
+    assert!(said.contains("/collaborators/fleet-a/permission"), "{said}");
+    assert!(!said.contains("iolation") && !said.contains("terminated with error"), "{said}");
 }
 
 #[tokio::test]

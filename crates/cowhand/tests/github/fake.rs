@@ -99,6 +99,8 @@ pub(crate) struct World {
     pub(crate) sold: usize,
     pub(crate) token_life: SignedDuration,
     pub(crate) good_tokens: Option<Vec<String>>,
+    /// `(login, role)` of those who have a part in the repository.
+    pub(crate) people: Vec<(&'static str, &'static str)>,
 }
 
 type Deed = Box<dyn FnMut(&str, &mut World) + Send>;
@@ -164,6 +166,7 @@ impl Fake {
             sold: 0,
             token_life: SignedDuration::from_hours(1),
             good_tokens: None,
+            people: Vec::new(),
         };
         let world = Arc::new(Mutex::new(world));
         let router = Router::new().fallback(answer).with_state(Arc::clone(&world));

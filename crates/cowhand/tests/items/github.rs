@@ -5,6 +5,7 @@ mod doctor;
 mod ends;
 mod lapsed;
 mod renewing;
+mod trust;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

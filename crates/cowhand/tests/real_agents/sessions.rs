@@ -54,6 +54,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         origin: None,
         work_item: None,
         chat: None,
+        confined: None,
         not_before: None,
     };
     let job = Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, Timestamp::UNIX_EPOCH);

@@ -249,10 +249,11 @@ async fn a_firing_is_prepared_by_one(place: Place) {
     assert!(take("n1", 100, 3).await.unwrap().is_some(), "its own, again after a crash");
     assert!(take("n2", 200, 100).await.unwrap().is_some(), "n1 is gone");
     let skip = Prepared::Skip(SkipReason::NoWork);
-    store.prepared(schedule, cron_key(1), skip, at(101)).await.unwrap();
-    store.prepared(schedule, cron_key(1), Prepared::Job(hand_job()), at(102)).await.unwrap();
+    store.prepared(schedule, cron_key(1), skip, Some("nobody was there".to_owned()), at(101)).await.unwrap();
+    store.prepared(schedule, cron_key(1), Prepared::Job(hand_job()), None, at(102)).await.unwrap();
     let row = store.firing(schedule, cron_key(1)).await.unwrap().unwrap();
     assert_eq!(row.outcome, FiringOutcome::Skipped(SkipReason::NoWork), "the first word counts");
+    assert_eq!(row.note.as_deref(), Some("nobody was there"));
     let snapshot = store.snapshot().await.unwrap();
     assert!(snapshot.preparing.is_empty() && snapshot.jobs.is_empty());
     assert_eq!(snapshot.schedules[&schedule].last_run_at, Some(at(101)), "an empty look counts as a run");

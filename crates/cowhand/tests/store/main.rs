@@ -116,6 +116,7 @@ pub(crate) fn new_job() -> NewJob {
         origin: None,
         work_item: None,
         chat: None,
+        confined: None,
         not_before: None,
     }
 }

@@ -99,6 +99,7 @@ async fn three_jobs_end(home: &Home) -> Vec<String> {
             origin: None,
             work_item: None,
             chat: None,
+            confined: None,
             not_before: None,
         };
         let job = store.add_job(new, Timestamp::now()).await.unwrap();

@@ -23,6 +23,10 @@ pub(crate) struct World {
     pub(crate) goes: Option<u64>,
     /// Everything is refused like this.
     pub(crate) refuses: Option<u16>,
+    /// `(login, permission, role)`; others have none.
+    pub(crate) people: Vec<(&'static str, &'static str, &'static str)>,
+    /// Questions about people.
+    pub(crate) asked_about: Vec<String>,
 }
 
 pub(crate) struct Fake {
@@ -53,6 +57,29 @@ impl Fake {
     }
 }
 
+impl World {
+    /// What somebody may do, or what one pull request is like.
+    fn about(&mut self, path: &str) -> Option<(u16, Value)> {
+        let parts: Vec<&str> = path.split('/').skip(4).collect();
+        let missing = (404, json!({"message": "Not Found"}));
+        Some(match parts[..] {
+            ["collaborators", login, "permission"] => {
+                self.asked_about.push(login.to_owned());
+                let found = self.people.iter().find(|(name, ..)| *name == login);
+                found.map_or(missing, |(_, permission, role)| {
+                    (200, json!({"permission": permission, "role_name": role}))
+                })
+            }
+            ["pulls", number] => {
+                let number: u64 = number.parse().unwrap();
+                let found = self.pulls.iter().find(|pull| pull["number"] == number);
+                found.map_or(missing, |pull| (200, pull.clone()))
+            }
+            _ => return None,
+        })
+    }
+}
+
 pub(crate) fn issue(number: u64) -> Value {
     let created_at = jiff::Timestamp::from_second(1_767_600_000 + i64::try_from(number).unwrap()).unwrap();
     json!({"number": number, "title": format!("Issue {number}"), "labels": [{"name": "agent"}], "created_at": created_at})
@@ -64,6 +91,10 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
     if let Some(status) = world.refuses {
         world.paid += 1;
         return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();
+    }
+    if let Some(about) = world.about(request.uri().path()) {
+        let (status, body) = about;
+        return Response::builder().status(status).body(Body::from(body.to_string())).unwrap();
     }
     let query = request.uri().query().unwrap_or_default();
     let number =

@@ -17,6 +17,7 @@ mod own_trigger;
 mod postgres;
 mod runner;
 mod scripted;
+mod trust;
 mod variants;
 
 use std::path::Path;

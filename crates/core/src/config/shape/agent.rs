@@ -15,6 +15,7 @@ use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
 use crate::sandbox::Sandbox;
 use crate::session::{self, SessionPolicy};
+use crate::trust::Trust;
 use crate::workspace::Isolation;
 
 /// What else an agent can be: what is unset stays as the agent says.
@@ -112,6 +113,8 @@ pub struct Agent {
     pub budget: Option<Budget>,
     /// When its schedules pause themselves.
     pub breaker: Option<Breaker>,
+    /// Who may put words into its prompts, from GitHub, chats and webhooks; unset means everybody.
+    pub trust: Option<Trust>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

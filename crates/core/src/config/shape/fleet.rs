@@ -19,6 +19,7 @@ use crate::provider::Provider;
 use crate::retention::Retention;
 use crate::sandbox::Sandbox;
 use crate::server::Server;
+use crate::trust::Trust;
 use crate::workspace::Isolation;
 
 /// A fleet: its agents, what they have in common, and other fleets below it.
@@ -106,6 +107,7 @@ pub struct Defaults {
     /// What each agent may spend.
     pub budget: Option<Budget>,
     pub breaker: Option<Breaker>,
+    pub trust: Option<Trust>,
     #[serde(flatten)]
     pub timing: Timing,
 }

@@ -10,6 +10,7 @@ use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing};
 use crate::sandbox::Sandbox;
 use crate::trigger::TriggerConfig;
+use crate::trust::Trust;
 use crate::workspace::Isolation;
 
 /// One trigger, its prompt and its policies.
@@ -58,6 +59,9 @@ pub struct Schedule {
     /// Unset means the agent's.
     #[serde(default)]
     pub breaker: Option<Breaker>,
+    /// Beside the agent's: both have to trust whoever wrote what it is about.
+    #[serde(default)]
+    pub trust: Option<Trust>,
     #[serde(flatten)]
     pub timing: Timing,
     #[serde(flatten)]

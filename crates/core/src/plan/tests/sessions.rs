@@ -13,8 +13,9 @@ fn with_policy(policy: SessionPolicy, items: &[Option<&str>]) -> Scene {
         let agent = scene.roster.agents[0].clone();
         let job = scene.snapshot.jobs.last_mut().unwrap();
         job.item = item.map(|item| item.parse().unwrap());
-        job.session_key =
-            (number == 0).then(|| agent.session_key(job.item.as_ref(), job.chat.as_deref())).flatten();
+        job.session_key = (number == 0)
+            .then(|| agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined))
+            .flatten();
     }
     scene
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use cowhand_core::id::ScheduleName;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::{Asked, SandboxKind};
+use cowhand_core::trust::Trust;
 
 use super::Finding;
 use crate::run::caps;
@@ -30,7 +31,14 @@ pub(super) fn look(roster: &Roster) -> Vec<Finding> {
 /// By jobs of no schedule, and by those of each.
 fn asked(agent: &Agent) -> Vec<Asked> {
     let schedules = agent.schedules.iter().map(|schedule| Some(&schedule.name));
-    [None::<&ScheduleName>].into_iter().chain(schedules).map(|schedule| agent.sandbox(schedule)).collect()
+    let all = [None::<&ScheduleName>].into_iter().chain(schedules);
+    all.flat_map(|schedule| {
+        let known = agent.schedules.iter().find(|known| Some(&known.name) == schedule);
+        let confines = agent.trusts(known).into_iter().any(Trust::confines);
+        let strict = confines.then(|| agent.sandbox(schedule, true));
+        [agent.sandbox(schedule, false)].into_iter().chain(strict)
+    })
+    .collect()
 }
 
 fn finding(what: &str, found: Result<String, String>, wanted_by: &[String]) -> Finding {

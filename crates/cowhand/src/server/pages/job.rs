@@ -87,6 +87,7 @@ fn head(job: &JobRecord, waits: Option<&Waits>, now: Timestamp) -> Markup {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80)) } }
             }
         }
+        @if let Some(why) = &job.confined { p.alert { b { "in the strict sandbox: " } (Text(why)) } }
         @if let Some(waits) = waits { p.alert { b { "waits: " } (Text(&waits.message)) } }
         @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
         @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
+use super::text::Text;
 use super::{Answer, Pages, marks, now, text};
 use crate::api::{FiringView, Page, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
@@ -88,7 +89,10 @@ fn table(firings: &[FiringView]) -> Markup {
                     tr {
                         td { (marks::at(firing.due)) }
                         td { (marks::status(&firing.outcome)) }
-                        td { @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) } }
+                        td {
+                            @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) }
+                            @if let Some(note) = &firing.note { span.muted { " " (Text(note)) } }
+                        }
                         td { @if let Some(job) = &firing.job { (marks::job(job)) } @else { span.muted { "–" } } }
                         td.wide.grow { code.any { (text::short(firing.key.as_str(), 80)) } }
                     }

@@ -143,7 +143,7 @@ fn gone<T>(result: Result<T, GitHubApiError>) -> Result<(), GitHubApiError> {
     }
 }
 
-pub(super) fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
     utf8_percent_encode(text, &KEPT).to_string()
 }

@@ -37,6 +37,8 @@ pub(crate) struct Branch {
     pub(crate) head_sha: String,
     pub(crate) base_ref: String,
     pub(crate) is_draft: bool,
+    /// The repository that its commits are in; empty if that is gone.
+    pub(crate) head_repo: String,
 }
 
 /// The lists of one repository.
@@ -178,6 +180,15 @@ struct End {
     r#ref: String,
     #[serde(default)]
     sha: String,
+    /// None for a fork that is gone.
+    #[serde(default)]
+    repo: Option<Home>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Home {
+    #[serde(default)]
+    full_name: String,
 }
 
 impl From<Issue> for Listed {
@@ -203,6 +214,7 @@ impl From<Pull> for Listed {
             head_sha: pull.head.sha,
             base_ref: pull.base.r#ref,
             is_draft: pull.draft.unwrap_or_default(),
+            head_repo: pull.head.repo.map(|home| home.full_name).unwrap_or_default(),
         };
         Self {
             number: pull.number,

@@ -3,7 +3,7 @@
 //! `adapter` is the source; `claim` and `finish` are what it does to an issue, `lapsed` finds those that the dead have
 //! left, `marker` has the rules of who has it.
 //! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
-//! parts, `auth`, `app`, `identity` and `scopes` are about who asks, and `check` tells `doctor`.
+//! parts, `people` is about those who write, `auth`, `app`, `identity` and `scopes` are about who asks, and `check` tells `doctor`.
 
 mod adapter;
 mod app;
@@ -23,6 +23,7 @@ mod listing;
 mod marker;
 mod models;
 mod pages;
+mod people;
 mod quota;
 mod reply;
 mod retry;
@@ -33,8 +34,10 @@ mod text;
 pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
 pub use client::Client;
 pub use error::{ApiFailure, GitHubApiError, GitHubAuthError};
+pub(crate) use issues::encoded;
 pub use limits::{RateLimitInfo, extract_rate_limit_info, is_rate_limit_response};
 pub(crate) use listing::{Branch, Listed, Lists};
+pub(crate) use people::{Answer, People, Place};
 pub use quota::{OnWarning, Quota, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
 pub use settings::{Claiming, GitHubSettings};

@@ -164,6 +164,11 @@ impl World {
                 ok(&json!({ "full_name": REPO, "private": self.is_private, "has_issues": self.has_issues }))
             }
             ("GET", ["labels", label]) if self.labels.contains(label) => ok(&json!({ "name": label })),
+            ("GET", ["collaborators", login, "permission"]) => {
+                let found = self.people.iter().find(|(name, _)| name == login);
+                found
+                    .map_or_else(not_found, |(_, role)| ok(&json!({ "permission": role, "role_name": role })))
+            }
             ("GET", ["issues"]) => self.list(asked),
             ("GET", ["issues", number]) => self.one_issue(number, &format!("https://api/repos/{REPO}")),
             ("PATCH", ["issues", "comments", id]) => self.edit_comment(id, asked),

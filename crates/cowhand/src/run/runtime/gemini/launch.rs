@@ -3,7 +3,7 @@
 use cowhand_core::config::shape::PermissionMode;
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables};
 use super::super::{Reader, Session};
 use super::Gemini;
 use crate::run::attempt::StopSignal;
@@ -17,10 +17,11 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &["--resume"],
     missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
     homes: &[HOME],
-    provider: Some(Provider {
+    provider: Some(|_| Provider {
         address: "GOOGLE_GEMINI_BASE_URL",
         home: "https://generativelanguage.googleapis.com",
         keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
+        lead: by_variables,
     }),
 };
 

@@ -1,0 +1,258 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::firing::Occasion;
+use crate::trigger::{Task, TriggerConfig};
+use crate::work::{Priority, WorkItem};
+
+fn trust(written: Value) -> Trust {
+    serde_json::from_value(written).unwrap()
+}
+
+fn trigger(written: Value) -> TriggerConfig {
+    serde_json::from_value(written).unwrap()
+}
+
+fn hook() -> TriggerConfig {
+    trigger(json!({"type": "webhook", "secret_env": "S"}))
+}
+
+fn delivered(payload: Value) -> Words {
+    Words::of(&hook(), &Occasion { payload: Some(payload), ..Occasion::default() }).unwrap()
+}
+
+fn listed(kind: &str, metadata: &[(&str, &str)]) -> Words {
+    let trigger = trigger(json!({"type": kind, "owner": "o", "repo": "r"}));
+    let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Words::of(&trigger, &Occasion::of_task(Task { metadata, ..Task::default() })).unwrap()
+}
+
+fn logins(words: &Words) -> Vec<&str> {
+    words.authors.iter().map(|author| author.login.as_deref().unwrap_or("-")).collect()
+}
+
+#[test]
+fn whose_words_a_delivery_brings() {
+    for (payload, expected) in [
+        (json!({"sender": {"login": "ann"}}), vec!["ann"]),
+        (json!({"issue": {"user": {"login": "eve"}}, "sender": {"login": "ann"}}), vec!["eve", "ann"]),
+        (
+            json!({"issue": {"user": {"login": "ann"}}, "comment": {"user": {"login": "eve"}}, "sender": {"login": "eve"}}),
+            vec!["eve", "ann"],
+        ),
+        (
+            json!({"review": {"user": {"login": "eve"}}, "pull_request": {"user": {"login": "ann"}}}),
+            vec!["ann", "eve"],
+        ),
+        (json!({"release": {"author": {"login": "eve"}}, "sender": {"login": "eve"}}), vec!["eve"]),
+        (json!({"issue": {"user": null}, "sender": {"login": "ann"}}), vec!["-", "ann"]),
+        (json!({"issue": {"user": {"login": ""}}}), vec!["-"]),
+        (json!({"issue": {"user": "eve"}}), vec!["-"]),
+        (json!({"head_commit": {"author": {"name": "x"}}, "sender": {"login": "ann"}}), vec!["ann"]),
+        (json!({"user": {"username": "gitlab-ann"}, "object_attributes": {}}), vec!["gitlab-ann"]),
+        (json!({}), vec![]),
+        (json!("text"), vec![]),
+        (json!([{"user": {"login": "ann"}}]), vec![]),
+    ] {
+        let words = delivered(payload.clone());
+        let (mut found, mut expected) = (logins(&words), expected);
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{payload}");
+    }
+}
+
+#[test]
+fn where_commits_come_from() {
+    let pull = |head: Value| json!({"pull_request": {"head": {"repo": head}, "base": {"repo": {"full_name": "O/R"}}}, "repository": {"full_name": "O/R"}});
+    for (payload, expected) in [
+        (pull(json!({"full_name": "o/r"})), Head::Own),
+        (pull(json!({"full_name": "eve/r"})), Head::Fork(Some("eve/r".into()))),
+        (pull(Value::Null), Head::Fork(None)),
+        (json!({"pull_request": {}}), Head::Fork(None)),
+        (json!({"issue": {"number": 7, "pull_request": {"url": "x"}}}), Head::OfPull(7)),
+        (json!({"issue": {"number": "7", "pull_request": {}}}), Head::Fork(None)),
+        (json!({"issue": {"number": 7}}), Head::Own),
+        (
+            json!({"workflow_run": {"head_repository": {"full_name": "eve/r"}}, "repository": {"full_name": "o/r"}}),
+            Head::Fork(Some("eve/r".into())),
+        ),
+        (
+            json!({"workflow_run": {"head_repository": null}, "repository": {"full_name": "o/r"}}),
+            Head::Fork(None),
+        ),
+        (json!({}), Head::Own),
+    ] {
+        assert_eq!(delivered(payload.clone()).head, expected, "{payload}");
+    }
+    let own = [("author", "ann"), ("head_repo", "O/R")];
+    assert_eq!(listed("github_pull_requests", &own).head, Head::Own);
+    let fork = [("author", "ann"), ("head_repo", "eve/r")];
+    assert_eq!(listed("github_pull_requests", &fork).head, Head::Fork(Some("eve/r".into())));
+    let gone = [("author", "ann"), ("head_repo", "")];
+    assert_eq!(listed("github_pull_requests", &gone).head, Head::Fork(None));
+    assert_eq!(listed("github_issues", &[("author", "ann")]).head, Head::Own);
+}
+
+#[test]
+fn who_is_trusted() {
+    use RepoPermission::{Admin, Read, Triage, Write};
+    let by = |login: Option<&str>, standing: Standing| Words {
+        repo: Some("o/r".into()),
+        authors: vec![Author { login: login.map(str::to_owned), standing }],
+        ..Words::default()
+    };
+    let has = |permission| Standing::Permission(permission);
+    let (names, write) = (json!({"allow_authors": ["Ann", "bot[bot]"]}), json!({"min_permission": "write"}));
+    let both = json!({"allow_authors": ["ann"], "min_permission": "write"});
+    let everybody = json!({"strangers": "allow", "forks": "refuse"});
+    for (written, words, expected) in [
+        (&names, by(Some("ann"), Standing::Unknown), ""),
+        (&names, by(Some("BOT[bot]"), Standing::Unknown), ""),
+        (&names, by(Some("anna"), has(Admin)), "refused: anna is not among `allow_authors`"),
+        (&names, by(None, Standing::Unknown), "refused: one of its authors has no account any more"),
+        (&names, Words::default(), "refused: it does not say who wrote it"),
+        (&write, by(Some("eve"), has(Write)), ""),
+        (&write, by(Some("eve"), has(Admin)), ""),
+        (
+            &write,
+            by(Some("eve"), has(Triage)),
+            "refused: eve has triage in o/r, and `min_permission` is write",
+        ),
+        (
+            &write,
+            by(Some("eve"), Standing::Nothing),
+            "refused: eve has no permission in o/r, and `min_permission` is write",
+        ),
+        (
+            &write,
+            by(Some("eve"), Standing::Unknown),
+            "refused: eve has no permission in o/r, and `min_permission` is write",
+        ),
+        (&both, by(Some("ann"), has(Read)), ""),
+        (&both, by(Some("eve"), has(Write)), ""),
+        (&everybody, by(None, Standing::Unknown), ""),
+        (&everybody, Words::default(), ""),
+    ] {
+        let told = told(trust(written.clone()).verdict(&words));
+        assert_eq!(told, expected, "{written} {words:?}");
+    }
+    let two = Words {
+        authors: vec![Author::new(Some("ann".into())), Author::new(Some("eve".into()))],
+        ..Words::default()
+    };
+    assert_eq!(told(trust(names).verdict(&two)), "refused: eve is not among `allow_authors`", "all of them");
+}
+
+fn told(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Trusted => String::new(),
+        Verdict::Confined(why) => format!("confined: {why}"),
+        Verdict::Refused(why) => format!("refused: {why}"),
+    }
+}
+
+#[test]
+fn forks_and_strangers_are_treated_as_is_said() {
+    let of_fork = |login: &str| Words {
+        head: Head::Fork(Some("eve/r".into())),
+        ..delivered(json!({"sender": {"login": login}}))
+    };
+    for (written, login, expected) in [
+        (json!({"allow_authors": ["ann"]}), "ann", "refused: its commits come from the fork eve/r"),
+        (json!({"allow_authors": ["ann"], "forks": "allow"}), "ann", ""),
+        (
+            json!({"allow_authors": ["ann"], "forks": "sandbox"}),
+            "ann",
+            "confined: its commits come from the fork eve/r",
+        ),
+        (
+            json!({"allow_authors": ["ann"], "forks": "sandbox"}),
+            "eve",
+            "refused: eve is not among `allow_authors`",
+        ),
+        (
+            json!({"allow_authors": ["ann"], "strangers": "sandbox"}),
+            "ann",
+            "confined: its commits come from the fork eve/r",
+        ),
+        (
+            json!({"strangers": "sandbox", "forks": "refuse"}),
+            "eve",
+            "refused: its commits come from the fork eve/r",
+        ),
+    ] {
+        assert_eq!(told(trust(written.clone()).verdict(&of_fork(login))), expected, "{written} {login}");
+    }
+    let strict = [trust(json!({"strangers": "sandbox"})), trust(json!({"allow_authors": ["ann"]}))];
+    let words = delivered(json!({"sender": {"login": "eve"}}));
+    assert_eq!(
+        told(judge(&strict, &words)),
+        "refused: eve is not among `allow_authors`",
+        "the stricter counts"
+    );
+    assert_eq!(judge(&[], &words), Verdict::Trusted, "nobody asked");
+}
+
+#[test]
+fn what_cannot_be_proved_is_a_strangers() {
+    let unsigned = trigger(json!({"type": "webhook", "allow_unsigned": true}));
+    let payload = Some(json!({"sender": {"login": "ann"}}));
+    let words = Words::of(&unsigned, &Occasion { payload, ..Occasion::default() }).unwrap();
+    let names = trust(json!({"allow_authors": ["ann"]}));
+    assert_eq!(
+        told(names.verdict(&words)),
+        "refused: its deliveries are not signed, so that anybody could have written it"
+    );
+    for (written, brings_words) in [
+        (json!({"type": "manual"}), false),
+        (json!({"type": "interval", "interval": "1h"}), false),
+        (json!({"type": "dispatch_result", "schedule": "x"}), false),
+        (json!({"type": "chat"}), true),
+        (json!({"type": "custom", "name": "mail"}), true),
+    ] {
+        let words = Words::of(&trigger(written.clone()), &Occasion::default());
+        assert_eq!(words.is_some(), brings_words, "{written}");
+        if let Some(words) = words {
+            assert_eq!(told(names.verdict(&words)), "refused: it does not say who wrote it", "{written}");
+        }
+    }
+}
+
+#[test]
+fn only_what_is_needed_is_asked() {
+    let words = delivered(json!({"issue": {"number": 7, "pull_request": {}, "user": {"login": "ann"}},
+        "sender": {"login": "eve"}, "repository": {"full_name": "o/r"}}));
+    let asked = |written: Value| words.open_questions(&[&trust(written)]).len();
+    assert_eq!(asked(json!({"allow_authors": ["ann"], "forks": "allow"})), 0);
+    assert_eq!(asked(json!({"allow_authors": ["ann"]})), 1, "where it comes from");
+    assert_eq!(asked(json!({"allow_authors": ["ann"], "min_permission": "read"})), 2);
+    assert_eq!(asked(json!({"min_permission": "read", "forks": "allow"})), 2);
+    let nowhere = delivered(json!({"sender": {"login": "eve"}}));
+    assert!(nowhere.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty());
+}
+
+#[test]
+fn authors_of_items() {
+    let item = |metadata: Value| WorkItem {
+        id: "github-7".parse().unwrap(),
+        title: String::new(),
+        description: String::new(),
+        priority: Priority::Medium,
+        labels: Vec::new(),
+        metadata: metadata.as_object().cloned().unwrap(),
+        url: String::new(),
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+        updated_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let of = |metadata: Value, repo: Option<&str>| {
+        told(trust(json!({"allow_authors": ["ann"]})).verdict(&Words::of_item(&item(metadata), repo)))
+    };
+    assert_eq!(of(json!({"author": "ann"}), Some("o/r")), "");
+    assert_eq!(of(json!({"author": "ann"}), None), "");
+    assert_eq!(
+        of(json!({"author": null}), Some("o/r")),
+        "refused: one of its authors has no account any more"
+    );
+    assert_eq!(of(json!({}), None), "refused: it does not say who wrote it");
+}

@@ -1,0 +1,151 @@
+//! Who somebody is in a repository, and where a pull request comes from: what trust is decided by.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cowhand_core::config::shape;
+use cowhand_core::trust::{Head, RepoPermission, Standing};
+use serde::Deserialize;
+
+use super::auth::Auth;
+use super::client::{Call, Client};
+use super::issues::encoded;
+use super::settings::GitHubSettings;
+use crate::work::{Setting, WorkSourceError};
+
+/// So long an answer counts: an item of a stranger is looked at with every poll.
+const FRESH: Duration = Duration::from_mins(10);
+/// Nobody has so many repositories at once; whoever sends webhooks of more is not remembered.
+const MOST_PLACES: usize = 256;
+
+/// One repository, and how to get there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// `owner/name`
+    pub(crate) repo: String,
+    pub(crate) api_url: Option<String>,
+    pub(crate) auth: shape::Auth,
+}
+
+/// What is known of people, for all repositories of the fleet.
+#[derive(Debug, Default)]
+pub(crate) struct People {
+    places: Mutex<Vec<(Place, Arc<Registrar>)>>,
+}
+
+#[derive(Debug)]
+struct Registrar {
+    client: Client,
+    known: Mutex<HashMap<String, (Instant, Standing)>>,
+}
+
+impl People {
+    pub(crate) async fn standing(
+        &self,
+        place: &Place,
+        login: &str,
+        setting: &Setting,
+    ) -> Result<Standing, WorkSourceError> {
+        let registrar = self.registrar(place, setting)?;
+        let name = login.to_lowercase();
+        if let Some(known) = registrar.known(&name) {
+            return Ok(known);
+        }
+        let call = Call::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
+        let standing = match registrar.client.ask::<Answer>(call).await {
+            Ok(answer) => answer.standing(),
+            // Nobody of that name, or nobody here.
+            Err(error) if error.is_not_found() => Standing::Nothing,
+            Err(error) => return Err(error.into()),
+        };
+        let mut known = registrar.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (asked, _)| asked.elapsed() < FRESH);
+        known.insert(name, (Instant::now(), standing));
+        Ok(standing)
+    }
+
+    pub(crate) async fn head(
+        &self,
+        place: &Place,
+        pull: u64,
+        setting: &Setting,
+    ) -> Result<Head, WorkSourceError> {
+        let registrar = self.registrar(place, setting)?;
+        let call = Call::get(format!("repos/{}/pulls/{pull}", place.repo));
+        let pull: Pull = registrar.client.ask(call).await?;
+        Ok(match (pull.head.repo, pull.base.repo) {
+            (Some(head), Some(base)) if head.full_name.eq_ignore_ascii_case(&base.full_name) => Head::Own,
+            (head, _) => Head::Fork(head.map(|home| home.full_name)),
+        })
+    }
+
+    /// After a reload: tokens may have changed with it.
+    pub(crate) fn clear(&self) {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn registrar(&self, place: &Place, setting: &Setting) -> Result<Arc<Registrar>, WorkSourceError> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, registrar)) = places.iter().find(|(known, _)| known == place) {
+            return Ok(Arc::clone(registrar));
+        }
+        let mut settings = GitHubSettings::new(&place.repo);
+        if let Some(api_url) = &place.api_url {
+            settings.api_url.clone_from(api_url);
+        }
+        let client = Client::new(&settings, Auth::from_config(&place.auth, setting)?)?;
+        let registrar = Arc::new(Registrar { client, known: Mutex::default() });
+        if places.len() >= MOST_PLACES {
+            places.clear();
+        }
+        places.push((place.clone(), Arc::clone(&registrar)));
+        Ok(registrar)
+    }
+}
+
+impl Registrar {
+    fn known(&self, name: &str) -> Option<Standing> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(name).filter(|(asked, _)| asked.elapsed() < FRESH).map(|(_, standing)| *standing)
+    }
+}
+
+/// Of `GET /repos/{owner}/{repo}/collaborators/{username}/permission`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Answer {
+    /// In the words of old: `admin`, `write`, `read` or `none`.
+    #[serde(default)]
+    permission: String,
+    /// In today's words, or an organization's own.
+    #[serde(default)]
+    role_name: String,
+}
+
+impl Answer {
+    /// A role that somebody made up counts as what it is built on.
+    pub(crate) fn standing(&self) -> Standing {
+        let read = |word: &str| word.parse::<RepoPermission>().ok();
+        read(&self.role_name)
+            .or_else(|| read(&self.permission))
+            .map_or(Standing::Nothing, Standing::Permission)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Pull {
+    head: End,
+    base: End,
+}
+
+#[derive(Debug, Deserialize)]
+struct End {
+    #[serde(default)]
+    repo: Option<Home>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Home {
+    #[serde(default)]
+    full_name: String,
+}

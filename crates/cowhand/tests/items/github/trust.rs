@@ -1,0 +1,86 @@
+//! Issues of strangers: left alone, or worked on in the strict sandbox.
+
+use std::process::Command;
+
+use cowhand_core::event::Fact;
+use cowhand_core::schedule::{FiringOutcome, SkipReason};
+use serde_json::json;
+
+use super::{Hub, OFTEN, output};
+use crate::{jobs, stop, until};
+
+const FILTERED: fn(&Fact) -> bool =
+    |fact| matches!(fact, Fact::ScheduleSkipped { reason: SkipReason::Filtered, .. });
+
+/// Issues 1 of eve, 2 of ann and 3 of nobody any more; ann may write.
+async fn hub(trust: &str) -> Hub {
+    let hub = Hub::new("cat", "", &format!("{OFTEN}, trust: {{{trust}}}")).await;
+    for (number, user) in [(1, json!({"login": "eve"})), (2, json!({"login": "ann"})), (3, json!(null))] {
+        hub.fake.add(number, &["ready"]);
+        hub.fake.world().issues.get_mut(&number).unwrap().odd = Some(json!({ "user": user }));
+    }
+    hub.fake.world().people = vec![("ann", "write"), ("eve", "read")];
+    hub
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn issues_of_strangers_are_left_alone_and_the_ledger_says_why() {
+    let hub = hub("min_permission: write").await;
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, FILTERED).await;
+    let jobs = jobs(&fleet).await;
+    let worked_on: Vec<&str> = jobs.iter().map(|job| job.work_item().unwrap().id.external_id()).collect();
+    assert_eq!((worked_on, jobs[0].confined()), (vec!["2"], None));
+    for number in [1, 3] {
+        let issue = hub.fake.issue(number);
+        assert_eq!(
+            (issue.labels, issue.comments.len()),
+            (vec!["ready".to_owned()], 0),
+            "{number} was touched"
+        );
+    }
+    let left = "github-1: eve has read in my-org/my-repo, and `min_permission` is write; \
+                github-3: one of its authors has no account any more";
+    let schedules = fleet.store().schedules().await.unwrap();
+    let rows = fleet.store().ledger(schedules[0].id, 10).await.unwrap();
+    let row = |outcome| rows.iter().find(|row| row.outcome == outcome).unwrap();
+    assert_eq!(row(FiringOutcome::Skipped(SkipReason::Filtered)).note, Some(format!("left alone: {left}")));
+    // Those that it came past before it found one of its own.
+    let passed = row(FiringOutcome::Ran).note.clone().unwrap();
+    assert!(passed.starts_with("left alone: github-1: eve has read"), "{passed}");
+
+    let mut why = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+    why.args(["why", "worker/poll", "--config"]).arg(hub.scene.path("cowhand.yaml"));
+    let said = String::from_utf8(output(why).await.stdout).unwrap();
+    assert!(said.contains("`trust`: left alone: github-1: eve has read in my-org/my-repo"), "{said}");
+    // Somebody who was given the right to write is heard, without a restart of anything, when what is known is old; a
+    // reload forgets it at once.
+    hub.fake.world().people = vec![("ann", "write"), ("eve", "admin")];
+    fleet.reload().await.unwrap();
+    until(
+        &mut events,
+        1,
+        |fact| matches!(fact, Fact::WorkReported { item, .. } if item.external_id() == "1"),
+    )
+    .await;
+    assert!(hub.fake.issue(1).is_closed);
+    stop(fleet).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn issues_of_strangers_run_in_the_strict_sandbox() {
+    let hub = hub("min_permission: write, strangers: sandbox").await;
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 3, |fact| matches!(fact, Fact::JobCompleted { .. })).await;
+    for job in jobs(&fleet).await {
+        let expected = match job.work_item().unwrap().id.external_id() {
+            "1" => Some("eve has read in my-org/my-repo, and `min_permission` is write"),
+            "3" => Some("one of its authors has no account any more"),
+            _ => None,
+        };
+        assert_eq!(job.confined(), expected, "{job:?}");
+    }
+    stop(fleet).await;
+}
