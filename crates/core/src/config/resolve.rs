@@ -57,7 +57,8 @@ pub(super) fn agent(
     show_resolved(&mut shown, "name", json!(name));
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
     enclosure::check(loader, draft, &agent);
-use super::{enclosure, secret, shape, spending, trusting};
+    spending::check(loader, draft, &agent);
+    trusting::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
 }
 

@@ -82,7 +82,7 @@ fn nothing_tells(scene: &Scene, job: &str) {
     }
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let found = entries.map(|entry| match entry.file_type().unwrap() {
         kind if kind.is_dir() => files(&entry.path()),

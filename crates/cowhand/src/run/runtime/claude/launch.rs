@@ -10,7 +10,7 @@ use cowhand_core::permission::{Permissions, Rule};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, transport};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables, transport};
 use super::super::result_line::per_model;
 use super::super::{Reader, Session, record};
 use super::Claude;
@@ -99,7 +99,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
         Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
         Home { variable: "", folder: ".claude.json", below: "", is_folder: false },
     ],
-    provider: Some(Provider {
+    provider: Some(|_| Provider {
         address: "ANTHROPIC_BASE_URL",
         home: "https://api.anthropic.com",
         keys: &[
@@ -107,6 +107,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
             ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
             ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
         ],
+        lead: by_variables,
     }),
 };
 
