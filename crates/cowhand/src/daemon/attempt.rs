@@ -86,7 +86,7 @@ pub(super) struct Rules {
     idle_timeout: Timeout,
     output_to_file: bool,
     /// Over all that it says.
-    veil: Veil,
+    pub(super) veil: Veil,
 }
 
 impl Rules {
