@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use cowhand_core::plan::LiveState;
+use cowhand_core::roster::Agent;
+use jiff::Timestamp;
 
 use super::Metrics;
 use super::text::{Kind, Page};
@@ -24,14 +26,12 @@ impl Metrics {
                 ("unit", view.unit.as_str().to_owned()),
             ]
         };
-        let families: [(&str, &str, fn(&BudgetView) -> f64); 3] = [
-            ("cowhand_budget_limit", "What may be spent in this day or month.", |view| view.limit),
-            ("cowhand_budget_spent", "What was spent of it, also by jobs under way.", |view| view.spent),
-            ("cowhand_budget_reserved", "What jobs under way may need beyond that.", |view| view.reserved),
-        ];
-        for (name, help, value) in families {
+        let mut write = |name: &str, help: &str, value: fn(&BudgetView) -> f64| {
             page.family(Kind::Gauge, name, help, views.iter().map(|view| (labels(view), value(view))));
-        }
+        };
+        write("cowhand_budget_limit", "What may be spent in this day or month.", |view| view.limit);
+        write("cowhand_budget_spent", "What was spent of it, also by jobs under way.", |view| view.spent);
+        write("cowhand_budget_reserved", "What jobs under way may need beyond that.", |view| view.reserved);
         Ok(())
     }
 
@@ -39,7 +39,7 @@ impl Metrics {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
         let known = self.fleet.store().providers().await?;
         let jobs = self.fleet.store().snapshot().await?.jobs;
-        let everybody = roster.agents.iter().flat_map(|agent| agent.and_stand_ins());
+        let everybody = roster.agents.iter().flat_map(Agent::and_stand_ins);
         let seats = everybody.filter_map(|(_, agent)| roster.seat(&agent));
         let seats: BTreeMap<String, _> = seats.map(|seat| (seat.provider, seat.limits)).collect();
         let of = |provider: &str| [("provider", provider.to_owned())];
@@ -56,7 +56,7 @@ impl Metrics {
         let parked = seats.keys().map(|provider| {
             let parked = known.get(provider).and_then(|state| state.parked.as_ref());
             let until = parked.map(|parked| parked.until).filter(|until| *until > now);
-            (of(provider), until.map_or(0, |until| until.as_second()))
+            (of(provider), until.map_or(0, Timestamp::as_second))
         });
         let help = "When a provider that is used up takes jobs again; 0 if it takes them now.";
         page.family(Kind::Gauge, "cowhand_provider_parked_until_timestamp_seconds", help, parked);

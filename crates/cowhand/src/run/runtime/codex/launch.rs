@@ -30,7 +30,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// As a provider of its own, whatever its config says: that of OpenAI would want a login.
+/// As a provider of its own, whatever its config says: the usual one would want a login.
 fn lead(lead: &mut Lead<'_>) {
     let provider = [
         ("name", json!("cowhand")),
