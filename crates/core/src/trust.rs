@@ -25,6 +25,10 @@ pub struct Trust {
     /// Who has at least this in the repository is trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_permission: Option<RepoPermission>,
+    /// The repositories whose words count, as `owner/name` or `owner/*`; unset means any that a delivery names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = r"^[\w.-]+/([\w.-]+|\*)$")))]
+    pub repos: Vec<String>,
     /// What becomes of strangers' words; unset means `refuse`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strangers: Option<Treatment>,
@@ -106,11 +110,22 @@ impl Trust {
 
     /// Words nobody is known to have written are a stranger's.
     pub fn verdict(&self, words: &Words) -> Verdict {
-        let stranger = words.authors.iter().find_map(|author| self.stranger(author, words));
+        let stranger = || words.authors.iter().find_map(|author| self.stranger(author, words));
         let nobody = || words.authors.is_empty().then(|| words.silence().to_owned());
-        let strange = stranger.or_else(nobody).map(|why| self.for_strangers().verdict(why));
+        let strange = self.elsewhere(words).or_else(stranger).or_else(nobody);
+        let strange = strange.map(|why| self.for_strangers().verdict(why));
         let forked = words.fork().map(|why| self.for_forks().verdict(why));
         strange.into_iter().chain(forked).max().unwrap_or(Verdict::Trusted)
+    }
+
+    /// In a repository of their own everybody may write. Who can make its deliveries look like ours is a stranger for that.
+    fn elsewhere(&self, words: &Words) -> Option<String> {
+        let repo = words.repo.as_deref().filter(|_| !self.repos.is_empty())?;
+        let covers = |known: &String| match known.strip_suffix("/*") {
+            Some(owner) => repo.split_once('/').is_some_and(|(own, _)| same_word(own, owner)),
+            None => same_word(known, repo),
+        };
+        (!self.repos.iter().any(covers)).then(|| format!("{repo} is not among `repos`"))
     }
 
     /// Why somebody is one, if they are.

@@ -5,6 +5,7 @@ use super::node::{Location, Node};
 use super::problem::{Problem, Severity};
 use super::resolve::schedule_at;
 use crate::roster::{Agent, Schedule};
+use crate::sandbox::SandboxKind;
 use crate::trigger::TriggerConfig;
 use crate::trust::Trust;
 
@@ -20,6 +21,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
             check_one(loader, draft, (agent, Some(schedule)), trust, at);
         }
         unproven(loader, draft, agent, schedule);
+        anywhere(loader, draft, agent, schedule);
     }
 }
 
@@ -34,6 +36,8 @@ fn check_one(
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
     let message = if !trust.says_whom() {
         "say who is trusted, by `allow_authors` or `min_permission`, or what becomes of everybody, by `strangers`"
+    } else if trust.strict().is_some_and(|strict| strict.kind == SandboxKind::None) {
+        "the strict sandbox has to be one: `kind: bubblewrap`, for example"
     } else if let (true, Some(message)) = (trust.confines(), asked.contradiction()) {
         message
     } else {
@@ -50,5 +54,19 @@ fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+    }
+}
+
+/// Whoever installs an App has its deliveries signed with the same secret, and may do anything in their own repository.
+fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+    let trusts = agent.trusts(Some(schedule));
+    let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
+    let by_permission = trusts.iter().any(|trust| trust.min_permission.is_some());
+    let is_bound = trusts.iter().any(|trust| !trust.repos.is_empty());
+    let is_webhook = matches!(schedule.trigger, TriggerConfig::Webhook { .. });
+    if is_webhook && by_permission && !is_bound && trusts.iter().any(by_app) {
+        let message = "whoever installs the App is admin of a repository of their own: name yours in `repos` of `trust`";
+        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        loader.problems.add(problem.key(draft.key_of(&format!("schedules.{}.trust.repos", schedule.name))));
     }
 }

@@ -63,6 +63,17 @@ fn whose_words_a_delivery_brings() {
 }
 
 #[test]
+fn a_repository_that_is_none_has_no_permissions() {
+    for name in ["o", "o/", "/r", "o/r/../..", "../r", "o/r?x", "o/r#x", "o/ r", "ö/r", ""] {
+        assert_eq!(delivered(json!({"repository": {"full_name": name}})).repo, None, "{name}");
+    }
+    assert_eq!(
+        delivered(json!({"repository": {"full_name": "my-org/a.b_c"}})).repo.as_deref(),
+        Some("my-org/a.b_c")
+    );
+}
+
+#[test]
 fn where_commits_come_from() {
     let pull = |head: Value| json!({"pull_request": {"head": {"repo": head}, "base": {"repo": {"full_name": "O/R"}}}, "repository": {"full_name": "O/R"}});
     for (payload, expected) in [
@@ -192,6 +203,28 @@ fn forks_and_strangers_are_treated_as_is_said() {
         "the stricter counts"
     );
     assert_eq!(judge(&[], &words), Verdict::Trusted, "nobody asked");
+}
+
+#[test]
+fn permissions_count_where_they_are_said_to() {
+    let of = |repo: &str| Words {
+        repo: Some(repo.into()),
+        authors: vec![Author {
+            login: Some("eve".into()),
+            standing: Standing::Permission(RepoPermission::Admin),
+        }],
+        ..Words::default()
+    };
+    let trust = trust(json!({"min_permission": "write", "repos": ["My-Org/app", "tools/*"]}));
+    for (repo, expected) in [
+        ("my-org/APP", ""),
+        ("tools/any", ""),
+        ("my-org/other", "refused: my-org/other is not among `repos`"),
+        ("eve/app", "refused: eve/app is not among `repos`"),
+        ("tools", "refused: tools is not among `repos`"),
+    ] {
+        assert_eq!(told(trust.verdict(&of(repo))), expected);
+    }
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl Words {
         };
         let sender = payload.get("sender").or_else(|| payload.get("user")).map(login);
         let logins: IndexSet<Option<String>> = parts.flat_map(of_part).chain(sender).collect();
-        let repo = payload.pointer("/repository/full_name").and_then(Value::as_str).map(str::to_owned);
+        let repo = payload.pointer("/repository/full_name").and_then(Value::as_str);
+        let repo = repo.filter(|repo| is_plain(repo)).map(str::to_owned);
         let head = head_of(payload, repo.as_deref());
         Self { repo, authors: logins.into_iter().map(Author::new).collect(), head, unsigned: false }
     }
@@ -165,6 +166,15 @@ impl Author {
 
 fn author_of(occasion: &Occasion) -> Author {
     Author::new(occasion.task.metadata.get("author").filter(|login| !login.is_empty()).cloned())
+}
+
+/// It becomes a part of addresses.
+fn is_plain(repo: &str) -> bool {
+    let plain = |part: &str| {
+        let has_plain_bytes = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+        has_plain_bytes && !matches!(part, "" | "." | "..")
+    };
+    repo.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name))
 }
 
 /// GitHub's word for an account, or GitLab's.

@@ -10,6 +10,7 @@ fn keys_of_trust() {
     };
     let hook =
         |more: &str| format!("schedules: {{s: {{type: webhook, prompt: x, allow_unsigned: true{more}}}}}");
+    let signed = |more: &str| format!("schedules: {{s: {{type: webhook, prompt: x, secret: xyz{more}}}}}");
     let contradiction = "sandbox: {kind: landlock, network: {ports: [443]}}, trust: {strangers: sandbox}";
     for (agent, errors, word) in [
         ("trust: {allow_authors: [ann, 'renovate[bot]']}".to_owned(), 0, ""),
@@ -29,10 +30,24 @@ fn keys_of_trust() {
             "Landlock knows ports",
         ),
         (contradiction.to_owned(), 0, ""),
+        ("trust: {strangers: sandbox, sandbox: none}".to_owned(), 1, "has to be one"),
         (hook(""), 0, ""),
         (hook(", trust: {allow_authors: [ann]}"), 0, "nobody can be trusted"),
         (format!("trust: {{allow_authors: [ann]}}, {}", hook("")), 0, "nobody can be trusted"),
         (hook(", trust: {forks: allow}"), 1, "say who is trusted"),
+        (
+            signed(", trust: {min_permission: write, auth: {app: {id: '7', private_key_env: K}}}"),
+            1,
+            "name yours in `repos`",
+        ),
+        (
+            signed(
+                ", trust: {min_permission: write, repos: [o/*], auth: {app: {id: '7', private_key_env: K}}}",
+            ),
+            0,
+            "",
+        ),
+        ("trust: {min_permission: write, repos: [nothing]}".to_owned(), 1, ""),
     ] {
         let (count, text) = said(&agent);
         assert_eq!(count, errors, "{agent}: {text}");

@@ -16,7 +16,7 @@ fn asking(more: &Value) -> Scene {
 }
 
 /// The one ask of the fleet, once there is one.
-fn ask(scene: &Scene) -> Value {
+pub(super) fn ask(scene: &Scene) -> Value {
     until("the agent to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned())
 }
 
@@ -28,7 +28,7 @@ fn result(scene: &Scene, job: &Value) -> (bool, String) {
     (results[0]["success"] == true, results[0].to_string())
 }
 
-fn kill_daemon(scene: &Scene) {
+pub(super) fn kill_daemon(scene: &Scene) {
     let pid = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod asks;
+mod asks_acp;
 mod budgets;
 mod canaries;
 mod failures;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use cowhand_core::config::shape::PermissionMode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::short;
 
@@ -187,6 +187,17 @@ impl Tool {
         let known = [&self.name, &self.kind, &self.title];
         known.into_iter().flatten().any(|word| matches(bare(rule), word))
     }
+}
+
+/// What a person who is asked gets to see: the input, or, of an agent that does not tell it, what it says instead. No rule
+/// takes that for an input.
+pub(super) fn input_of(call: &Value) -> Value {
+    let told = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
+    if let Some(input) = told("rawInput") {
+        return input.clone();
+    }
+    let instead = ["title", "locations", "content"].into_iter();
+    instead.filter_map(|key| Some((key.to_owned(), told(key)?.clone()))).collect::<Map<_, _>>().into()
 }
 
 /// The outcome that a request for permission is answered with, of the options that it offers.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::orders::Orders;
-use super::permission::{Permissions, Rules, Verdict, outcome};
+use super::permission::{Permissions, Rules, Verdict, input_of, outcome};
 use super::process::{Agent, Cause, Heard};
 use super::told::Told;
 use super::wire::{self, Frame, LINE_CAP, RpcError};
@@ -287,7 +287,7 @@ impl Talk {
         };
         let asking = Asking { id: id.clone(), options: params["options"].clone() };
         if verdict == Verdict::Ask {
-            let (name, input) = (tool.known_as(), params["toolCall"]["rawInput"].clone());
+            let (name, input) = (tool.known_as(), input_of(&params["toolCall"]));
             self.waiting.push(asking.clone());
             self.pending.spawn(ask_fleet(asking, tool.id, name, input));
             return Ok(());

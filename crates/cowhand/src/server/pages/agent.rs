@@ -2,6 +2,7 @@
 
 use axum::extract::{Path, State};
 use cowhand_core::job::JobRecord;
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
@@ -88,6 +89,7 @@ pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
     html! {
         @match (schedule.next_run_at, schedule.skip_reason) {
             (Some(time), _) if time >= now => (marks::from_now(time, now)),
+            (_, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },
             (_, Some(reason)) => span.muted { (reason.as_str().replace('_', " ")) },
             (Some(_), None) => "now",
             (None, None) => span.muted { "–" },

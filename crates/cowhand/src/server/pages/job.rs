@@ -83,11 +83,13 @@ fn head(job: &JobRecord, waits: Option<&Waits>, now: Timestamp) -> Markup {
             @if let Some(parent) = &job.forked_from { div { dt { "Forked from" } dd { (origin(&job.id, parent)) } } }
             @if let Some(parent) = &job.retry_of { div { dt { "Retry of" } dd { (origin(&job.id, parent)) } } }
             @if let Some(session) = &job.session_id { div { dt { "Session" } dd { code.any { (text::short(session, 60)) } } } }
+            @if let Some(why) = &job.confined {
+                div { dt { "In the strict sandbox" } dd.any { (text::short(why, 200)) } }
+            }
             @if let Some(item) = &job.work_item {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80)) } }
             }
         }
-        @if let Some(why) = &job.confined { p.alert { b { "in the strict sandbox: " } (Text(why)) } }
         @if let Some(waits) = waits { p.alert { b { "waits: " } (Text(&waits.message)) } }
         @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
         @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }

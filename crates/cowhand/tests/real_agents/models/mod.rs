@@ -65,6 +65,8 @@ pub(crate) enum Scenario {
     Text,
     /// One shell command, then a text.
     Tool,
+    /// One that nobody takes for harmless, then a text.
+    Write,
     /// A question to a person, then a text.
     Question,
     /// One shell command after the other, and each answer takes a while.
@@ -89,6 +91,7 @@ impl Scenario {
         let end = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(word.len());
         match &word[..end] {
             "tool" => Self::Tool,
+            "write" => Self::Write,
             "question" => Self::Question,
             "loop" => Self::Loop,
             "spin" => Self::Spin,
@@ -243,8 +246,9 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
             Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
         }
         Scenario::Question if !answered => Reply::Question,
+        Scenario::Write if !answered => Reply::Shell("touch was-here.txt".to_owned()),
         Scenario::Limited if !answered => Reply::Shell("echo once >> done.txt".to_owned()),
-        Scenario::Tool | Scenario::Setsid | Scenario::Limited | Scenario::Question => {
+        Scenario::Tool | Scenario::Write | Scenario::Setsid | Scenario::Limited | Scenario::Question => {
             Reply::Words("The tool has answered.".to_owned())
         }
         Scenario::Slow => Reply::Words("One word after the other. ".repeat(200)),

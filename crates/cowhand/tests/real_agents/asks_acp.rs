@@ -1,0 +1,41 @@
+//! The same for a real agent of the Agent Client Protocol, whose requests come through our client.
+
+use serde_json::{Value, json};
+
+use super::asks::{ask, kill_daemon};
+use super::{Cli, Scene, came_to};
+
+/// OpenCode asks for nothing unless its own config says so.
+fn asking() -> (Scene, String, Value) {
+    let scene = Scene::with(Cli::GeminiAcp, &json!({"permission_mode": "ask", "allowed_tools": null}));
+    let id = scene.trigger("SCENARIO:write");
+    let asked = ask(&scene);
+    assert_eq!((&asked["job"], &asked["status"]), (&json!(id), &json!("open")), "{asked:#}");
+    assert!(asked.to_string().contains("touch was-here.txt"), "{asked:#}");
+    assert!(!was_here(&scene), "it asks first");
+    (scene, id, asked)
+}
+
+fn was_here(scene: &Scene) -> bool {
+    scene.root.join("desk/was-here.txt").exists()
+}
+
+#[test]
+fn approved_after_the_daemon_was_killed_and_started_again() {
+    let (scene, id, asked) = asking();
+    kill_daemon(&scene);
+    let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    scene.json(&["approve", asked["id"].as_str().unwrap()]);
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}\n{:#?}", scene.output(&job));
+    assert_eq!((&job["attempt"], was_here(&scene)), (&json!(1), true), "{:#?}", scene.output(&job));
+}
+
+#[test]
+fn denied() {
+    let (scene, id, asked) = asking();
+    scene.json(&["deny", asked["id"].as_str().unwrap(), "--message", "not before noon"]);
+    let job = scene.finished(&id);
+    assert!(!was_here(&scene), "{job:#}\n{:#?}", scene.output(&job));
+}
