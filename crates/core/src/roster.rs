@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
-use crate::budget::Budget;
+use crate::budget::{Budget, Tells};
 use crate::config::shape::{self, Docker};
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
@@ -102,6 +102,27 @@ impl Agent {
     pub fn provider(&self) -> Option<&str> {
         let usual = || self.settings.runtime.unwrap_or_default().provider();
         self.settings.provider.as_deref().or_else(usual)
+    }
+
+    /// The runtime that its program has; behind `runtime: acp` there may be one that is a runtime of its own.
+    pub fn program(&self) -> shape::Runtime {
+        let runtime = self.settings.runtime.unwrap_or_default();
+        let command = self.settings.command.as_ref().and_then(|command| command.first());
+        let name = command.and_then(|command| std::path::Path::new(command).file_name()?.to_str());
+        let known = name.and_then(shape::Runtime::named);
+        known.filter(|_| runtime == shape::Runtime::Acp).unwrap_or(runtime)
+    }
+
+    /// When it is known what its jobs spend.
+    pub fn tells(&self) -> Tells {
+        use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
+        match self.program() {
+            Codex | Gemini => Tells::TokensAsItGoes,
+            Opencode if self.settings.runtime != Some(Acp) => Tells::AllAsItGoes,
+            Claude | Sdk | Cli if self.settings.runtime != Some(Acp) => Tells::DollarsInTheEnd,
+            Command => Tells::DollarsInTheEnd,
+            Claude | Sdk | Cli | Opencode | Acp => Tells::AllInTheEnd,
+        }
     }
 
     /// Whether its jobs have to speak to the fleet while they run.
@@ -200,7 +221,7 @@ impl Agent {
 
     /// What holds the jobs of strangers: what is asked for, else the usual.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
-        let keys = self.settings.runtime.unwrap_or_default().provider().is_some();
+        let keys = self.program().provider().is_some();
         let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict(keys));
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }

@@ -12,8 +12,7 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, secret, shape, trusting};
-use crate::budget::Budget;
+use super::{enclosure, secret, shape, spending, trusting};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
@@ -58,9 +57,9 @@ pub(super) fn agent(
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
-    check_price(loader, draft, &settings);
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
     enclosure::check(loader, draft, &agent);
+    spending::check(loader, draft, &agent);
     trusting::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
 }
@@ -197,33 +196,6 @@ fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
         _ => return,
     };
     loader.problems.add(problem.key(draft.key_of("command")));
-}
-
-/// Dollars that nobody can count are no limit.
-fn check_price(loader: &mut Loader<'_>, draft: &Draft, settings: &shape::Agent) {
-    let runtime = settings.runtime.unwrap_or_default();
-    let budgets = [settings.budget.unwrap_or_default(), loader.budget.limits];
-    let has_price = settings.model.as_ref().is_some_and(|model| loader.prices.has(model));
-    if has_price || !runtime.tells_no_dollars() || !budgets.iter().any(Budget::is_in_dollars) {
-        return;
-    }
-    let at = draft.node.get("budget").map_or(draft.entry, |budget| budget.at);
-    let name = runtime.name();
-    let (message, help) = match &settings.model {
-        Some(model) => (
-            format!(
-                "a budget in dollars needs the price of {model}, since `runtime: {name}` tells only tokens"
-            ),
-            format!("add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"),
-        ),
-        None => (
-            format!(
-                "a budget in dollars needs a `model` with a price, since `runtime: {name}` tells only tokens"
-            ),
-            "say `model`, and what it costs in `prices` of the root file".to_owned(),
-        ),
-    };
-    loader.problems.add(Problem::error(at, message).key(draft.key_of("budget")).help(help));
 }
 
 /// What this runtime cannot be told is no mistake, but nobody should believe that it counts.

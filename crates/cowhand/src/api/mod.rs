@@ -74,6 +74,7 @@ pub use socket::{Socket, SocketError};
 pub use timeline::{Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
+pub(crate) use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };

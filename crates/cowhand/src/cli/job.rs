@@ -8,12 +8,13 @@ use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::report::Report;
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
-use crate::api::{AttemptView, JobView, Page, WorkspaceView};
+use crate::api::{AttemptView, JobView, Page, Waits, WorkspaceView};
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -47,7 +48,7 @@ impl Job {
             report(job.report.as_ref());
             followups(&job);
             workspace(job.workspace.as_ref());
-            spending(&job, attempts.last());
+            spending(&job, attempts.last(), Timestamp::now());
             hooks(&job.hooks);
             let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
             print::line(print::styled(hint, print::FAINT));
@@ -76,7 +77,8 @@ pub(super) async fn tell(
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         if let Some(waits) = view.waits {
-            print::note(format!("it waits: {}", waits.message));
+            let until = reset(&waits).map(|until| format!(", until {until:.0}")).unwrap_or_default();
+            print::note(format!("it waits{until}: {}", waits.message));
         }
     }
     if wait {
@@ -177,10 +179,18 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
+/// When its provider takes jobs again; the sentence about a budget says by itself when that begins anew.
+fn reset(waits: &Waits) -> Option<Timestamp> {
+    waits.until.filter(|_| waits.reason == SkipReason::UsageLimit)
+}
+
 /// What it waits for, and what it has cost.
-fn spending(job: &JobView, last: Option<&AttemptView>) {
+fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         print::line(format!("{:<13}{} ({})", "waits", waits.message, waits.reason));
+        if let Some(until) = reset(waits) {
+            print::line(format!("{:<13}{until:.0} ({})", "until", ago::from_now(now, until)));
+        }
     }
     let running = last.filter(|attempt| attempt.ended_at.is_none());
     let so_far = running.and_then(|attempt| attempt.usage.as_ref());
