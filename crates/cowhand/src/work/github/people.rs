@@ -117,7 +117,8 @@ impl Registrar {
     /// A repository that is hidden from us answers in the same way as one that somebody has no part in.
     async fn sees(&self, place: &Place) -> Result<(), WorkSourceError> {
         let look = async || self.client.call(&Call::get(format!("repos/{}", place.repo))).await.map(drop);
-        Ok(*self.seen.get_or_try_init(look).await?)
+        self.seen.get_or_try_init(look).await?;
+        Ok(())
     }
 
     fn known(&self, name: &str) -> Option<Standing> {
