@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cowhand_core::sandbox::Caps;
@@ -150,7 +150,7 @@ async fn begin(
         user: &user,
         filter: filter.as_deref(),
         prompted: !prompt.is_empty(),
-        init: true,
+        init: engine.is_podman() || !hides_init(enclosure),
     };
     match create(engine, name, &order.body()?).await {
         // Not every engine has one to put into the container.
@@ -184,6 +184,12 @@ async fn create(engine: &Engine, name: &str, order: &Value) -> Result<(), Troubl
         }
         created => created,
     }
+}
+
+/// Docker puts its own into `/sbin`; one that lies under something of the machine's cannot be started.
+fn hides_init(enclosure: &Enclosure) -> bool {
+    let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
+    enclosure.read.iter().chain(&enclosure.write).any(over)
 }
 
 fn own_ids() -> String {
