@@ -9,7 +9,10 @@ import { FLEET, base, cowhand, put, story, trigger } from './story.mjs';
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const job = trigger('asker', '--prompt', 'Ask.');
-while (!existsSync(join(FLEET, 'asker.token'))) await new Promise((resolve) => { setTimeout(resolve, 20); });
+for (const end = Date.now() + 60_000; !existsSync(join(FLEET, 'asker.token'));) {
+  if (Date.now() > end) throw new Error('the agent did not start');
+  await new Promise((resolve) => { setTimeout(resolve, 20); });
+}
 const [socketPath, token] = readFileSync(join(FLEET, 'asker.token'), 'utf8').trim().split('\n');
 
 // As the agent itself says it.
@@ -96,17 +99,23 @@ await story(async ({ browser, page }) => {
   assert.equal((await heard(3)).status, 'denied');
   await part.locator('li').filter({ hasText: 'config.yaml' }).locator('.status').getByText('denied').waitFor();
   await reach('Your answer', 'Which of the two?');
-  await page.keyboard.type('The brindled one <b>.');
+  // What happens meanwhile takes nothing away from whoever writes or reads.
+  const details = part.locator('li').filter({ hasText: 'config.yaml' }).locator('details');
+  await details.evaluate((element) => { element.open = true; });
+  await page.keyboard.type('The brindled ');
+  await say('POST', '/asks', { key: '5', tool: 'Bash', input: { command: 'make' } });
+  await part.getByText('make', { exact: true }).waitFor();
+  assert.ok(await details.evaluate((element) => element.open), 'it stays open');
+  await page.keyboard.type('one <b>.');
   await page.keyboard.press('Enter');
   const answered = await heard(4);
   assert.deepEqual([answered.status, answered.message], ['answered', 'The brindled one <b>.']);
   await part.getByText('The brindled one <b>.').waitFor();
-  assert.equal(await part.getByRole('button').count(), 0, 'all is said');
-  await say('POST', '/asks', { key: '5', tool: 'Bash', input: { command: 'make' } });
-  await part.getByText('make', { exact: true }).waitFor();
   await reach('Allow', 'make');
   await page.keyboard.press('Enter');
   assert.equal((await heard(5)).status, 'allowed');
+  await part.getByRole('button').first().waitFor({ state: 'detached' });
+  assert.equal(await part.getByRole('button').count(), 0, 'all is said');
 
   // What the agent says of its work, and what it did not get.
   const refused = await say('POST', '/followups', { key: 'f', prompt: 'Again.' });

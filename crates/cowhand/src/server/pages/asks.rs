@@ -41,7 +41,7 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
                 Asked::Tool { input, .. } => {
                     @let whole = input_of(input);
                     @if whole.len() <= 600 { (marks::block(&whole)) }
-                    @else { details { summary { code.any { (in_short(input)) } } (marks::block(&whole)) } }
+                    @else { details data-keep=(ask.id) { summary { code.any { (in_short(input)) } } (marks::block(&whole)) } }
                 }
                 Asked::Question { question } => { p.pre { (Text(question)) } }
             }
