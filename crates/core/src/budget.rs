@@ -21,7 +21,7 @@ use crate::policy::Zone;
 use crate::roster::{Agent, Roster};
 use crate::word::written_as;
 pub use period::Period;
-pub use words::{money, tokens as tokens_in_words};
+pub use words::{money, tokens as tokens_in_words, unpriced_sentence};
 
 /// What an agent may spend, or each job, or all agents together. What is unset sets no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +87,27 @@ pub struct Ledger {
     pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, Dearest)>,
     /// Of all together, also of agents that have left the fleet.
     pub fleet: Spending,
+}
+
+/// When it is known what an agent has spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tells {
+    /// With each answer of the model, tokens and dollars.
+    AllAsItGoes,
+    /// Tokens with each answer; dollars are a matter of prices.
+    TokensAsItGoes,
+    /// Tokens with each answer, dollars when it ends, or earlier.
+    DollarsInTheEnd,
+    /// Perhaps nothing before it ends.
+    AllInTheEnd,
+}
+
+/// Why an agent may not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breach {
+    Over(OverBudget),
+    /// It has used a model whose price nobody knows, and dollars are limited.
+    Unpriced,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -207,6 +228,13 @@ pub fn tokens(usage: &ModelUsage) -> u64 {
         .saturating_add(usage.cache_read_input_tokens)
 }
 
+/// A model that was used and has no dollars, if nobody says what all of them cost together.
+pub fn unpriced(usage: &JobUsage) -> Option<&str> {
+    let mut models = usage.per_model.iter();
+    let unpriced = models.find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());
+    unpriced.filter(|_| usage.total_cost_usd.is_none()).map(|(model, _)| model.as_str())
+}
+
 /// Agents say these numbers: what is no amount of money is none.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub fn microdollars(dollars: f64) -> u64 {
@@ -275,6 +303,10 @@ impl Purse {
 
     pub const fn has_windows(&self) -> bool {
         self.own.has_windows() || self.fleet.has_windows()
+    }
+
+    pub const fn is_in_dollars(&self) -> bool {
+        self.own.is_in_dollars() || self.fleet.is_in_dollars()
     }
 
     /// What the job's budget leaves after `spent` by its earlier attempts; none if it has no such budget.

@@ -9,6 +9,7 @@ use crate::ask::{AskId, AskStatus};
 use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
 use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
+use crate::report::ReportedOutcome;
 use crate::retention::Limit;
 use crate::schedule::{DisabledBy, SkipReason};
 use crate::server::Scope;
@@ -164,6 +165,9 @@ pub enum Fact {
     /// Nobody answered in time, or before the attempt was over.
     #[serde(rename = "ask:expired")]
     AskExpired { ask: AskId, status: AskStatus },
+    /// An agent said what its work came to; a later report of the same attempt takes its place.
+    #[serde(rename = "job:reported")]
+    JobReported { attempt: u32, outcome: ReportedOutcome },
     /// Another job asked for this one; it is so far along the chain.
     #[serde(rename = "job:followup")]
     JobFollowup { follows: JobId, number: u32 },
@@ -260,6 +264,7 @@ impl Fact {
             Self::WorkReleased { .. } => "work:released",
             Self::WorkDropped { .. } => "work:dropped",
             Self::WorkDelayed { .. } => "work:delayed",
+            Self::JobReported { .. } => "job:reported",
             Self::JobFollowup { .. } => "job:followup",
             Self::FollowupRefused { .. } => "followup:refused",
             Self::AskMade { .. } => "ask:made",

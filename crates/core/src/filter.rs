@@ -62,7 +62,7 @@ impl Filter {
 }
 
 /// Labels and people's names are the same however they are written, in the trackers too.
-pub(crate) fn same_word(one: &str, other: &str) -> bool {
+fn same_word(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
 

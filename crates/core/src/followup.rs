@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::id::JobId;
 use crate::interval::Interval;
 
 /// Whether jobs of an agent may ask for further jobs, and how far that goes.
@@ -42,6 +43,18 @@ pub enum FollowupRefused {
     TooMany { made: u32, max: u32 },
     #[error("this chain of jobs began at {began}, and goes on for {expires} at most (`followups.expires`)")]
     TooLong { began: Timestamp, expires: Interval },
+    #[error(
+        "the next one begins at {begins} at the earliest (`followups.min_interval`), and this chain of jobs, which began at {began}, goes on for {expires} at most (`followups.expires`)"
+    )]
+    TooSoon { begins: Timestamp, began: Timestamp, expires: Interval },
+}
+
+/// The last time that a job did not get one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FollowupRefusal {
+    pub job: JobId,
+    pub at: Timestamp,
+    pub message: String,
 }
 
 impl Followups {
@@ -52,9 +65,15 @@ impl Followups {
         }
         let after = |from: Timestamp, wait: SignedDuration| from.checked_add(wait).unwrap_or(Timestamp::MAX);
         let begins = wanted.max(after(now, self.min_interval.map_or(MIN_INTERVAL, Interval::duration)));
-        if begins > after(chain.began, self.expires.map_or(EXPIRES, Interval::duration)) {
+        let end = after(chain.began, self.expires.map_or(EXPIRES, Interval::duration));
+        if begins > end {
             let expires = self.expires.unwrap_or(Interval::seconds(EXPIRES.as_secs()));
-            return Err(FollowupRefused::TooLong { began: chain.began, expires });
+            let began = chain.began;
+            return Err(if wanted > end || now > end {
+                FollowupRefused::TooLong { began, expires }
+            } else {
+                FollowupRefused::TooSoon { begins, began, expires }
+            });
         }
         Ok(begins)
     }
@@ -76,6 +95,7 @@ mod tests {
         let quick = rules(3, Some("5s"), Some("1h"));
         let too_many = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
         let too_long = "this chain of jobs began at 1970-01-01T00:00:00Z, and goes on for 1h at most (`followups.expires`)";
+        let too_soon = "the next one begins at 1970-01-01T01:00:01Z at the earliest (`followups.min_interval`), and this chain of jobs, which began at 1970-01-01T00:00:00Z, goes on for 1h at most (`followups.expires`)";
         for (rules, made, wanted, now, expected) in [
             (usual, 0, 0, 100, Ok(160)),
             (usual, 2, 500, 100, Ok(500)),
@@ -83,7 +103,8 @@ mod tests {
             (quick, 0, 100, 100, Ok(105)),
             (quick, 0, 3600, 100, Ok(3600)),
             (quick, 0, 3601, 100, Err(too_long)),
-            (quick, 0, 0, 3596, Err(too_long)),
+            (quick, 0, 0, 3596, Err(too_soon)),
+            (quick, 0, 0, 3601, Err(too_long)),
             (
                 quick,
                 9,

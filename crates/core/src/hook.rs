@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::config::shape::{Hook, HookAction, HookEvent, Hooks};
 use crate::job::{FailReason, Job, JobState, Outcome};
+use crate::report::Report;
 use crate::roster::Agent;
 use crate::word::written_as;
 
@@ -170,6 +171,9 @@ pub struct HookContext {
     pub agent: AgentOfHook,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
+    /// What the agent said that its work came to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -235,6 +239,7 @@ impl HookContext {
                 name: called.unwrap_or_else(|| job.agent().to_string()),
             },
             metadata,
+            report: None,
         })
     }
 }

@@ -28,6 +28,7 @@ pub mod policy;
 pub mod price;
 pub mod prompt;
 pub mod provider;
+pub mod report;
 pub mod retention;
 pub mod roster;
 pub mod sandbox;

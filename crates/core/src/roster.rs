@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
-use crate::budget::Budget;
+use crate::budget::{Budget, Tells};
 use crate::config::shape::{self, Docker};
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
@@ -59,6 +59,9 @@ pub struct Agent {
     pub settings: shape::Agent,
 }
 
+/// The name of the fleet's own MCP server among an agent's; its tools are `mcp__cowhand__…`.
+pub const OWN_SERVER: &str = "cowhand";
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     pub id: ScheduleId,
@@ -101,9 +104,33 @@ impl Agent {
         self.settings.provider.as_deref().or_else(usual)
     }
 
+    /// The runtime that its program has; behind `runtime: acp` there may be one that is a runtime of its own.
+    pub fn program(&self) -> shape::Runtime {
+        let runtime = self.settings.runtime.unwrap_or_default();
+        let command = self.settings.command.as_ref().and_then(|command| command.first());
+        let name = command.and_then(|command| std::path::Path::new(command).file_name()?.to_str());
+        let known = name.and_then(shape::Runtime::named);
+        known.filter(|_| runtime == shape::Runtime::Acp).unwrap_or(runtime)
+    }
+
+    /// When it is known what its jobs spend.
+    pub fn tells(&self) -> Tells {
+        use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
+        match self.program() {
+            Codex | Gemini => Tells::TokensAsItGoes,
+            Opencode if self.settings.runtime != Some(Acp) => Tells::AllAsItGoes,
+            Claude | Sdk | Cli if self.settings.runtime != Some(Acp) => Tells::DollarsInTheEnd,
+            Command => Tells::DollarsInTheEnd,
+            Claude | Sdk | Cli | Opencode | Acp => Tells::AllInTheEnd,
+        }
+    }
+
     /// Whether its jobs have to speak to the fleet while they run.
     pub fn needs_a_voice(&self) -> bool {
-        self.settings.permission_mode == Some(shape::PermissionMode::Ask) || self.settings.followups.is_some()
+        let settings = &self.settings;
+        settings.permission_mode == Some(shape::PermissionMode::Ask)
+            || settings.followups.is_some()
+            || settings.fleet_tools == Some(true)
     }
 
     /// The agent as its fallback of this number has it.
@@ -194,8 +221,8 @@ impl Agent {
 
     /// What holds the jobs of strangers: what is asked for, else the usual.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
-        let keys = self.settings.runtime.unwrap_or_default().provider().is_some();
-        let asked = self.trusts(schedule).into_iter().filter_map(Trust::strict);
+        let keys = self.program().provider().is_some();
+        let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict(keys));
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
@@ -306,6 +333,14 @@ impl Roster {
         })
     }
 
+    /// Whether anybody's words are not trusted by anybody.
+    pub fn asks_for_trust(&self) -> bool {
+        let asks = |agent: &Agent| {
+            agent.settings.trust.is_some() || agent.schedules.iter().any(|schedule| schedule.trust.is_some())
+        };
+        self.agents.iter().any(asks)
+    }
+
     /// Whether no limit is set for anybody.
     pub fn keeps_everything(&self) -> bool {
         let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
@@ -347,6 +382,13 @@ mod tests {
             );
             assert_eq!((asked.write.len(), asked.caps.memory.is_some()), (0, sandbox == open));
         }
+        // What it leaves open is not for the agent's own sandbox to open.
+        let more = r#"{"strangers":"sandbox","sandbox":{"kind":"bubblewrap","memory":"2GB"}}"#;
+        let asked = held(Runtime::Claude, r#"{"kind":"bubblewrap","network":"on","read":["/srv"]}"#, more);
+        assert_eq!(
+            (asked.network, asked.read.len(), asked.credentials),
+            (Reaches::Nobody, 0, Credentials::Outside)
+        );
         let own = r#"{"strangers":"sandbox","sandbox":{"kind":"landlock","network":"off"}}"#;
         assert_eq!(held(Runtime::Claude, "null", own).kind, SandboxKind::Landlock);
         assert_eq!(held(Runtime::Claude, "\"bubblewrap\"", own).kind, SandboxKind::Bubblewrap);

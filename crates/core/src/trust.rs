@@ -9,7 +9,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::shape::Auth;
-use crate::filter::same_word;
 use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, SandboxRules};
 use crate::word::written_as;
 pub use words::{Author, Head, Question, Standing, Words};
@@ -72,7 +71,7 @@ written_as! {
 }
 
 /// What is made of words, and why.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Trusted,
     /// The job runs, in the strict sandbox.
@@ -81,9 +80,9 @@ pub enum Verdict {
 }
 
 impl Trust {
-    /// By name, which needs no asking.
-    pub(crate) fn knows(&self, login: Option<&str>) -> bool {
-        login.is_some_and(|login| self.allow_authors.iter().any(|known| same_word(known, login)))
+    /// By name, which needs no asking. Only of letters that everybody can tell apart a case does not count.
+    pub(crate) fn knows(&self, login: &str) -> bool {
+        self.allow_authors.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
     /// Whether anybody's words lead to the strict sandbox.
@@ -96,64 +95,87 @@ impl Trust {
         !self.allow_authors.is_empty() || self.min_permission.is_some() || self.strangers.is_some()
     }
 
-    pub(crate) fn asks_for_forks(&self) -> bool {
-        self.for_forks() != Treatment::Allow
-    }
-
-    fn for_strangers(&self) -> Treatment {
+    pub(crate) fn for_strangers(&self) -> Treatment {
         self.strangers.unwrap_or(Treatment::Refuse)
     }
 
-    fn for_forks(&self) -> Treatment {
+    pub(crate) fn for_forks(&self) -> Treatment {
         self.forks.unwrap_or_else(|| self.for_strangers())
     }
 
     /// Words nobody is known to have written are a stranger's.
     pub fn verdict(&self, words: &Words) -> Verdict {
-        let stranger = || words.authors.iter().find_map(|author| self.stranger(author, words));
-        let nobody = || words.authors.is_empty().then(|| words.silence().to_owned());
-        let strange = self.elsewhere(words).or_else(stranger).or_else(nobody);
+        let by_permission = || words.authors.iter().find_map(|author| self.too_little(author, words));
+        let strange = self.strange_anyhow(words).or_else(by_permission);
         let strange = strange.map(|why| self.for_strangers().verdict(why));
         let forked = words.fork().map(|why| self.for_forks().verdict(why));
-        strange.into_iter().chain(forked).max().unwrap_or(Verdict::Trusted)
+        strictest(strange.into_iter().chain(forked))
+    }
+
+    /// Why they are a stranger's whatever anybody's permission is.
+    pub(crate) fn strange_anyhow(&self, words: &Words) -> Option<String> {
+        let unnamed = || words.authors.iter().any(|author| author.login.is_none());
+        let by_name = || {
+            let strange = |author: &&Author| !author.login.as_deref().is_some_and(|login| self.knows(login));
+            let stranger = words.authors.iter().find(strange).filter(|_| self.min_permission.is_none());
+            Some(format!("{} is not among `allow_authors`", stranger?.login.as_deref().unwrap_or_default()))
+        };
+        self.elsewhere(words)
+            .or_else(|| words.authors.is_empty().then(|| words.silence().to_owned()))
+            .or_else(|| {
+                unnamed().then(|| "one of its authors has no name, or no account any more".to_owned())
+            })
+            .or_else(by_name)
     }
 
     /// In a repository of their own everybody may write. Who can make its deliveries look like ours is a stranger for that.
     fn elsewhere(&self, words: &Words) -> Option<String> {
-        let repo = words.repo.as_deref().filter(|_| !self.repos.is_empty())?;
+        if self.repos.is_empty() || words.is_placeless {
+            return None;
+        }
+        let Some(repo) = words.repo.as_deref() else {
+            return Some("it names no repository, and `repos` does".to_owned());
+        };
         let covers = |known: &String| match known.strip_suffix("/*") {
-            Some(owner) => repo.split_once('/').is_some_and(|(own, _)| same_word(own, owner)),
-            None => same_word(known, repo),
+            Some(owner) => repo.split_once('/').is_some_and(|(own, _)| own.eq_ignore_ascii_case(owner)),
+            None => known.eq_ignore_ascii_case(repo),
         };
         (!self.repos.iter().any(covers)).then(|| format!("{repo} is not among `repos`"))
     }
 
-    /// Why somebody is one, if they are.
-    fn stranger(&self, author: &Author, words: &Words) -> Option<String> {
-        let Some(login) = author.login.as_deref() else {
-            return Some("one of its authors has no account any more".to_owned());
-        };
-        if self.knows(Some(login)) {
+    /// Why somebody is a stranger by their permission, if they are.
+    fn too_little(&self, author: &Author, words: &Words) -> Option<String> {
+        let (login, least) = (author.login.as_deref()?, self.min_permission?);
+        if self.knows(login) {
             return None;
         }
-        let Some(least) = self.min_permission else {
-            return Some(format!("{login} is not among `allow_authors`"));
+        let has = match (author.standing, words.repo.as_deref()) {
+            (Standing::Permission(own), _) if own >= least => return None,
+            (_, None) => {
+                return Some(format!(
+                    "{login} has no permission that could be asked for, and is not among `allow_authors`"
+                ));
+            }
+            (Standing::Permission(own), Some(repo)) => format!("{own} in {repo}"),
+            (Standing::Nothing | Standing::Unknown, Some(repo)) => format!("no permission in {repo}"),
         };
-        let place = words.repo.as_deref().unwrap_or("any repository");
-        match author.standing {
-            Standing::Permission(own) if own >= least => None,
-            Standing::Permission(own) => {
-                Some(format!("{login} has {own} in {place}, and `min_permission` is {least}"))
-            }
-            Standing::Nothing | Standing::Unknown => {
-                Some(format!("{login} has no permission in {place}, and `min_permission` is {least}"))
-            }
-        }
+        Some(format!("{login} has {has}, and `min_permission` is {least}"))
     }
 
-    /// The strict sandbox, if it says what that is.
-    pub(crate) fn strict(&self) -> Option<SandboxRules> {
-        self.sandbox.as_ref().map(Sandbox::rules)
+    /// The strict sandbox, if it says what that is: what it leaves open is as strict as usual.
+    pub(crate) fn strict(&self, keeps_keys_outside: bool) -> Option<SandboxRules> {
+        let own = self.sandbox.as_ref()?.rules();
+        let usual = strict(keeps_keys_outside && own.kind == SandboxKind::Bubblewrap);
+        Some(SandboxRules {
+            write: own.write.or(usual.write),
+            read: own.read.or(usual.read),
+            network: own.network.clone().or(usual.network),
+            // With an open network nothing goes through the proxy.
+            credentials: own
+                .credentials
+                .or(usual.credentials.filter(|_| own.network != Some(Network::Word(NetworkWord::On)))),
+            ..own
+        })
     }
 }
 
@@ -179,9 +201,36 @@ impl Treatment {
     }
 }
 
-/// What all of them say together: the strictest counts.
+impl Verdict {
+    const fn treatment(&self) -> Treatment {
+        match self {
+            Self::Trusted => Treatment::Allow,
+            Self::Confined(_) => Treatment::Sandbox,
+            Self::Refused(_) => Treatment::Refuse,
+        }
+    }
+}
+
+/// Of equals the first.
+fn strictest(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    let stricter =
+        |one: Verdict, other: Verdict| if other.treatment() > one.treatment() { other } else { one };
+    verdicts.reduce(stricter).unwrap_or(Verdict::Trusted)
+}
+
+/// What all of them say together.
 pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &Words) -> Verdict {
-    trusts.into_iter().map(|trust| trust.verdict(words)).max().unwrap_or(Verdict::Trusted)
+    strictest(trusts.into_iter().map(|trust| trust.verdict(words)))
+}
+
+/// What becomes of something that follows from a job whose words were not trusted, for this reason.
+pub fn judge_again<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> Verdict {
+    let treatments = trusts.into_iter().map(Trust::for_strangers);
+    // Whom nobody asked for trust still does not make a stranger's words their own.
+    match treatments.max().unwrap_or(Treatment::Sandbox) {
+        Treatment::Refuse => Verdict::Refused(why.to_owned()),
+        Treatment::Allow | Treatment::Sandbox => Verdict::Confined(why.to_owned()),
+    }
 }
 
 #[cfg(test)]

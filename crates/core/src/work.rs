@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::word::written_as;
 
-pub use closing::{Closing, artifacts};
+pub use closing::{Closing, artifacts, of_work};
 
 /// `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId};
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
@@ -57,6 +57,11 @@ impl StateFolder {
 
     pub fn attempts(&self) -> PathBuf {
         self.0.join("attempts")
+    }
+
+    /// What programs have in place of their own home in jobs of strangers, of one agent.
+    pub fn of_strangers(&self, agent: &AgentName) -> PathBuf {
+        self.0.join("strangers").join(agent.as_str())
     }
 
     /// Directories that jobs have to themselves.

@@ -74,6 +74,13 @@ impl OverBudget {
     }
 }
 
+/// Why an agent is stopped that has used a model without a price, on one line.
+pub fn unpriced_sentence(agent: &AgentName, model: &str) -> String {
+    format!(
+        "nobody says what {model} costs, so the budget in dollars that holds {agent} cannot be kept; add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"
+    )
+}
+
 struct Owner<'a> {
     over: &'a OverBudget,
     agent: &'a AgentName,

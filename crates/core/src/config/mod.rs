@@ -26,6 +26,7 @@ mod schema;
 mod secret;
 mod section;
 pub mod shape;
+mod spending;
 mod suggest;
 mod trusting;
 

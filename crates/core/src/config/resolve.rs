@@ -12,11 +12,11 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, secret, shape, trusting};
-use crate::budget::Budget;
+use super::{enclosure, secret, shape, spending, trusting};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
+use crate::roster::OWN_SERVER;
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
@@ -37,6 +37,7 @@ pub(super) fn agent(
     check_command(loader, draft);
     check_unused(loader, draft);
     check_permissions(loader, draft);
+    check_server_name(loader, draft);
     if checked.unknown {
         return None;
     }
@@ -56,9 +57,9 @@ pub(super) fn agent(
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
-    check_price(loader, draft, &settings);
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
     enclosure::check(loader, draft, &agent);
+    spending::check(loader, draft, &agent);
     trusting::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
 }
@@ -197,33 +198,6 @@ fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     loader.problems.add(problem.key(draft.key_of("command")));
 }
 
-/// Dollars that nobody can count are no limit.
-fn check_price(loader: &mut Loader<'_>, draft: &Draft, settings: &shape::Agent) {
-    let runtime = settings.runtime.unwrap_or_default();
-    let budgets = [settings.budget.unwrap_or_default(), loader.budget.limits];
-    let has_price = settings.model.as_ref().is_some_and(|model| loader.prices.has(model));
-    if has_price || !runtime.tells_no_dollars() || !budgets.iter().any(Budget::is_in_dollars) {
-        return;
-    }
-    let at = draft.node.get("budget").map_or(draft.entry, |budget| budget.at);
-    let name = runtime.name();
-    let (message, help) = match &settings.model {
-        Some(model) => (
-            format!(
-                "a budget in dollars needs the price of {model}, since `runtime: {name}` tells only tokens"
-            ),
-            format!("add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"),
-        ),
-        None => (
-            format!(
-                "a budget in dollars needs a `model` with a price, since `runtime: {name}` tells only tokens"
-            ),
-            "say `model`, and what it costs in `prices` of the root file".to_owned(),
-        ),
-    };
-    loader.problems.add(Problem::error(at, message).key(draft.key_of("budget")).help(help));
-}
-
 /// What this runtime cannot be told is no mistake, but nobody should believe that it counts.
 fn check_unused(loader: &mut Loader<'_>, draft: &Draft) {
     let runtime = draft.node.get("runtime").and_then(Node::text);
@@ -262,6 +236,26 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
         let problem = Problem::error(at, "`permissions` need `permission_mode: ask`");
         loader.problems.add(problem.key(draft.key_of(&key)));
     }
+}
+
+/// The server by which an agent speaks to the fleet has a name of its own.
+fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
+    let word = |key: &str| draft.node.get(key).and_then(Node::text);
+    let needed = if word("permission_mode") == Some("ask") {
+        "permission_mode: ask"
+    } else if draft.node.entry("followups").is_some() {
+        "followups"
+    } else if word("fleet_tools") == Some("true") {
+        "fleet_tools"
+    } else {
+        return;
+    };
+    let Some(written) = draft.node.get("mcp_servers").and_then(|servers| servers.entry(OWN_SERVER)) else {
+        return;
+    };
+    let message = format!("with `{needed}` the MCP server `{OWN_SERVER}` is the fleet's own");
+    let problem = Problem::error(written.key_at, message).key(draft.key_of("mcp_servers"));
+    loader.problems.add(problem.help("give this one another name".to_owned()));
 }
 
 /// Reads what was written, so that other mistakes do not hide these.

@@ -8,6 +8,7 @@ use crate::roster::{Agent, Schedule};
 use crate::sandbox::SandboxKind;
 use crate::trigger::TriggerConfig;
 use crate::trust::Trust;
+use crate::workspace::IsolationKind;
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let (Some(trust), Some(node)) = (&agent.settings.trust, draft.node.get("trust")) {
@@ -21,6 +22,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
             check_one(loader, draft, (agent, Some(schedule)), trust, at);
         }
         unproven(loader, draft, agent, schedule);
+        together(loader, draft, agent, schedule);
         anywhere(loader, draft, agent, schedule);
     }
 }
@@ -36,7 +38,7 @@ fn check_one(
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
     let message = if !trust.says_whom() {
         "say who is trusted, by `allow_authors` or `min_permission`, or what becomes of everybody, by `strangers`"
-    } else if trust.strict().is_some_and(|strict| strict.kind == SandboxKind::None) {
+    } else if trust.sandbox.as_ref().is_some_and(|own| own.rules().kind == SandboxKind::None) {
         "the strict sandbox has to be one: `kind: bubblewrap`, for example"
     } else if let (true, Some(message)) = (trust.confines(), asked.contradiction()) {
         message
@@ -68,5 +70,16 @@ fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
         let message = "whoever installs the App is admin of a repository of their own: name yours in `repos` of `trust`";
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         loader.problems.add(problem.key(draft.key_of(&format!("schedules.{}.trust.repos", schedule.name))));
+    }
+}
+
+/// What a stranger's job leaves in the agent's directory, the next one finds there, and so does `when_command`.
+fn together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+    let confines = agent.trusts(Some(schedule)).into_iter().any(Trust::confines);
+    if confines && agent.isolation_of(Some(&schedule.name)).kind == IsolationKind::Shared {
+        let message = "strangers' jobs work where all others do, and what they leave there is trusted afterwards; `isolation: clone` keeps them apart";
+        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        let key = draft.key_of(&format!("schedules.{}.isolation", schedule.name));
+        loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
     }
 }

@@ -50,9 +50,28 @@ fn whose_words_a_delivery_brings() {
         (json!({"issue": {"user": "eve"}}), vec!["-"]),
         (json!({"head_commit": {"author": {"name": "x"}}, "sender": {"login": "ann"}}), vec!["ann"]),
         (json!({"user": {"username": "gitlab-ann"}, "object_attributes": {}}), vec!["gitlab-ann"]),
+        // Eve's review of ann's pull request, which ann resolves.
+        (
+            json!({"thread": {"comments": [{"user": {"login": "eve"}}]}, "pull_request": {"user": {"login": "ann"},
+                "base": {"user": {"login": "my-org"}}, "head": {"user": {"login": "x"}}}, "sender": {"login": "ann"}}),
+            vec!["ann", "eve"],
+        ),
+        // Run again by ann.
+        (
+            json!({"workflow_run": {"actor": {"login": "eve"}, "triggering_actor": {"login": "ann"}}, "sender": {"login": "ann"}}),
+            vec!["ann", "eve"],
+        ),
+        // GitLab: ann labels eve's issue, and then one of her own.
+        (
+            json!({"user": {"id": 1, "username": "ann"}, "object_attributes": {"author_id": 2}}),
+            vec!["ann", "-"],
+        ),
+        (json!({"user": {"id": 1, "username": "ann"}, "object_attributes": {"author_id": 1}}), vec!["ann"]),
+        // Slack has no names.
+        (json!({"event": {"user": "U1", "text": "go"}}), vec!["-"]),
         (json!({}), vec![]),
         (json!("text"), vec![]),
-        (json!([{"user": {"login": "ann"}}]), vec![]),
+        (json!([{"user": {"login": "ann"}}]), vec!["ann"]),
     ] {
         let words = delivered(payload.clone());
         let (mut found, mut expected) = (logins(&words), expected);
@@ -82,7 +101,15 @@ fn where_commits_come_from() {
         (pull(Value::Null), Head::Fork(None)),
         (json!({"pull_request": {}}), Head::Fork(None)),
         (json!({"issue": {"number": 7, "pull_request": {"url": "x"}}}), Head::OfPull(7)),
-        (json!({"issue": {"number": "7", "pull_request": {}}}), Head::Fork(None)),
+        (json!({"issue": {"number": "7", "pull_request": {}}}), Head::Unknown),
+        (json!({"object_attributes": {"source_project_id": 1, "target_project_id": 1}}), Head::Own),
+        (json!({"object_attributes": {"source_project_id": 2, "target_project_id": 1}}), Head::Fork(None)),
+        (json!({"check_suite": {"head_branch": "main"}}), Head::Own),
+        (json!({"check_suite": {"head_branch": null}}), Head::Unknown),
+        (json!({"check_run": {"check_suite": {"head_branch": null}}}), Head::Unknown),
+        (json!({"workflow_job": {"head_branch": "main"}}), Head::Unknown),
+        (json!({"context": "ci", "branches": []}), Head::Unknown),
+        (json!({"context": "ci", "branches": [{"name": "main"}]}), Head::Own),
         (json!({"issue": {"number": 7}}), Head::Own),
         (
             json!({"workflow_run": {"head_repository": {"full_name": "eve/r"}}, "repository": {"full_name": "o/r"}}),
@@ -121,7 +148,11 @@ fn who_is_trusted() {
         (&names, by(Some("ann"), Standing::Unknown), ""),
         (&names, by(Some("BOT[bot]"), Standing::Unknown), ""),
         (&names, by(Some("anna"), has(Admin)), "refused: anna is not among `allow_authors`"),
-        (&names, by(None, Standing::Unknown), "refused: one of its authors has no account any more"),
+        (
+            &names,
+            by(None, Standing::Unknown),
+            "refused: one of its authors has no name, or no account any more",
+        ),
         (&names, Words::default(), "refused: it does not say who wrote it"),
         (&write, by(Some("eve"), has(Write)), ""),
         (&write, by(Some("eve"), has(Admin)), ""),
@@ -224,7 +255,10 @@ fn permissions_count_where_they_are_said_to() {
         ("tools", "refused: tools is not among `repos`"),
     ] {
         assert_eq!(told(trust.verdict(&of(repo))), expected);
+        assert_eq!(of(repo).open_questions(&[&trust]), [], "what is refused anyhow is asked nowhere");
     }
+    let nowhere = Words { repo: None, ..of("o/r") };
+    assert_eq!(told(trust.verdict(&nowhere)), "refused: it names no repository, and `repos` does");
 }
 
 #[test]
@@ -258,9 +292,13 @@ fn only_what_is_needed_is_asked() {
         "sender": {"login": "eve"}, "repository": {"full_name": "o/r"}}));
     let asked = |written: Value| words.open_questions(&[&trust(written)]).len();
     assert_eq!(asked(json!({"allow_authors": ["ann"], "forks": "allow"})), 0);
-    assert_eq!(asked(json!({"allow_authors": ["ann"]})), 1, "where it comes from");
+    assert_eq!(asked(json!({"allow_authors": ["ann"]})), 0, "eve is refused anyhow");
+    assert_eq!(asked(json!({"allow_authors": ["ann", "eve"]})), 1, "where it comes from");
     assert_eq!(asked(json!({"allow_authors": ["ann"], "min_permission": "read"})), 2);
     assert_eq!(asked(json!({"min_permission": "read", "forks": "allow"})), 2);
+    assert_eq!(asked(json!({"min_permission": "read", "strangers": "allow", "forks": "allow"})), 0);
+    let gone = Words { authors: vec![Author::new(None), Author::new(Some("eve".into()))], ..words.clone() };
+    assert!(gone.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty(), "refused anyhow");
     let nowhere = delivered(json!({"sender": {"login": "eve"}}));
     assert!(nowhere.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty());
 }
@@ -285,7 +323,31 @@ fn authors_of_items() {
     assert_eq!(of(json!({"author": "ann"}), None), "");
     assert_eq!(
         of(json!({"author": null}), Some("o/r")),
-        "refused: one of its authors has no account any more"
+        "refused: one of its authors has no name, or no account any more"
     );
     assert_eq!(of(json!({}), None), "refused: it does not say who wrote it");
+}
+
+/// Letters that only look alike, or only to a machine, are other letters.
+#[test]
+fn names_are_plain() {
+    let known = trust(json!({"allow_authors": ["kim"]}));
+    assert!(known.knows("KIM"));
+    for other in ["\u{212a}im", "kım", "kim ", "k\u{200b}im"] {
+        assert!(!known.knows(other), "{other:?}");
+    }
+}
+
+#[test]
+fn what_follows_from_a_stranger() {
+    let trusts = |written: &[Value]| written.iter().cloned().map(trust).collect::<Vec<_>>();
+    for (written, expected) in [
+        (trusts(&[]), "confined: eve"),
+        (trusts(&[json!({"strangers": "allow"})]), "confined: eve"),
+        (trusts(&[json!({"strangers": "sandbox"})]), "confined: eve"),
+        (trusts(&[json!({"allow_authors": ["ann"]})]), "refused: eve"),
+        (trusts(&[json!({"strangers": "sandbox"}), json!({"min_permission": "write"})]), "refused: eve"),
+    ] {
+        assert_eq!(told(judge_again(&written, "eve")), expected, "{written:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use indexmap::IndexSet;
 use serde_json::Value;
 
-use super::{RepoPermission, Trust};
+use super::{RepoPermission, Treatment, Trust};
 use crate::firing::Occasion;
 use crate::trigger::TriggerConfig;
 use crate::work::WorkItem;
@@ -16,7 +16,9 @@ pub struct Words {
     pub authors: Vec<Author>,
     pub head: Head,
     /// Anybody could have sent it.
-    pub unsigned: bool,
+    pub is_unsigned: bool,
+    /// It comes from where there are no repositories.
+    pub is_placeless: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub enum Head {
     Fork(Option<String>),
     /// From wherever this pull request has them.
     OfPull(u64),
+    /// It does not say.
+    Unknown,
 }
 
 /// What has to be found out before there can be a verdict.
@@ -62,7 +66,7 @@ impl Words {
     pub fn of(trigger: &TriggerConfig, occasion: &Occasion) -> Option<Self> {
         match trigger {
             TriggerConfig::Webhook { allow_unsigned: true, .. } => {
-                Some(Self { unsigned: true, ..Self::default() })
+                Some(Self { is_unsigned: true, ..Self::default() })
             }
             TriggerConfig::Webhook { .. } => {
                 Some(Self::of_payload(occasion.payload.as_ref().unwrap_or(&Value::Null)))
@@ -79,8 +83,7 @@ impl Words {
                 Some(Self { repo, head, ..Self::by(author_of(occasion)) })
             }
             TriggerConfig::Chat { .. } | TriggerConfig::Custom { .. } => {
-                let named = author_of(occasion).login.is_some();
-                Some(if named { Self::by(author_of(occasion)) } else { Self::default() })
+                Some(Self::named(author_of(occasion).login))
             }
             TriggerConfig::Interval { .. }
             | TriggerConfig::Cron { .. }
@@ -94,10 +97,9 @@ impl Words {
     /// Of an item of a source that has authors; `repo` where its source is one.
     pub fn of_item(item: &WorkItem, repo: Option<&str>) -> Self {
         let login = item.metadata.get("author").and_then(Value::as_str).map(str::to_owned);
-        let repo = repo.map(str::to_owned);
-        match login {
-            None if repo.is_none() => Self::default(),
-            login => Self { repo, ..Self::by(Author::new(login)) },
+        match repo {
+            Some(repo) => Self { repo: Some(repo.to_owned()), ..Self::by(Author::new(login)) },
+            None => Self::named(login),
         }
     }
 
@@ -105,34 +107,46 @@ impl Words {
         Self { authors: vec![author], ..Self::default() }
     }
 
+    /// Where there are names and no repositories.
+    fn named(login: Option<String>) -> Self {
+        let authors = login.map(|login| Author::new(Some(login))).into_iter().collect();
+        Self { authors, is_placeless: true, ..Self::default() }
+    }
+
     /// Who sent it, and everybody who is named as the author of a part of it.
     fn of_payload(payload: &Value) -> Self {
-        // Git's authors are what somebody wrote there, and no accounts.
-        let parts = payload.as_object().into_iter().flatten().filter(|(name, _)| *name != "head_commit");
-        let of_part = |(_, part): (&String, &Value)| {
-            let fields = ["user", "author", "creator"].into_iter();
-            fields.filter_map(|field| part.get(field).map(login)).collect::<Vec<_>>()
-        };
-        let sender = payload.get("sender").or_else(|| payload.get("user")).map(login);
-        let logins: IndexSet<Option<String>> = parts.flat_map(of_part).chain(sender).collect();
+        let sender = payload.get("sender").or_else(|| payload.get("user"));
+        let mut logins: IndexSet<Option<String>> = sender.map(login).into_iter().collect();
+        collect(payload, payload.pointer("/user/id"), &mut logins);
         let repo = payload.pointer("/repository/full_name").and_then(Value::as_str);
         let repo = repo.filter(|repo| is_plain(repo)).map(str::to_owned);
         let head = head_of(payload, repo.as_deref());
-        Self { repo, authors: logins.into_iter().map(Author::new).collect(), head, unsigned: false }
+        Self { repo, authors: logins.into_iter().map(Author::new).collect(), head, ..Self::default() }
     }
 
-    /// What these want to know that is not known.
+    /// What these want to know that is not known; nothing if one of them refuses anyhow.
     pub fn open_questions(&self, trusts: &[&Trust]) -> Vec<Question> {
-        let by_permission =
-            |trust: &Trust, login: &str| trust.min_permission.is_some() && !trust.knows(Some(login));
+        let refuses = |trust: &&&Trust| {
+            trust.for_strangers() == Treatment::Refuse && trust.strange_anyhow(self).is_some()
+        };
+        if trusts.iter().any(|trust| refuses(&trust)) {
+            return Vec::new();
+        }
+        let asks = |trust: &&&Trust| {
+            trust.min_permission.is_some()
+                && trust.for_strangers() != Treatment::Allow
+                && trust.strange_anyhow(self).is_none()
+        };
+        let by_permission: Vec<&&Trust> = trusts.iter().filter(|trust| asks(trust)).collect();
         let authors = self.authors.iter().enumerate().filter_map(|(place, author)| {
             let login = author.login.as_deref().filter(|_| self.repo.is_some())?;
-            let asked = author.standing == Standing::Unknown
-                && trusts.iter().any(|trust| by_permission(trust, login));
-            asked.then(|| Question::Permission(place, login.to_owned()))
+            let asked = by_permission.iter().any(|trust| !trust.knows(login));
+            (asked && author.standing == Standing::Unknown)
+                .then(|| Question::Permission(place, login.to_owned()))
         });
         let mut questions: Vec<Question> = authors.collect();
-        if let (Head::OfPull(number), true) = (&self.head, trusts.iter().any(|trust| trust.asks_for_forks()))
+        if let (Head::OfPull(number), true) =
+            (&self.head, trusts.iter().any(|trust| trust.for_forks() != Treatment::Allow))
         {
             questions.push(Question::Head(*number));
         }
@@ -145,12 +159,12 @@ impl Words {
             Head::Own => None,
             Head::Fork(Some(from)) => Some(format!("its commits come from the fork {from}")),
             Head::Fork(None) => Some("its commits come from a fork that is gone".to_owned()),
-            Head::OfPull(number) => Some(format!("nobody knows where pull request {number} comes from")),
+            Head::OfPull(_) | Head::Unknown => Some("nobody knows where its commits come from".to_owned()),
         }
     }
 
     pub(super) fn silence(&self) -> &'static str {
-        if self.unsigned {
+        if self.is_unsigned {
             "its deliveries are not signed, so that anybody could have written it"
         } else {
             "it does not say who wrote it"
@@ -177,6 +191,31 @@ fn is_plain(repo: &str) -> bool {
     repo.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name))
 }
 
+/// Keys under which accounts stand whose words a part of a payload may be.
+const AUTHORS: [&str; 7] = ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
+/// Parts that name their owner in that way, and git's authors, which are what somebody wrote there and no accounts.
+const NOT_WORDS: [&str; 9] =
+    ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
+
+/// Whichever part it is in. `actor` is the number of whoever did it, where authors have numbers only.
+fn collect(part: &Value, actor: Option<&Value>, logins: &mut IndexSet<Option<String>>) {
+    match part {
+        Value::Array(parts) => parts.iter().for_each(|part| collect(part, actor, logins)),
+        Value::Object(fields) => {
+            for (name, value) in fields.iter().filter(|(name, _)| !NOT_WORDS.contains(&name.as_str())) {
+                if AUTHORS.contains(&name.as_str()) {
+                    logins.insert(login(value));
+                } else if name == "author_id" && Some(value) != actor {
+                    logins.insert(None);
+                } else {
+                    collect(value, actor, logins);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// GitHub's word for an account, or GitLab's.
 fn login(account: &Value) -> Option<String> {
     let name = account.get("login").or_else(|| account.get("username"))?;
@@ -184,23 +223,41 @@ fn login(account: &Value) -> Option<String> {
 }
 
 fn head_of(payload: &Value, repo: Option<&str>) -> Head {
-    let name = |pointer: &str| payload.pointer(pointer).and_then(Value::as_str);
+    let at = |pointer: &str| payload.pointer(pointer);
+    let name = |pointer: &str| at(pointer).and_then(Value::as_str);
     let from = |head: Option<&str>, base: Option<&str>| match (head, base) {
         (Some(head), Some(base)) if head.eq_ignore_ascii_case(base) => Head::Own,
         (head, _) => Head::Fork(head.map(str::to_owned)),
     };
-    if payload.get("pull_request").is_some_and(Value::is_object) {
+    if at("/pull_request").is_some_and(Value::is_object) {
         return from(name("/pull_request/head/repo/full_name"), name("/pull_request/base/repo/full_name"));
     }
-    if payload.pointer("/workflow_run/head_repository").is_some() {
+    if at("/workflow_run").is_some() {
         return from(name("/workflow_run/head_repository/full_name"), repo);
     }
+    // GitLab's merge requests.
+    let projects = (at("/object_attributes/source_project_id"), at("/object_attributes/target_project_id"));
+    if let (Some(source), Some(target)) = projects {
+        return if source == target { Head::Own } else { Head::Fork(None) };
+    }
+    // Of these a branch is named only if it is one of the repository's.
+    let checked = ["/check_run/check_suite", "/check_suite"].into_iter().find_map(at);
+    if let Some(suite) = checked {
+        return if suite.get("head_branch").is_some_and(Value::is_string) {
+            Head::Own
+        } else {
+            Head::Unknown
+        };
+    }
+    let has_branches = || at("/branches").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    if at("/workflow_job").is_some() || (at("/context").is_some() && !has_branches()) {
+        return Head::Unknown;
+    }
     // A comment on a pull request comes as one on an issue.
-    let of_pull = payload.pointer("/issue/pull_request").is_some_and(Value::is_object);
-    let number = payload.pointer("/issue/number").and_then(Value::as_u64);
-    match number.filter(|_| of_pull) {
-        Some(number) => Head::OfPull(number),
-        None if of_pull => Head::Fork(None),
-        None => Head::Own,
+    let of_pull = at("/issue/pull_request").is_some_and(Value::is_object);
+    match at("/issue/number").and_then(Value::as_u64) {
+        Some(number) if of_pull => Head::OfPull(number),
+        None if of_pull => Head::Unknown,
+        _ => Head::Own,
     }
 }

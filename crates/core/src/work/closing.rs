@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{ReleaseOptions, WorkOutcome, WorkResult};
 use crate::config::shape::{ItemRules, OnFailure};
 use crate::id::JobId;
-use crate::job::{ErrorKind, FailReason, Outcome, Termination};
+use crate::job::{ErrorKind, FailReason, JobError, Outcome, Termination};
+use crate::report::{Report, ReportedOutcome};
 
 /// What is still owed to the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,19 +42,27 @@ impl ItemRules {
 
 impl Closing {
     /// A failure that the agent itself reports is reported, and the item waits for a person. Whatever else went wrong
-    /// is not the item's fault: it goes back to the others. `failures` counts this one, too.
-    pub fn after(job: &JobId, outcome: &Outcome, rules: &ItemRules, failures: u32) -> Self {
+    /// is not the item's fault: it goes back to the others. `failures` counts this one, too, and `outcome` is what
+    /// [`of_work`] made of the job's.
+    pub fn after(
+        job: &JobId,
+        outcome: &Outcome,
+        report: Option<&Report>,
+        rules: &ItemRules,
+        failures: u32,
+    ) -> Self {
+        let needs_person = report.is_some_and(|report| report.outcome == ReportedOutcome::NeedsPerson);
         match outcome {
-            Outcome::Completed { summary } => {
-                let text = summary.as_deref().unwrap_or_default();
-                Self::Complete(WorkResult {
-                    outcome: WorkOutcome::Success,
-                    summary: said(summary.as_deref(), "The job completed."),
-                    details: Some(format!("Job: {job}")),
-                    artifacts: artifacts(text),
-                    error: None,
-                })
-            }
+            Outcome::Completed { summary } => Self::Complete(WorkResult {
+                outcome: match report.map(|report| report.outcome) {
+                    Some(ReportedOutcome::Partial | ReportedOutcome::NeedsPerson) => WorkOutcome::Partial,
+                    _ => WorkOutcome::Success,
+                },
+                summary: said(summary.as_deref(), "The job completed."),
+                details: Some(format!("Job: {job}")),
+                artifacts: all_artifacts(summary.as_deref(), report),
+                error: needs_person.then(|| "A person is needed.".to_owned()),
+            }),
             Outcome::Cancelled { how } => {
                 let reason = match how {
                     Termination::NotStarted => format!("{job} was cancelled before it began"),
@@ -63,7 +72,8 @@ impl Closing {
             }
             Outcome::Failed { reason, error, summary } => {
                 let reported = is_agents_own(*reason, error.kind);
-                let released = !reported || rules.on_failure == Some(OnFailure::Release);
+                // Another job would only find out the same.
+                let released = !needs_person && (!reported || rules.on_failure == Some(OnFailure::Release));
                 if released && failures < rules.most_attempts() {
                     return Self::release(format!("{job} failed: {}", error.message));
                 }
@@ -76,11 +86,30 @@ impl Closing {
                     outcome: WorkOutcome::Failure,
                     summary: said(summary.as_deref(), "The job failed."),
                     details: Some(details),
-                    artifacts: artifacts(summary.as_deref().unwrap_or_default()),
+                    artifacts: all_artifacts(summary.as_deref(), report),
                     error: Some(error.message.clone()),
                 })
             }
         }
+    }
+}
+
+/// How it went for whoever wants the work done: a job that ended well but whose agent reports that it failed, failed.
+/// One that ended badly did in any case. What the agent reports takes the place of what it said last.
+pub fn of_work(outcome: &Outcome, report: Option<&Report>) -> Outcome {
+    let Some(report) = report else { return outcome.clone() };
+    let said = Some(report.summary.clone());
+    match outcome {
+        Outcome::Completed { .. } if report.outcome == ReportedOutcome::Failed => {
+            let message = "the agent reported that it failed".to_owned();
+            let error = JobError { kind: ErrorKind::Reported, message };
+            Outcome::Failed { reason: FailReason::Error, error, summary: said }
+        }
+        Outcome::Completed { .. } => Outcome::Completed { summary: said },
+        Outcome::Failed { reason, error, .. } => {
+            Outcome::Failed { reason: *reason, error: error.clone(), summary: said }
+        }
+        Outcome::Cancelled { .. } => outcome.clone(),
     }
 }
 
@@ -100,6 +129,17 @@ const fn is_agents_own(reason: FailReason, kind: ErrorKind) -> bool {
 
 fn said(summary: Option<&str>, otherwise: &str) -> String {
     summary.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(otherwise).to_owned()
+}
+
+/// Those that were reported, and those that the text names.
+fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
+    let mut all = report.map(|report| report.artifacts.clone()).unwrap_or_default();
+    for named in artifacts(text.unwrap_or_default()) {
+        if all.len() < MOST_ARTIFACTS && !all.contains(&named) {
+            all.push(named);
+        }
+    }
+    all
 }
 
 /// Enough for any report; a text full of links is not one.
@@ -137,6 +177,7 @@ mod tests {
     fn word(closing: &Closing) -> &'static str {
         match closing {
             Closing::Complete(WorkResult { outcome: WorkOutcome::Success, .. }) => "success",
+            Closing::Complete(WorkResult { outcome: WorkOutcome::Partial, .. }) => "partial",
             Closing::Complete(_) => "failure",
             Closing::Release(_) => "release",
         }
@@ -168,11 +209,51 @@ mod tests {
             (failed(error, Reported), &release, 2, "failure"),
         ];
         for (outcome, rules, failures, expected) in table {
-            let closing = Closing::after(&job, &outcome, rules, failures);
+            let closing = Closing::after(&job, &outcome, None, rules, failures);
             assert_eq!(word(&closing), expected, "{outcome:?} {rules:?} {failures}");
             let written = serde_json::to_string(&closing).unwrap();
             assert!(written.contains(job.as_str()), "{written}");
             assert_eq!(serde_json::from_str::<Closing>(&written).unwrap(), closing);
+        }
+    }
+
+    /// What the agent says of its work counts beside how its process ended.
+    #[test]
+    fn what_the_source_is_told_after_a_report() {
+        use ReportedOutcome::{Done, Failed, NeedsPerson, NothingToDo, Partial};
+        let job: JobId = "job-2026-01-05-abc123".parse().unwrap();
+        let pull = "https://x.example/o/r/pull/7";
+        let well = Outcome::Completed { summary: Some("Last words.".to_owned()) };
+        let lost = failed(FailReason::Error, ErrorKind::Lost);
+        let exit = failed(FailReason::Error, ErrorKind::Exit);
+        let cancelled = Outcome::Cancelled { how: Termination::Graceful };
+        let release = ItemRules { on_failure: Some(OnFailure::Release), max_item_attempts: Some(3) };
+        let report = ItemRules::default();
+        for (outcome, reported, rules, expected) in [
+            (&well, Done, &report, "success"),
+            (&well, NothingToDo, &report, "success"),
+            (&well, Partial, &report, "partial"),
+            (&well, NeedsPerson, &release, "partial"),
+            (&well, Failed, &report, "failure"),
+            (&well, Failed, &release, "release"),
+            (&exit, Done, &report, "failure"),
+            (&exit, NeedsPerson, &release, "failure"),
+            (&lost, Done, &report, "release"),
+            (&lost, NeedsPerson, &report, "failure"),
+            (&cancelled, Done, &report, "release"),
+        ] {
+            let said = Report {
+                outcome: reported,
+                summary: format!("Reported: {pull}"),
+                artifacts: vec!["out/a.txt".to_owned()],
+                reported_at: jiff::Timestamp::UNIX_EPOCH,
+            };
+            let closing = Closing::after(&job, &of_work(outcome, Some(&said)), Some(&said), rules, 1);
+            assert_eq!(word(&closing), expected, "{outcome:?} {reported}");
+            if let Closing::Complete(result) = closing {
+                assert_eq!(result.summary, said.summary);
+                assert_eq!(result.artifacts, ["out/a.txt", pull]);
+            }
         }
     }
 

@@ -55,6 +55,15 @@ fn keys_of_budgets_and_breakers() {
             format!("prices: {{m: {{input: 1, output: 2}}}}\n{}", agent(&format!("model: m\n{codex}"))),
         ),
         ("tokens need no price", agent("runtime: codex\nbudget: {per_day_tokens: 5}")),
+        (
+            "a fallback without a price",
+            "prices: {m: {input: 1, output: 2}}\nagents: [{name: a, runtime: codex, model: m, budget: {per_day_usd: 1}, fallback: [{model: m}, {runtime: gemini}]}]".to_owned(),
+        ),
+        ("gemini behind a client", agent("runtime: acp\ncommand: [/opt/gemini, --acp]\nmodel: m\nbudget: {per_day_usd: 1}")),
+        ("its tokens", agent("runtime: acp\ncommand: [gemini, --acp]\nbudget: {per_day_tokens: 1}")),
+        ("opencode behind a client", agent("runtime: acp\ncommand: [opencode, acp]\nbudget: {per_day_tokens: 1}")),
+        ("somebody behind a client", agent("runtime: acp\ncommand: [my-agent]\nbudget: {per_job_usd: 1}")),
+        ("somebody without a budget", agent("runtime: acp\ncommand: [my-agent]")),
         ("a breaker", agent("breaker: {failures: 0, pause: 1m, empty_runs: 3, empty_usd: 0.5}")),
         ("a breaker of a schedule", schedule("{type: manual, breaker: {failures: 1}}")),
         (

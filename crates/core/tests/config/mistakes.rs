@@ -268,6 +268,11 @@ fn wrong_values() -> Vec<(&'static str, String)> {
             ),
         ),
         ("a way around permissions", agent("permission_mode: ask\nallowed_tools: [Bash]")),
+        (
+            "the name of the fleet's own MCP server",
+            agent("followups: {max: 3}\nmcp_servers:\n  files: {command: serve}\n  cowhand: {command: mine}"),
+        ),
+        ("the same name where there is none", agent("mcp_servers: {cowhand: {command: mine}}")),
         ("a huge size", "retention: {max_bytes: 99999999999999999999GB, max_byte: 1}".to_owned()),
         ("an empty command", agent("runtime: command\ncommand: []")),
         ("a bad schedule name", agent("schedules: {'..': {type: manual}}")),

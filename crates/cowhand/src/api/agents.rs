@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::plan::{self, LiveState, Snapshot};
 use cowhand_core::roster::Agent;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,9 @@ pub struct AgentView {
     pub queued: usize,
     pub last_job: Option<LastJob>,
     pub next: Option<Next>,
+    /// The last time that one of its jobs did not get a follow-up, within a week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub followup_refused: Option<FollowupRefusal>,
 }
 
 /// The agent's newest job.
@@ -92,6 +96,9 @@ pub(super) async fn triggered(
     })
 }
 
+/// Older news about follow-ups is none.
+const STALE: SignedDuration = SignedDuration::from_hours(7 * 24);
+
 /// All agents of the fleet, in the order of its files.
 pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
     let snapshot = api.store.snapshot().await?;
@@ -101,11 +108,18 @@ pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
     let newest = api.store.newest_jobs(&names).await?;
     let mut newest: HashMap<AgentName, Job> =
         newest.into_iter().map(|job| (job.agent().clone(), job)).collect();
-    let view = |agent: &Agent| {
+    let mut views = Vec::with_capacity(roster.agents.len());
+    for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
-        AgentView { last_job, ..AgentView::of(agent, &snapshot, &next) }
-    };
-    Ok(roster.agents.iter().map(view).collect())
+        // Others' jobs are never refused one: they may not ask.
+        let refused = match agent.settings.followups {
+            Some(_) => api.store.last_refusal(agent.name.clone()).await?,
+            None => None,
+        };
+        let followup_refused = refused.filter(|refused| api.now().duration_since(refused.at) < STALE);
+        views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &next) });
+    }
+    Ok(views)
 }
 
 impl AgentView {
@@ -126,6 +140,7 @@ impl AgentView {
             queued: live().count() - running,
             last_job: None,
             next: next.min_by_key(|next| next.at),
+            followup_refused: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The other side of the API: through the daemon's socket, or, when none runs, straight into a router of our own.
 
+use std::path::PathBuf;
+
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, header};
@@ -19,7 +21,7 @@ pub enum Client {
     Daemon(StateFolder),
     /// With no more rights than a job has.
     Job {
-        state: StateFolder,
+        socket: PathBuf,
         token: String,
     },
     /// No daemon runs.
@@ -38,8 +40,8 @@ impl Client {
     }
 
     /// Whether a daemon answers or not.
-    pub(crate) fn of_job(state: StateFolder, token: String) -> Self {
-        Self::Job { state, token }
+    pub(crate) fn of_job(socket: PathBuf, token: String) -> Self {
+        Self::Job { socket, token }
     }
 
     pub fn is_alone(&self) -> bool {
@@ -81,8 +83,13 @@ impl Client {
                 Ok(response) => Ok(response),
                 Err(never) => match never {},
             },
-            Self::Daemon(state) | Self::Job { state, .. } => {
-                let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
+            Self::Daemon(_) | Self::Job { .. } => {
+                let stream = match self {
+                    Self::Daemon(state) => Socket::connect(state).await,
+                    Self::Job { socket, .. } => Socket::connect_at(socket).await,
+                    Self::Alone(_) => Ok(None),
+                };
+                let stream = stream.map_err(|error| cut_off(&error))?;
                 let stream = TokioIo::new(stream.ok_or_else(Problem::no_daemon)?);
                 let (mut sender, connection) =
                     hyper::client::conn::http1::handshake(stream).await.map_err(|error| cut_off(&error))?;

@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{Job, NewJob, TriggerType};
+use cowhand_core::trust::{self, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,14 @@ pub(super) async fn make(
     let own = roster.agent(by.agent()).and_then(|agent| agent.settings.followups);
     // Who may not ask at all may not by another's leave; whoever is to run keeps its own bounds, too.
     let rules = own.into_iter().flat_map(|own| [Some(own), named.settings.followups]).flatten().collect();
+    // Its words are the asking job's, who may have them from a stranger.
+    let confined = match by.confined().map(|why| trust::judge_again(named.trusts(None), why)) {
+        Some(Verdict::Refused(why)) => {
+            return Err(Problem::conflict(format!("{agent} does not trust what this job was told: {why}")));
+        }
+        Some(Verdict::Confined(why)) => Some(why),
+        Some(Verdict::Trusted) | None => None,
+    };
     let wanted = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
     let new = NewJob {
         agent,
@@ -55,8 +64,7 @@ pub(super) async fn make(
         origin: None,
         work_item: None,
         chat: None,
-        // Its words are the asking job's, who has them from a stranger.
-        confined: by.confined().map(str::to_owned),
+        confined,
         not_before: None,
     };
     let asked = FollowupAsked { by: by.id().clone(), attempt, key, wanted, rules, new };

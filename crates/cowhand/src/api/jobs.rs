@@ -5,9 +5,11 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use cowhand_core::ask::Ask;
+use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
+use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -17,7 +19,7 @@ use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Page, Problem, WorkspaceView, providers};
 use crate::fleet::{self, Changes, Listening};
-use crate::store::{Cancel, JobFilter, PastAttempt};
+use crate::store::{Cancel, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -79,6 +81,18 @@ pub struct JobView {
     /// What it asked of people, in order; not there if it asked nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<Ask>,
+    /// What its agent said that the work came to, in the last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+    /// The job that asked for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<JobId>,
+    /// Jobs that it asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followed_by: Vec<JobId>,
+    /// Why it last did not get a job that it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub followup_refused: Option<FollowupRefusal>,
     /// In the order in which they run; not there if the job has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
@@ -100,6 +114,9 @@ pub struct AttemptView {
     pub ended_at: Option<Timestamp>,
     /// While it runs what it has told so far; none if it has told nothing.
     pub usage: Option<JobUsage>,
+    /// What its agent said that the work came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
 }
 
 /// What a job waits for.
@@ -114,10 +131,14 @@ pub struct Waits {
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
     let job = find(&api, &named(&id)?).await?;
     let asks = api.store.asks_of(job.id().clone()).await?;
+    let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
     let waits = waits(&api, &job).await?;
-    Ok(Json(JobView { job: job.into(), asks, hooks, workspace, waits }))
+    let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
+    let job = job.into();
+    let followup_refused = refused;
+    Ok(Json(JobView { job, asks, report, follows, followed_by, followup_refused, hooks, workspace, waits }))
 }
 
 pub(super) async fn attempts(
@@ -155,8 +176,8 @@ async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
 
 impl From<PastAttempt> for AttemptView {
     fn from(attempt: PastAttempt) -> Self {
-        let PastAttempt { number, node, started_at, ended_at, usage, .. } = attempt;
-        Self { number, node, started_at, ended_at, usage }
+        let PastAttempt { number, node, started_at, ended_at, usage, report, .. } = attempt;
+        Self { number, node, started_at, ended_at, usage, report }
     }
 }
 

@@ -14,6 +14,7 @@ mod follow;
 mod followups;
 mod given;
 mod health;
+mod job_place;
 mod job_token;
 mod jobs;
 mod login;
@@ -22,6 +23,7 @@ mod openapi;
 mod problem;
 mod providers;
 mod prune;
+mod reports;
 mod route;
 mod routes;
 mod schedules;
@@ -57,6 +59,7 @@ pub use daemon::{DaemonView, Status, StopAsked};
 pub use followups::JobFollows;
 pub(crate) use given::ByPage;
 pub use health::Health;
+pub(crate) use job_place::{job_folder, job_socket};
 pub(crate) use job_token::{JobKey, Wanted, admit, claimed, shown};
 pub use jobs::{AttemptView, JobResult, JobView, Waits};
 pub use login::LoginLink;
@@ -64,12 +67,14 @@ pub(crate) use login::Logins;
 pub use nodes::NodeView;
 pub use problem::{Code, Problem};
 pub use providers::ProviderView;
+pub use reports::JobReports;
 pub use schedules::FiringView;
 pub use sessions::SessionView;
 pub use socket::{Socket, SocketError};
 pub use timeline::{Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
+pub(crate) use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
@@ -184,8 +189,16 @@ impl Api {
         }
     }
 
+    pub(crate) fn state(&self) -> &StateFolder {
+        &self.state
+    }
+
+    pub(crate) fn job_socket(&self) -> std::io::Result<std::path::PathBuf> {
+        job_socket(&self.state)
+    }
+
     /// On whose account a job's token lets this be done.
-    async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
+    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
         self.daemon()?.admit(token, wanted).await
     }
 

@@ -172,7 +172,7 @@ impl From<FleetError> for Problem {
             | FleetError::NotRun { .. }
             | FleetError::KeyUsed { .. }
             | FleetError::ScheduleOff { .. } => Code::Conflict,
-            FleetError::KeyWithoutSchedule => Code::BadRequest,
+            FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
             FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,

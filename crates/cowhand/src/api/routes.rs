@@ -4,6 +4,7 @@ use cowhand_core::ask::Ask;
 use cowhand_core::event::Event;
 use cowhand_core::job::JobRecord;
 use cowhand_core::output::OutputMessage;
+use cowhand_core::report::Report;
 use cowhand_core::server::Scope;
 use jiff::Timestamp;
 
@@ -11,12 +12,12 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, AnswerAsked, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobFollows,
-    JobHears, JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked, SessionView, Status,
-    StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
+    JobHears, JobReports, JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked,
+    SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
     agents, asks, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers, prune,
-    schedules, sessions, timeline, tokens, usage, work,
+    reports, schedules, sessions, timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -203,6 +204,12 @@ fn of_asks() -> Vec<Route> {
             .about("A running attempt asks for a further job, within the bounds of its agent's `followups`.")
             .takes::<JobFollows>()
             .tells::<JobRecord>()
+            .refuses(&[NotFound, Conflict]),
+        Route::post("/api/v1/jobs/{job}/report", reports::make)
+            .for_jobs()
+            .about("A running attempt says what its work came to; the last time counts.")
+            .takes::<JobReports>()
+            .tells::<Report>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
             .for_jobs()

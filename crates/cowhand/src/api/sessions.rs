@@ -28,6 +28,9 @@ pub struct SessionView {
     pub directory: PathBuf,
     /// The program and its arguments, to be run there.
     pub command: Vec<String>,
+    /// Whose words it holds, if they are not trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
 }
 
 pub(super) async fn session(
@@ -50,8 +53,9 @@ pub(super) async fn session(
     let command = plan::interactive(runtime, &stored.session_id).map_err(Problem::conflict)?;
     let directory =
         stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(none)?;
+    let confined = job.confined().map(str::to_owned);
     let (job, session_id) = (stored.job, stored.session_id);
-    Ok(Json(SessionView { job, session_id, node: stored.node, directory, command }))
+    Ok(Json(SessionView { job, session_id, node: stored.node, directory, command, confined }))
 }
 
 pub(super) async fn diff(

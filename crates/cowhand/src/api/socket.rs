@@ -21,13 +21,19 @@ use crate::audit;
 use crate::state::StateFolder;
 
 /// What every system has room for in a socket's address.
-const LONGEST: usize = 100;
+pub(super) const LONGEST: usize = 100;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {}: {source}", place.display())]
 pub struct SocketError {
     place: PathBuf,
     source: io::Error,
+}
+
+impl SocketError {
+    pub(crate) fn at(place: &Path, source: io::Error) -> Self {
+        Self { place: place.to_owned(), source }
+    }
 }
 
 /// A socket that answers. Whoever holds it holds the lock of the state folder, too: what lies in its place from
@@ -83,7 +89,11 @@ impl Socket {
         if real.as_os_str().len() > LONGEST {
             return Ok(None);
         }
-        match UnixStream::connect(real).await {
+        Self::connect_at(&real).await
+    }
+
+    pub(super) async fn connect_at(place: &Path) -> io::Result<Option<UnixStream>> {
+        match UnixStream::connect(place).await {
             Ok(stream) => Ok(Some(stream)),
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
@@ -135,7 +145,7 @@ impl Connected<IncomingStream<'_, UnixListener>> for Peer {
 }
 
 /// A folder of ours with a short name; the same state folder always has the same place in it.
-fn short(state: &StateFolder) -> io::Result<PathBuf> {
+pub(super) fn short(state: &StateFolder) -> io::Result<PathBuf> {
     let me = rustix::process::getuid().as_raw();
     let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder).join("cowhand"),

@@ -16,6 +16,7 @@ use super::given::Params;
 use super::{Api, Problem};
 use crate::store::{Spent, SpentOnItem, SpentOnJob};
 pub use budgets::BudgetView;
+pub(crate) use budgets::views as budget_views;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

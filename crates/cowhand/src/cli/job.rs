@@ -7,12 +7,14 @@ use cowhand_core::budget::{Amount, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::report::Report;
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
-use crate::api::{AttemptView, JobView, Page, WorkspaceView};
+use crate::api::{AttemptView, JobView, Page, Waits, WorkspaceView};
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
@@ -43,8 +45,10 @@ impl Job {
             print::json(&job);
         } else {
             details(&job.job, Timestamp::now());
+            report(job.report.as_ref());
+            followups(&job);
             workspace(job.workspace.as_ref());
-            spending(&job, attempts.last());
+            spending(&job, attempts.last(), Timestamp::now());
             hooks(&job.hooks);
             let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
             print::line(print::styled(hint, print::FAINT));
@@ -73,7 +77,8 @@ pub(super) async fn tell(
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         if let Some(waits) = view.waits {
-            print::note(format!("it waits: {}", waits.message));
+            let until = reset(&waits).map(|until| format!(", until {until:.0}")).unwrap_or_default();
+            print::note(format!("it waits{until}: {}", waits.message));
         }
     }
     if wait {
@@ -148,16 +153,44 @@ fn details(job: &JobRecord, now: Timestamp) {
     }
 }
 
+/// `reported     done: It works.`, and below it what there is to look at.
+fn report(report: Option<&Report>) {
+    let Some(report) = report else { return };
+    let summary = print::one_line(&report.summary, 200);
+    print::line(format!("{:<13}{}: {summary}", "reported", report.outcome.in_words()));
+    for artifact in &report.artifacts {
+        print::line(format!("{:<13}{}", "", print::one_line(artifact, 300)));
+    }
+}
+
+fn followups(job: &JobView) {
+    let rows = [("follows", &job.follows)].into_iter().filter_map(|(name, id)| Some((name, id.as_ref()?)));
+    for (name, id) in rows.chain(job.followed_by.iter().map(|id| ("followed by", id))) {
+        print::line(format!("{name:<13}{id}"));
+    }
+    if let Some(refused) = &job.followup_refused {
+        print::line(format!("{:<13}no follow-up: {}", "refused", print::one_line(&refused.message, 400)));
+    }
+}
+
 fn workspace(workspace: Option<&WorkspaceView>) {
     let Some(workspace) = workspace else { return };
     print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.told()));
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
+/// When its provider takes jobs again; the sentence about a budget says by itself when that begins anew.
+fn reset(waits: &Waits) -> Option<Timestamp> {
+    waits.until.filter(|_| waits.reason == SkipReason::UsageLimit)
+}
+
 /// What it waits for, and what it has cost.
-fn spending(job: &JobView, last: Option<&AttemptView>) {
+fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         print::line(format!("{:<13}{} ({})", "waits", waits.message, waits.reason));
+        if let Some(until) = reset(waits) {
+            print::line(format!("{:<13}{until:.0} ({})", "until", ago::from_now(now, until)));
+        }
     }
     let running = last.filter(|attempt| attempt.ended_at.is_none());
     let so_far = running.and_then(|attempt| attempt.usage.as_ref());

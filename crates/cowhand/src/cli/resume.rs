@@ -17,6 +17,9 @@ pub(super) struct Resume {
     /// Print the session as JSON, and open nothing
     #[arg(long)]
     json: bool,
+    /// Open it although a stranger's words are in it, outside of the sandbox that held it
+    #[arg(long)]
+    unconfined: bool,
 }
 
 impl Resume {
@@ -32,6 +35,12 @@ impl Resume {
         let refused = |message: String| Failure::new(Exit::Refused, message);
         if view.node != here {
             return Err(refused(format!("the session of {} is on another machine, {}", view.job, view.node)));
+        }
+        if let Some(why) = view.confined.filter(|_| !self.unconfined) {
+            return Err(refused(format!(
+                "{} ran in the strict sandbox ({why}), and here nothing would hold it; `--unconfined` opens it all the same",
+                view.job
+            )));
         }
         if !view.directory.is_dir() {
             let gone = view.directory.display();

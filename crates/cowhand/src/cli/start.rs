@@ -18,7 +18,7 @@ use crate::api::{Api, Socket};
 use crate::clock::Clock;
 use crate::config::ConfigWatch;
 use crate::fleet::{Agents, Fleet, FleetError, Options, Stop};
-use crate::server::{ListenError, Listener};
+use crate::server::{JobSocket, ListenError, Listener};
 use crate::state::StateFolder;
 use crate::{trigger, work};
 
@@ -116,6 +116,8 @@ async fn serve(
     let api = Api::of_fleet(Arc::clone(&fleet)).at(url.clone());
     let socket = Socket::open(api.clone());
     let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    let of_jobs = JobSocket::open(&api);
+    let of_jobs = of_jobs.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
     let link = url.is_some().then(|| api.login_link());
     let server = listener.map(|listener| listener.serve(api, Arc::clone(&fleet)));
     super::print::line(background::ready_line(url.as_deref()));
@@ -128,6 +130,7 @@ async fn serve(
             ended = &mut ended => {
                 // While the state folder is still ours: the next daemon makes its own.
                 socket.close();
+                of_jobs.close().await;
                 if let Some(server) = server {
                     server.close().await;
                 }

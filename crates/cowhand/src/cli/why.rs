@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use serde_json::json;
@@ -10,7 +11,7 @@ use serde_json::json;
 use super::print::{self, Table};
 use super::schedule::FullName;
 use super::{Failure, ago, place};
-use crate::api::{FiringView, Page};
+use crate::api::{AgentView, FiringView, Page, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Args)]
@@ -28,19 +29,29 @@ pub(super) struct Why {
 impl Why {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let address = self.name.address();
-        let (view, firings, alone) = place::ask(config, async |client| {
+        let (view, firings, refused, alone) = place::ask(config, async |client| {
             let view: ScheduleView = client.get(&address).await?;
             let firings: Page<FiringView> =
                 client.get(&format!("{address}/firings?limit={}", self.limit)).await?;
-            Ok((view, firings.items, client.is_alone()))
+            let agent: AgentView = client.get(&format!("agents/{}", segment(view.agent.as_str()))).await?;
+            Ok((view, firings.items, agent.followup_refused, client.is_alone()))
         })?;
         if self.json {
-            print::json(&json!({ "schedule": view, "daemon_running": !alone, "firings": firings }));
+            print::json(
+                &json!({ "schedule": view, "daemon_running": !alone, "firings": firings, "followup_refused": refused }),
+            );
             return Ok(());
         }
         let now = Timestamp::now();
         for line in standing(&view, alone, now) {
             print::line(line);
+        }
+        if let Some(FollowupRefusal { job, at, message }) = refused {
+            let (when, message) = (ago::from_now(now, at), print::one_line(&message, 400));
+            print::line(format!(
+                "{} asked for a follow-up in {job}, {when}, and did not get it: {message}.",
+                view.agent
+            ));
         }
         print::line("");
         if firings.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::breaker::Breaker;
-use cowhand_core::budget::OverBudget;
+use cowhand_core::budget::Breach;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
 };
@@ -54,7 +54,7 @@ pub(super) enum Reason {
     Abandoned,
     TookTooLong(SignedDuration),
     SilentTooLong(SignedDuration),
-    OverBudget(OverBudget),
+    OverBudget(Breach),
 }
 
 pub(super) struct Charge {
@@ -86,7 +86,7 @@ pub(super) struct Rules {
     idle_timeout: Timeout,
     output_to_file: bool,
     /// Over all that it says.
-    veil: Veil,
+    pub(super) veil: Veil,
 }
 
 impl Rules {
@@ -105,7 +105,8 @@ impl Rules {
                 agent.settings.idle_timeout,
                 Timeout::IDLE,
             ),
-            breaker: schedule.map(|schedule| schedule.breaker),
+            // Strangers do not get to pause a schedule.
+            breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: Agent { settings, ..agent.clone() },
             veil: Veil::over(loaded, Some(agent)),
@@ -257,7 +258,7 @@ impl Charge {
         let budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());
-        if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
+        if let Some(over) = self.over_in_the_end(usage.as_ref(), for_money, &finish.outcome).await {
             self.stopped = Some(Reason::OverBudget(over));
         }
         let used_no_tool = usage.is_some() && tail.tool_calls() == 0;
@@ -341,13 +342,7 @@ impl Charge {
     }
 
     /// Why the attempt should end now, if it should.
-    fn reason(
-        &self,
-        wish: Wish,
-        over: Option<OverBudget>,
-        rules: &Rules,
-        attempt: &Attempt,
-    ) -> Option<Reason> {
+    fn reason(&self, wish: Wish, over: Option<Breach>, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
         match wish {
             Wish::Abandon => return Some(Reason::Abandoned),
             Wish::Cancel | Wish::CancelNow => return Some(Reason::Asked),
@@ -454,7 +449,7 @@ impl Charge {
                 too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
             }
             // It had no time to end by itself, so how it ended says nothing.
-            Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over)),
+            Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over, finish.usage)),
             // Without a keeper nobody saw the end that we brought about.
             Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
                 Some(Outcome::Cancelled { how: Termination::Forced })

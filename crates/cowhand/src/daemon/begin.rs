@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cowhand_core::config::shape::Runtime;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Origin, Outcome, Termination};
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::Agent;
@@ -19,6 +20,7 @@ use crate::run::launch::Launch;
 use crate::run::runtime::{Session, plan};
 use crate::run::workspace::{Setup, SetupFailure, set_up};
 use crate::store::{StoreError, StoredSession};
+use crate::veil::Veil;
 
 /// What an attempt begins with.
 #[derive(Debug, Default)]
@@ -78,7 +80,8 @@ impl Charge {
         fault::place("workspace-made");
         agent.directory.clone_from(&desk.directory);
         agent.settings.budget = self.allowance().await;
-        let launch = self.plan(&agent, &beginning.session);
+        let launch =
+            shown_to_all(&agent, &rules.veil).map_or_else(|| self.plan(&agent, &beginning.session), Err);
         let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
             Ok(launch) => launch.ready().await,
             refused => refused,
@@ -346,4 +349,13 @@ fn fresh(stored: &StoredSession, why: &str) -> Beginning {
         stored.session_id, stored.job
     );
     Beginning { notes: vec![note], ..Beginning::default() }
+}
+
+/// What of the config would stand among the arguments of its program although it is secret; then it is not started.
+fn shown_to_all(agent: &Agent, veil: &Veil) -> Option<String> {
+    let prompt = agent.settings.system_prompt.as_deref()?;
+    let shown = agent.settings.runtime == Some(Runtime::Codex) && veil.hide(prompt) != prompt;
+    shown.then(|| {
+        "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that".to_owned()
+    })
 }

@@ -9,9 +9,10 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use cowhand_core::workspace::IsolationKind;
 
 use super::attempt::Charge;
+use super::withhold;
 use crate::run::launch::Launch;
-use crate::run::runtime::plan::{self, Description};
-use crate::run::sandbox::proxy::{self, Credentials};
+use crate::run::runtime::plan;
+use crate::run::sandbox::proxy;
 use crate::run::sandbox::{self, Enclosure, Setting};
 
 impl Charge {
@@ -19,6 +20,9 @@ impl Charge {
     /// `base` is the agent's own directory, which need not be where it works.
     pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {
         let asked = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
+        if self.job.confined().is_some() && asked.kind == SandboxKind::None {
+            return Err("it is of a stranger's words, and its strict sandbox is none".to_owned());
+        }
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let (attempt, loaded) = (self.attempt(), self.engine.loaded());
         let private = attempt.private();
@@ -26,6 +30,9 @@ impl Charge {
         let argv = launch.start.by(&self.engine.program).argv;
         let client = runtime == Runtime::Acp;
         let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
+        let confined = self.job.confined().is_some();
+        let stead = self.engine.home.state.of_strangers(&agent.name);
+        let files = if confined { loaded.files_and_queues() } else { loaded.files.clone() };
         let setting = Setting {
             asked: &asked,
             base,
@@ -38,18 +45,14 @@ impl Charge {
             private: &private,
             has_private: !launch.files.is_empty(),
             state: self.engine.home.state.path(),
-            files: &loaded.files,
+            files: &files,
             program: &self.engine.program,
+            stead: confined.then_some(stead.as_path()),
         };
         let Some(mut enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
-        if enclosure.kind != SandboxKind::None && agent.needs_a_voice() {
-            return Err(format!(
-                "`permission_mode: ask` and `followups` need the daemon's socket, which `sandbox: {}` keeps from the agent; take away one or the other",
-                enclosure.kind
-            ));
-        }
+        enclosure.talk = self.talk(agent, enclosure.kind)?;
         if enclosure.gateway {
-            let credentials = withhold(plan::description(runtime), runtime.name(), &mut environment)?;
+            let credentials = withhold::from(agent, &mut launch.start.argv, &mut environment)?;
             let written = attempt.write_credentials(&credentials);
             written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
         }
@@ -85,52 +88,6 @@ fn known(command: &str) -> Option<Runtime> {
     Runtime::named(Path::new(command).file_name()?.to_str()?)
 }
 
-/// What stands where a key was; programs ask for one before they ask anybody anything.
-const WITHHELD: &str = "withheld-by-cowhand";
-/// Keys that no agent has whose credentials are outside, whichever its own is.
-const KEYS: [&str; 8] = [
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "OPENAI_API_KEY",
-    "CODEX_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "OPENCODE_API_KEY",
-];
-
-/// Takes the provider's key out of the environment, and leads the program to us.
-fn withhold(
-    about: &Description,
-    name: &str,
-    environment: &mut HashMap<String, String>,
-) -> Result<Credentials, String> {
-    let provider = about.provider.ok_or_else(|| {
-        format!(
-            "`credentials: outside` cannot be had for `runtime: {name}`: its program cannot be told by variables where its provider is"
-        )
-    })?;
-    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
-    let key = provider.keys.iter().find_map(|(variable, header, before)| {
-        Some((
-            *variable,
-            Credentials {
-                upstream: set(provider.address).unwrap_or_else(|| provider.home.to_owned()),
-                header: (*header).to_owned(),
-                value: format!("{before}{}", set(variable)?),
-            },
-        ))
-    });
-    let (variable, credentials) = key.ok_or_else(|| {
-        let names = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");
-        format!("`credentials: outside` needs {names} in the environment of the daemon or in .env")
-    })?;
-    environment.retain(|name, _| !KEYS.contains(&name.as_str()));
-    environment.insert(variable.to_owned(), WITHHELD.to_owned());
-    environment.insert(provider.address.to_owned(), format!("http://{}", proxy::INSIDE));
-    Ok(credentials)
-}
-
 /// What programs read to find a proxy. Their own loopback is theirs, unless the config means the one outside.
 fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {
     let outside = match &enclosure.network {
@@ -154,34 +111,9 @@ fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cowhand_core::config::shape::Runtime;
 
     fn environment(variables: &[(&str, &str)]) -> HashMap<String, String> {
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn keys_stay_outside() {
-        let about = plan::description(Runtime::Claude);
-        let mut own = environment(&[
-            ("ANTHROPIC_AUTH_TOKEN", "canary-a"),
-            ("OPENAI_API_KEY", "canary-b"),
-            ("HOME", "/h"),
-        ]);
-        let credentials = withhold(about, "claude", &mut own).unwrap();
-        assert_eq!(
-            (credentials.upstream.as_str(), credentials.header.as_str(), credentials.value.as_str()),
-            ("https://api.anthropic.com", "authorization", "Bearer canary-a")
-        );
-        assert!(!format!("{own:?}{credentials:?}").contains("canary"), "{own:?} {credentials:?}");
-        assert_eq!(own["ANTHROPIC_BASE_URL"], "http://127.0.0.1:3128");
-        assert_eq!(own["HOME"], "/h");
-        for (runtime, word) in
-            [(Runtime::Claude, "needs ANTHROPIC_API_KEY or"), (Runtime::Codex, "cannot be had")]
-        {
-            let why = withhold(plan::description(runtime), runtime.name(), &mut HashMap::new()).unwrap_err();
-            assert!(why.contains(word), "{why}");
-        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use cowhand_core::config::shape::WorkSource;
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::trigger::FiringKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -92,6 +92,23 @@ pub(crate) struct Loaded {
     pub(crate) shown: Option<Value>,
     /// What it was read from; an agent in a sandbox does not write there.
     pub(crate) files: Vec<PathBuf>,
+}
+
+impl Loaded {
+    /// With the folders that work is taken from: what a stranger's job could put there would be trusted.
+    pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
+        let base = &self.sources.setting().base;
+        let of_agent = |agent: &Agent| {
+            let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
+            let all = agent.settings.work_source.iter().chain(of_schedules);
+            all.filter_map(|source| match source {
+                WorkSource::Files { path, .. } => Some(base.join(path)),
+                WorkSource::Github { .. } | WorkSource::Custom { .. } => None,
+            })
+            .collect::<Vec<_>>()
+        };
+        self.files.iter().cloned().chain(self.roster.agents.iter().flat_map(of_agent)).collect()
+    }
 }
 
 /// An attempt that some task of ours looks after.

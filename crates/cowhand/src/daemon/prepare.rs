@@ -93,9 +93,10 @@ impl Errand<'_> {
 
     /// What it comes to, and what there is to say about it.
     async fn outcome(&self, order: &mut Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
-        if let Some(reason) = self.refusal(order).await? {
+        if let Some(reason) = self.turned_off().await? {
             return Ok((Prepared::Skip(reason), None));
         }
+        // Before anything is run for it.
         let verdict = if self.key.is_by_hand() { Verdict::Trusted } else { self.judge_firing(order).await? };
         let note = match verdict {
             Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
@@ -105,14 +106,19 @@ impl Errand<'_> {
             }
             Verdict::Trusted => None,
         };
+        if !self.is_let_through(order).await? {
+            return Ok((Prepared::Skip(SkipReason::Filtered), None));
+        }
         if For::schedule(order.agent, order.schedule).config().is_some() {
-            return self.items(order).await;
+            let (prepared, of_items) = self.items(order).await?;
+            let notes: Vec<String> = note.into_iter().chain(of_items).collect();
+            return Ok((prepared, (!notes.is_empty()).then(|| notes.join("; "))));
         }
         Ok((Prepared::Job(self.job(order, None, None)), note))
     }
 
-    /// Why it does not run at all, if it does not.
-    async fn refusal(&self, order: &Order<'_>) -> anyhow::Result<Option<SkipReason>> {
+    /// A schedule that went off since does not run, unless somebody wants it to.
+    async fn turned_off(&self) -> anyhow::Result<Option<SkipReason>> {
         let record = self.engine.store.schedule(self.schedule).await?;
         // A delay is off as soon as it has fired.
         if !self.key.is_by_hand() && self.key.kind() != "delay" {
@@ -124,10 +130,14 @@ impl Errand<'_> {
                 Some(ScheduleState::Active) | None => {}
             }
         }
-        let Some(command) = &order.schedule.when_command else { return Ok(None) };
+        Ok(None)
+    }
+
+    /// As `when_command` says.
+    async fn is_let_through(&self, order: &Order<'_>) -> anyhow::Result<bool> {
+        let Some(command) = &order.schedule.when_command else { return Ok(true) };
         let allowed = gate::allows(command, &order.agent.directory).await;
-        let allowed = allowed.with_context(|| format!("`when_command` of {}", order.schedule.name))?;
-        Ok((!allowed).then_some(SkipReason::Filtered))
+        allowed.with_context(|| format!("`when_command` of {}", order.schedule.name))
     }
 
     /// `confined` is why the item's words are not trusted; the firing's own may not be, either.
@@ -159,23 +169,32 @@ impl Errand<'_> {
         // What a try before us has made counts, too.
         let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let mut made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
-        let mut refused = Vec::new();
+        let (mut refused, mut unknown) = (Vec::new(), None);
         for item in candidates {
             if places == 0 {
                 break;
             }
-            let confined = match self.judge_item(order, &item).await? {
-                Verdict::Refused(why) => {
+            let confined = match self.judge_item(order, &item).await {
+                Ok(Verdict::Refused(why)) => {
                     debug!(item = %item.id, "left alone: {why}");
                     refused.push(format!("{}: {why}", item.id));
                     continue;
                 }
-                Verdict::Confined(why) => Some(why),
-                Verdict::Trusted => None,
+                // Others' items do not wait for this one's author.
+                Err(error) => {
+                    warn!(item = %item.id, "left for now: {error:#}");
+                    unknown = Some(error);
+                    continue;
+                }
+                Ok(Verdict::Confined(why)) => Some(why),
+                Ok(Verdict::Trusted) => None,
             };
             if self.take(order, source.as_ref(), item, confined).await? {
                 (places, made) = (places - 1, made + 1);
             }
+        }
+        if let Some(error) = unknown.filter(|_| made == 0) {
+            return Err(error);
         }
         let prepared = match (made, refused.is_empty()) {
             (0, true) => Prepared::Skip(SkipReason::NoWork),

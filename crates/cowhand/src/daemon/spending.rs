@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cowhand_core::budget::{Amount, Budget, OverBudget, Purse, Spending};
+use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Purse, Spending, Tells};
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::policy::Retry;
 use tracing::warn;
@@ -17,7 +17,7 @@ pub(super) struct Told {
     /// How many lines the output had when it was last looked through.
     lines: u64,
     usage: Option<JobUsage>,
-    over: Option<(OverBudget, Instant)>,
+    over: Option<(Breach, Instant)>,
 }
 
 /// An agent that has given its result is about to end by itself, and is left to it for so long.
@@ -25,7 +25,7 @@ const LAST_CALL: Duration = Duration::from_secs(10);
 
 impl Charge {
     /// Tells the store what the attempt has spent until now, and says which budget is used up by that.
-    pub(super) async fn hear(&self, tail: &mut Tail, told: &mut Told) -> Option<OverBudget> {
+    pub(super) async fn hear(&self, tail: &mut Tail, told: &mut Told) -> Option<Breach> {
         if tail.lines() != told.lines {
             let usage = tail.usage().map(|usage| self.priced(usage));
             if usage == told.usage {
@@ -33,6 +33,7 @@ impl Charge {
             } else if let Some(usage) = usage {
                 match self.tell_usage(usage.clone()).await {
                     Ok(over) => {
+                        let over = over.map(Breach::Over).or_else(|| self.unpriced(&usage, false));
                         told.over = over.map(|over| (over, Instant::now()));
                         (told.usage, told.lines) = (Some(usage), tail.lines());
                     }
@@ -44,15 +45,39 @@ impl Charge {
         told.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
     }
 
-    /// The budget that is used up by what it has spent in the end, if one is.
-    pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
-        match self.tell_usage(usage?.clone()).await {
-            Ok(over) => over,
+    /// The budget that is used up by what it has spent in the end, if it was stopped for one; or what keeps one from
+    /// being held, although it has completed: who limits dollars has to hear of it the first time.
+    pub(super) async fn over_in_the_end(
+        &self,
+        usage: Option<&JobUsage>,
+        for_money: bool,
+        outcome: &Outcome,
+    ) -> Option<Breach> {
+        let usage = usage?;
+        if !for_money {
+            let completed = self.stopped.is_none() && matches!(outcome, Outcome::Completed { .. });
+            return self.unpriced(usage, true).filter(|_| completed);
+        }
+        match self.tell_usage(usage.clone()).await {
+            Ok(over) => over.map(Breach::Over),
             Err(error) => {
                 warn!(job = %self.job.id(), "which budget it has used up is not known: {error}");
                 None
             }
         }
+    }
+
+    /// Tokens without a price, while dollars are limited. Before its end that is known only of agents that tell all.
+    fn unpriced(&self, usage: &JobUsage, ended: bool) -> Option<Breach> {
+        let loaded = self.engine.loaded();
+        let agent = loaded.roster.agent(self.job.agent())?;
+        let other = self.stand_in.and_then(|number| agent.standing_in(number));
+        let known = match other.as_ref().unwrap_or(agent).tells() {
+            Tells::AllAsItGoes | Tells::TokensAsItGoes => true,
+            Tells::DollarsInTheEnd | Tells::AllInTheEnd => ended,
+        };
+        let limited = self.purse().is_some_and(|purse| purse.is_in_dollars());
+        (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
     }
 
     async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, crate::store::StoreError> {
@@ -100,9 +125,18 @@ impl Charge {
     }
 
     /// How a job ends that was stopped for its budget, or whose program stopped itself for what we told it.
-    pub(super) fn stopped_for(&self, over: &OverBudget) -> Outcome {
+    pub(super) fn stopped_for(&self, breach: &Breach, usage: Option<JobUsage>) -> Outcome {
         let loaded = self.engine.loaded();
-        let message = format!("stopped: {}", over.sentence(self.job.agent(), loaded.roster.zone()));
+        let message = match breach {
+            Breach::Over(over) => {
+                format!("stopped: {}", over.sentence(self.job.agent(), loaded.roster.zone()))
+            }
+            Breach::Unpriced => {
+                let usage = self.priced(usage.unwrap_or_default());
+                let model = budget::unpriced(&usage).unwrap_or("its model");
+                budget::unpriced_sentence(self.job.agent(), model)
+            }
+        };
         let error = JobError { kind: ErrorKind::Budget, message };
         Outcome::Failed { reason: FailReason::Error, error, summary: None }
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use cowhand_core::config::shape;
-use cowhand_core::trust::{Head, Question, Trust, Verdict, Words, judge};
+use cowhand_core::trust::{Head, Question, Trust, Verdict, Words, judge, judge_again};
 use cowhand_core::work::WorkItem;
 
 use super::prepare::{Errand, Order};
@@ -21,6 +21,9 @@ impl Errand<'_> {
     /// Of what the firing itself brings.
     pub(super) async fn judge_firing(&self, order: &Order<'_>) -> anyhow::Result<Verdict> {
         let trusts = order.agent.trusts(Some(order.schedule));
+        if let Some(why) = &order.occasion().confined {
+            return Ok(judge_again(trusts, why));
+        }
         let trigger = &order.schedule.trigger;
         let Some(mut words) = Words::of(trigger, order.occasion()).filter(|_| !trusts.is_empty()) else {
             return Ok(Verdict::Trusted);
@@ -75,7 +78,7 @@ impl Errand<'_> {
                         head.with_context(|| format!("where pull request {pull} comes from, for `trust`"))?;
                 }
                 // Its lists say where a pull request comes from.
-                (Question::Head(_), Desk::Gh(_)) => words.head = Head::Fork(None),
+                (Question::Head(_), Desk::Gh(_)) => words.head = Head::Unknown,
             }
         }
         Ok(())

@@ -1,14 +1,16 @@
 //! How an attempt's processes can speak to the fleet: a token of their job, and an MCP server where one is needed.
 
+use std::path::PathBuf;
+
 use cowhand_core::config::shape::{McpServer, PermissionMode};
 use cowhand_core::permission::Permissions;
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, OWN_SERVER};
+use cowhand_core::sandbox::SandboxKind;
+use tracing::warn;
 
 use super::attempt::Charge;
-use crate::mcp::{STATE, TOKEN};
-
-/// The name of our own server among an agent's; its tools are `mcp__cowhand__…`.
-const SERVER: &str = "cowhand";
+use crate::api;
+use crate::mcp::{SOCKET, TOKEN};
 
 impl Charge {
     pub(super) fn token(&self) -> String {
@@ -17,9 +19,25 @@ impl Charge {
 
     /// What the attempt's processes find in their environment.
     pub(super) fn voice(&self) -> [(String, String); 2] {
-        let state = self.engine.home.state.path();
-        let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
-        [(TOKEN.to_owned(), self.token()), (STATE.to_owned(), state.display().to_string())]
+        let socket = api::job_socket(&self.engine.home.state).unwrap_or_else(|error| {
+            warn!(job = %self.job.id(), "its agent cannot speak to the fleet: {error}");
+            PathBuf::new()
+        });
+        [(TOKEN.to_owned(), self.token()), (SOCKET.to_owned(), socket.display().to_string())]
+    }
+
+    /// The folder of the socket, for an agent in a sandbox that has to speak to the fleet; or why it cannot be had there.
+    pub(super) fn talk(&self, agent: &Agent, kind: SandboxKind) -> Result<Option<PathBuf>, String> {
+        if kind == SandboxKind::None || !agent.needs_a_voice() {
+            return Ok(None);
+        }
+        if kind != SandboxKind::Bubblewrap {
+            return Err(format!(
+                "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {kind}` lets no agent have one; `sandbox: bubblewrap` does"
+            ));
+        }
+        let folder = api::job_folder(&self.engine.home.state).and_then(std::fs::canonicalize);
+        folder.map(Some).map_err(|error| format!("the socket of the fleet cannot be handed to it: {error}"))
     }
 
     /// An agent that has to ask, or may ask for further jobs, gets the server that it does that with, and the rules of
@@ -32,8 +50,8 @@ impl Charge {
         }
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
             // Nobody can be asked whether it may speak to the fleet.
-            let tools = ["ask_person", "work_item", "schedule_followup"];
-            let tools = tools.map(|tool| format!("mcp__{SERVER}__{tool}"));
+            let tools = ["ask_person", "work_item", "schedule_followup", "report"];
+            let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
             agent.settings.allowed_tools.get_or_insert_default().extend(tools);
         }
         let schedule = agent.schedules.iter().find(|known| Some(&known.name) == self.job.schedule());
@@ -50,7 +68,7 @@ impl Charge {
             env: Some(self.voice().into_iter().collect()),
             ..McpServer::default()
         };
-        agent.settings.mcp_servers.insert(SERVER.to_owned(), server);
+        agent.settings.mcp_servers.insert(OWN_SERVER.to_owned(), server);
         agent
     }
 }

@@ -62,7 +62,7 @@ impl Fleet {
         let key = api::hash(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
-        let what = veiled(what, &Veil::over(&loaded, agent));
+        let what = veiled(what, &self.veil_of(&job));
         if serde_json::to_string(&what).is_ok_and(|text| text.len() > LONGEST) {
             let message = "it is too large for a person to look at, so nobody was asked".to_owned();
             return Ok(Heard::Denied { message });
@@ -80,6 +80,13 @@ impl Fleet {
                 Ok(Heard::Denied { message })
             }
         }
+    }
+
+    /// Over what a job's agent says to us.
+    pub(super) fn veil_of(&self, job: &Job) -> Veil {
+        let loaded = self.engine.loaded();
+        let token = self.engine.home.job_key.token(job.id(), job.attempts());
+        Veil::over(&loaded, loaded.roster.agent(job.agent())).and_text(token)
     }
 
     /// What the config says now, as far as it knows the job's agent and schedule.

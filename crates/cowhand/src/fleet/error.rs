@@ -6,6 +6,7 @@ use std::time::Duration;
 use cowhand_core::ask::{AskId, AskRefused};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
+use cowhand_core::report::ReportRefused;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::WorkItemId;
 
@@ -32,6 +33,8 @@ pub enum FleetError {
     NoAsk(AskId),
     #[error(transparent)]
     AskRefused(AskRefused),
+    #[error(transparent)]
+    ReportRefused(ReportRefused),
     #[error("attempt {attempt} of {job} does not run")]
     NoAttempt { job: JobId, attempt: u32 },
     #[error("cannot read the output of {job}: {source}")]

@@ -22,6 +22,7 @@ mod events;
 mod jobs;
 mod output;
 mod prune;
+mod report;
 mod schedules;
 mod secrets;
 mod stop;

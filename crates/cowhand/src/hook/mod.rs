@@ -145,5 +145,6 @@ async fn context(engine: &Engine, job: &Job, agent: &Agent) -> anyhow::Result<Va
     let output = output.map(|output| cut(&output, 0, OUTPUT_CAP));
     let context = HookContext::of(job, Some(agent), output, metadata);
     let context = context.ok_or_else(|| anyhow::anyhow!("the job has not ended"))?;
-    Ok(serde_json::to_value(context)?)
+    let report = engine.store.report_of(job.id().clone(), job.attempts()).await?;
+    Ok(serde_json::to_value(HookContext { report, ..context })?)
 }

@@ -7,6 +7,7 @@ use cowhand_core::ask::{Answered, Ask, AskState};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::JobRecord;
+use cowhand_core::report::{Report, ReportedOutcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,12 +15,13 @@ use uuid::Uuid;
 
 use super::Told;
 use super::tool::Tool;
-use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobView, Problem, claimed};
-use crate::state::StateFolder;
+use crate::api::{
+    Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem, claimed,
+};
 
 /// What the processes of an attempt find in their environment.
 pub(crate) const TOKEN: &str = "COWHAND_JOB_TOKEN";
-pub(crate) const STATE: &str = "COWHAND_STATE";
+pub(crate) const SOCKET: &str = "COWHAND_SOCKET";
 
 /// How an agent's words reach the daemon.
 #[derive(Debug)]
@@ -33,11 +35,11 @@ impl JobVoice {
     /// From what the environment says.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let (Some(token), Some(state)) = (set(TOKEN), set(STATE)) else {
-            return Err(format!("{TOKEN} and {STATE} are not set: this is started by the agent of a job"));
+        let (Some(token), Some(socket)) = (set(TOKEN), set(SOCKET)) else {
+            return Err(format!("{TOKEN} and {SOCKET} are not set: this is started by the agent of a job"));
         };
         let (job, attempt) = claimed(&token).ok_or_else(|| format!("{TOKEN} is not the token of a job"))?;
-        Ok(Self { client: Client::of_job(StateFolder::at(state), token), job, attempt })
+        Ok(Self { client: Client::of_job(socket.into(), token), job, attempt })
     }
 
     /// Until the daemon, which may be away, says something that counts.
@@ -139,6 +141,11 @@ pub(super) fn tools() -> Vec<Tool<JobVoice>> {
             "Asks for a further job, later, within the bounds that the fleet sets for the whole chain of such jobs.",
             schedule_followup,
         ),
+        Tool::new(
+            "report",
+            "Says what the work of this job came to. A later report takes the place of an earlier one.",
+            report,
+        ),
     ]
 }
 
@@ -174,6 +181,26 @@ async fn schedule_followup(voice: Arc<JobVoice>, Followup { prompt, after, agent
     let job: JobRecord = JobVoice::insist(|| voice.client.post(&path, &asked)).await?;
     let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
     Ok(format!("{} will run{when}", job.id))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Reported {
+    outcome: ReportedOutcome,
+    /// What was done, or why not, for whoever wanted the work; at most 20,000 characters.
+    summary: String,
+    /// What there is to look at: addresses, full names of commits, and paths of files inside the directory of the job;
+    /// at most 20.
+    #[serde(default)]
+    artifacts: Vec<String>,
+}
+
+async fn report(voice: Arc<JobVoice>, reported: Reported) -> Told {
+    let Reported { outcome, summary, artifacts } = reported;
+    let given = JobReports { attempt: voice.attempt, outcome: Some(outcome), summary, artifacts };
+    let path = format!("jobs/{}/report", voice.job);
+    let report: Report = JobVoice::insist(|| voice.client.post(&path, &given)).await?;
+    Ok(format!("reported: {}", report.outcome.in_words()))
 }
 
 /// As Claude Code asks.

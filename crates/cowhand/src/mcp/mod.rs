@@ -19,7 +19,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 
 pub use job::JobVoice;
-pub(crate) use job::{STATE, TOKEN};
+pub(crate) use job::{SOCKET, TOKEN};
 pub use person::PersonVoice;
 use tool::Tool;
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Told;
 use super::tool::Tool;
-use crate::api::{Client, FiringView, JobView, Page, Status, UsageView, WorkView, segment};
+use crate::api::{AgentView, Client, FiringView, JobView, Page, Status, UsageView, WorkView, segment};
 use crate::fleet::{ScheduleView, Trigger};
 use crate::state::StateFolder;
 
@@ -177,7 +177,9 @@ async fn why(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
     let schedule: ScheduleView = client.get(&address).await.map_err(|problem| problem.message)?;
     let firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit=10")).await;
     let firings = firings.map_err(|problem| problem.message)?.items;
-    written(&json!({ "schedule": schedule, "firings": firings }))
+    let agent = client.get::<AgentView>(&format!("agents/{}", segment(one.agent.as_str()))).await;
+    let refused = agent.map_err(|problem| problem.message)?.followup_refused;
+    written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
 }
 
 async fn enable(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {

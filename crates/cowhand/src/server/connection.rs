@@ -5,6 +5,7 @@
 //! where they cost us nothing.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -165,27 +166,34 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%peer, "{error}");
     }
-    let Some(tls) = tls else { return talk(stream, peer, router, stop).await };
+    let Some(tls) = tls else { return talk(stream, peer, SILENCE, router, stop).await };
     match timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
-        Ok(Ok(stream)) => talk(stream, peer, router, stop).await,
+        Ok(Ok(stream)) => talk(stream, peer, SILENCE, router, stop).await,
         Ok(Err(error)) => debug!(%peer, "no TLS: {error}"),
         Err(_) => debug!(%peer, "no TLS within {} s", HANDSHAKE.as_secs()),
     }
 }
 
 /// One request after another. At the end of the server the one under way is answered still.
-async fn talk<S>(stream: S, peer: SocketAddr, router: Router, stop: watch::Receiver<bool>)
-where
+pub(super) async fn talk<S, P>(
+    stream: S,
+    peer: P,
+    silence: Duration,
+    router: Router,
+    stop: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    P: Clone + Debug + Send + Sync + 'static,
 {
+    let who = peer.clone();
     let answer = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
         router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(SILENCE)
+        .header_read_timeout(silence)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(Watched::new(stream)), answer);
     let mut connection = pin!(connection);
@@ -197,7 +205,7 @@ where
         }
     };
     if let Err(error) = ended {
-        debug!(%peer, "a connection broke: {error}");
+        debug!(peer = ?who, "a connection broke: {error}");
     }
 }
 

@@ -8,6 +8,7 @@ mod connection;
 mod door;
 mod hooks;
 mod intake;
+mod job_socket;
 mod limit;
 mod metrics;
 mod pages;
@@ -35,6 +36,7 @@ use tracing::{error, warn};
 use crate::api::Api;
 use crate::fleet::Fleet;
 use crate::trigger::stopped;
+pub use job_socket::JobSocket;
 pub(crate) use tls::Certificate;
 use tls::{Tls, TlsError};
 

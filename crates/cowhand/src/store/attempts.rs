@@ -2,6 +2,7 @@
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobUsage, Outcome};
+use cowhand_core::report::Report;
 use jiff::Timestamp;
 
 use super::db::{Row, args};
@@ -9,7 +10,7 @@ use super::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {
-    ATTEMPTS_OF_JOB = same "select number, node, started_at, ended_at, outcome, usage from attempts where job_id = $1 order by number";
+    ATTEMPTS_OF_JOB = same "select number, node, started_at, ended_at, outcome, usage, report from attempts where job_id = $1 order by number";
     DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
 }
 
@@ -33,6 +34,8 @@ pub struct PastAttempt {
     pub outcome: Option<Outcome>,
     /// While it runs what was heard so far.
     pub usage: Option<JobUsage>,
+    /// What its agent said that the work came to.
+    pub report: Option<Report>,
 }
 
 impl Store {
@@ -60,5 +63,6 @@ fn read(row: &Row) -> Result<PastAttempt, StoreError> {
         ended_at: row.time_opt("ended_at")?,
         outcome: row.json_opt("outcome")?,
         usage: row.json_opt("usage")?,
+        report: row.json_opt("report")?,
     })
 }

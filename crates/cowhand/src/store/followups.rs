@@ -1,12 +1,12 @@
 //! Follow-ups: which job asked for which, and how long the chain is that they make.
 
 use cowhand_core::event::Fact;
-use cowhand_core::followup::{Chain, FollowupRefused, Followups};
-use cowhand_core::id::JobId;
+use cowhand_core::followup::{Chain, FollowupRefusal, FollowupRefused, Followups};
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobRecord, JobState, NewJob};
 use jiff::Timestamp;
 
-use super::db::{Tx, args};
+use super::db::{Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError, jobs};
 
@@ -16,6 +16,18 @@ statements! {
     CHAIN_OF = same "select root_id, began_at from followups where job_id = $1";
     LENGTH_OF_CHAIN = same "select count(*) as made from followups where root_id = $1";
     FOLLOWUP_BY_KEY = same "select job_id from followups where asked_by = $1 and key = $2";
+    REFUSED = same "update jobs set followup_refused = $2, followup_refused_at = $3 where id = $1";
+    REFUSAL_OF = same "select id, followup_refused, followup_refused_at from jobs where id = $1 and followup_refused is not null";
+    REFUSAL_OF_AGENT = same "select id, followup_refused, followup_refused_at from jobs where agent = $1 \
+        and followup_refused is not null order by number desc limit 1";
+    ASKED_BY = same "select asked_by from followups where job_id = $1";
+    ASKED_FOR = same "select job_id from followups where asked_by = $1 order by job_id";
+    LOCK_CHAIN = locked "select job_id from followups where root_id = $1 order by job_id";
+    DROP_CHAIN = same "delete from followups where root_id = $1 \
+        and not exists (select 1 from jobs where jobs.id = followups.job_id) \
+        and not exists (select 1 from jobs where jobs.id = $1 and jobs.status in ('pending', 'running')) \
+        and not exists (select 1 from followups as others join jobs on jobs.id = others.job_id \
+        where others.root_id = $1 and jobs.status in ('pending', 'running'))";
     ADD_FOLLOWUP = same "insert into followups (job_id, root_id, asked_by, key, began_at) values ($1, $2, $3, $4, $5)";
 }
 
@@ -41,6 +53,14 @@ pub struct FollowupAsked {
     pub new: NewJob,
 }
 
+/// Which job it follows, which follow it, and what it did not get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FollowupsOfJob {
+    pub follows: Option<JobId>,
+    pub followed_by: Vec<JobId>,
+    pub refused: Option<FollowupRefusal>,
+}
+
 impl Store {
     pub async fn make_followup(
         &self,
@@ -49,6 +69,28 @@ impl Store {
     ) -> Result<FollowupMade, StoreError> {
         let random = self.random;
         self.write(move |tx| Box::pin(make(tx, asked, now, random))).await
+    }
+
+    /// What a job has to do with follow-ups.
+    pub async fn followups_of(&self, job: JobId) -> Result<FollowupsOfJob, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let id = || args![job.as_str()];
+                let follows = tx.one(ASKED_BY, id()).await?.map(|row| row.parse("asked_by")).transpose()?;
+                let rows = tx.all(ASKED_FOR, id()).await?;
+                let followed_by = rows.iter().map(|row| row.parse("job_id")).collect::<Result<_, _>>()?;
+                let refused = tx.one(REFUSAL_OF, id()).await?.as_ref().map(refusal).transpose()?;
+                Ok(FollowupsOfJob { follows, followed_by, refused })
+            })
+        })
+        .await
+    }
+
+    /// Of the agent's newest job that did not get one.
+    pub async fn last_refusal(&self, agent: AgentName) -> Result<Option<FollowupRefusal>, StoreError> {
+        let row = self
+            .read(move |tx| Box::pin(async move { tx.one(REFUSAL_OF_AGENT, args![agent.as_str()]).await }));
+        row.await?.as_ref().map(refusal).transpose()
     }
 }
 
@@ -83,7 +125,9 @@ async fn make(
     let begins = match begins {
         Ok(begins) => begins,
         Err(refused) => {
-            jobs::record(tx, &from, Fact::FollowupRefused { message: refused.to_string() }, now);
+            let message = refused.to_string();
+            tx.execute(REFUSED, args![by.as_str(), message.as_str(), now]).await?;
+            jobs::record(tx, &from, Fact::FollowupRefused { message }, now);
             return Ok(FollowupMade::Refused(refused));
         }
     };
@@ -93,4 +137,28 @@ async fn make(
     tx.execute(ADD_FOLLOWUP, args![job.id().as_str(), JobId::as_str(&root), by.as_str(), key, began]).await?;
     jobs::record(tx, &job, Fact::JobFollowup { follows: by, number: made + 1 }, now);
     Ok(FollowupMade::Made(job))
+}
+
+fn refusal(row: &Row) -> Result<FollowupRefusal, StoreError> {
+    let (job, at) = (row.parse("id")?, row.time("followup_refused_at")?);
+    Ok(FollowupRefusal { job, at, message: row.get("followup_refused")? })
+}
+
+/// The chain that a job is of, which may be its own.
+pub(super) async fn chain_of(tx: &mut Tx<'_>, job: &JobId) -> Result<JobId, StoreError> {
+    let row = tx.one(CHAIN_OF, args![job.as_str()]).await?;
+    row.map_or_else(|| Ok(job.clone()), |row| row.parse("root_id"))
+}
+
+/// Part of the transaction that removes jobs, after it has locked all of them. What is left of a chain is needed for as
+/// long as it could grow: its bound counts jobs that are gone, too.
+pub(super) async fn jobs_removed(tx: &mut Tx<'_>, mut chains: Vec<JobId>) -> Result<(), StoreError> {
+    chains.sort();
+    chains.dedup();
+    for chain in chains {
+        if !tx.all(LOCK_CHAIN, args![chain.as_str()]).await?.is_empty() {
+            tx.execute(DROP_CHAIN, args![chain.as_str()]).await?;
+        }
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@
 //!
 //! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, schedule, event counter; of several
+//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, follow-up, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
@@ -32,6 +32,7 @@ mod nodes;
 mod open;
 mod owed;
 mod providers;
+mod reports;
 mod retention;
 mod schedules;
 mod sessions;
@@ -60,11 +61,12 @@ pub use budgets::Hearing;
 pub use claims::{Claim, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
-pub use followups::{FollowupAsked, FollowupMade};
+pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::BusyNode;
+pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned};
 pub use sessions::StoredSession;
 pub use tokens::{NewToken, Token};
@@ -152,6 +154,7 @@ impl Store {
             nodes::ALL,
             owed::ALL,
             providers::ALL,
+            reports::ALL,
             retention::ALL,
             schedules::ALL,
             sessions::ALL,

@@ -2,13 +2,13 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::job::{Job, Outcome};
-use cowhand_core::work::Closing;
+use cowhand_core::work::{Closing, of_work};
 use jiff::Timestamp;
 
 use super::db::{Row, Tx, args};
 use super::dialect::statements;
 use super::items::{self, HeldItem, ItemState, failures, read, recorded};
-use super::{Store, StoreError, jobs};
+use super::{Store, StoreError, jobs, reports};
 
 statements! {
     OWE = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0 where holder = $1";
@@ -184,6 +184,8 @@ pub(super) async fn job_ended(
     // A retry or a fork speaks of an item, too; only the holder has a row.
     let Some(held) = items::lock(tx, job.id().as_str()).await? else { return Ok(()) };
     let (queue, item) = (held.queue.as_str(), held.item.id.to_string());
+    let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
+    let outcome = of_work(outcome, report.as_ref());
     let failures = match outcome {
         Outcome::Failed { .. } => {
             let row = tx.one(COUNT_FAILURE, args![queue, item]).await?;
@@ -195,7 +197,7 @@ pub(super) async fn job_ended(
         }
         Outcome::Cancelled { .. } => failures(tx, queue, &held.item.id).await?,
     };
-    let closing = Closing::after(job.id(), outcome, held.source.rules(), failures);
+    let closing = Closing::after(job.id(), &outcome, report.as_ref(), held.source.rules(), failures);
     owe(tx, job.id().as_str(), &closing, now).await.map(drop)
 }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::db::{Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError, jobs};
+use super::{Store, StoreError, followups, jobs};
 
 statements! {
     ENDED_JOBS = same "select id, agent, finished_at from jobs where status in ('completed', 'failed', 'cancelled') \
@@ -78,11 +78,15 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut gone = Vec::with_capacity(jobs.len());
+                let mut chains = Vec::with_capacity(jobs.len());
                 for (id, limit) in jobs {
+                    let chain = followups::chain_of(tx, &id).await?;
                     if let Pruned::Done(job) = prune(tx, &id, Some(limit), now).await? {
                         gone.push(job);
+                        chains.push(chain);
                     }
                 }
+                followups::jobs_removed(tx, chains).await?;
                 Ok(gone)
             })
         })
@@ -91,7 +95,15 @@ impl Store {
 
     /// Removes one job because somebody asked for it.
     pub async fn remove_job(&self, id: JobId, now: Timestamp) -> Result<Pruned, StoreError> {
-        self.write(move |tx| Box::pin(async move { prune(tx, &id, None, now).await })).await
+        self.write(move |tx| {
+            Box::pin(async move {
+                let chain = followups::chain_of(tx, &id).await?;
+                let pruned = prune(tx, &id, None, now).await?;
+                followups::jobs_removed(tx, vec![chain]).await?;
+                Ok(pruned)
+            })
+        })
+        .await
     }
 
     /// When a job that is not there was pruned; none if there never was one. Only the events know.

@@ -116,9 +116,13 @@ impl EventStrategy {
         task.source_id = event.seq.to_string();
         task.metadata.insert("timestamp".to_owned(), event.at.to_string());
         task.metadata.insert(CHAIN.to_owned(), chain.to_string());
-        if let Some(why) = job.as_ref().and_then(Job::confined) {
-            task.metadata.insert(CONFINED.to_owned(), why.to_owned());
-        }
+        let why = match &job {
+            Some(job) => job.confined(),
+            // Whose words it was about, nobody can tell any more.
+            None if event.job.is_some() && self.setting.roster().asks_for_trust() => Some("its job is gone"),
+            None => None,
+        };
+        task.metadata.extend(why.map(|why| (CONFINED.to_owned(), why.to_owned())));
         Ok(task)
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use cowhand_core::cut::cut;
@@ -16,6 +17,8 @@ use crate::work::github::{Answer, Branch, Listed, encoded};
 
 /// `gh` wants a number; nobody has so many.
 const MOST: &str = "100000";
+/// For one answer.
+const PATIENCE: Duration = Duration::from_mins(5);
 const OF_BOTH: &str = "number,title,body,url,labels,assignees,author,createdAt";
 const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepository,headRepositoryOwner";
 
@@ -91,7 +94,9 @@ impl Gh {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let program = self.program.display();
-        let output = command.output().await.with_context(|| format!("cannot start {program}"))?;
+        let output = tokio::time::timeout(PATIENCE, command.output()).await;
+        let output = output.with_context(|| format!("{program} does not answer"))?;
+        let output = output.with_context(|| format!("cannot start {program}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             bail!("{program}: {}", cut(said.trim(), 0, 500));

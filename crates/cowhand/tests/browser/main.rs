@@ -136,6 +136,16 @@ fn work_waits_is_claimed_and_done() {
 }
 
 #[test]
+fn an_agent_waits_for_a_person() {
+    let asker = "
+  - name: asker
+    runtime: command
+    command: [sh, -c, 'printf \"%s\\n%s\" \"$COWHAND_SOCKET\" \"$COWHAND_JOB_TOKEN\" > asker.new; mv asker.new asker.token; exec sh agent.sh asker']
+";
+    Scene::of(&format!("{FLEET}{asker}")).story("asks");
+}
+
+#[test]
 fn a_webhook_arrives() {
     Scene::new().story("webhook");
 }

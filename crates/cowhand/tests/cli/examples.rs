@@ -13,3 +13,15 @@ fn the_example_fleet_has_nothing_to_complain_about() {
     let page = std::fs::read_to_string(root.join("docs/config.md")).unwrap();
     assert!(page.contains(&format!("```yaml\n{example}```\n")), "docs/config.md shows another text");
 }
+
+/// With money, accounts and the machine held in: not even a warning.
+#[test]
+fn the_careful_fleet_has_nothing_to_complain_about() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let checked = cowhand(&root, &["config", "check", "-c", "examples/careful"], &[]);
+    assert_eq!(checked, "exit: 0\n--- stdout\nok: 2 agents, 2 schedules\n--- stderr\n");
+    for page in ["docs/budgets.md", "docs/providers.md", "docs/sandbox.md"] {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        assert!(text.contains("(../examples/careful/cowhand.yaml)"), "{page} does not name it");
+    }
+}

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -31,15 +32,29 @@ pub(super) fn token_of(scene: &Scene, agent: &str) -> (String, String) {
     (job, token)
 }
 
-/// The status and the body.
-fn send(scene: &Scene, token: Option<&str>, method: &str, path: &str, given: &Value) -> (u16, Value) {
-    let mut socket = UnixStream::connect(scene.root.join(".cowhand/sock")).unwrap();
+/// The status and the body, by the daemon's own socket.
+pub(super) fn send(
+    scene: &Scene,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    given: &Value,
+) -> (u16, Value) {
+    send_to(&scene.root.join(".cowhand/sock"), token, method, &format!("/api/v1/{path}"), given)
+}
+
+pub(super) fn send_to(
+    socket: &Path,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    given: &Value,
+) -> (u16, Value) {
+    let mut socket = UnixStream::connect(socket).unwrap();
     let given = if given.is_null() { String::new() } else { given.to_string() };
     let shown = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
     let head = format!("{shown}host: x\r\nconnection: close\r\ncontent-length: {}", given.len());
-    socket
-        .write_all(format!("{method} /api/v1/{path} HTTP/1.1\r\n{head}\r\n\r\n{given}").as_bytes())
-        .unwrap();
+    socket.write_all(format!("{method} {path} HTTP/1.1\r\n{head}\r\n\r\n{given}").as_bytes()).unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -8,7 +8,7 @@ use super::{Scene, until};
 
 /// Each asks for a job of the other, and keeps what it heard.
 const ASKS: &str = r#"
-curl -s --unix-socket "$COWHAND_STATE/sock" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
+curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
   -H 'content-type: application/json' -d '{"attempt":1,"key":"k","agent":"'"$OTHER"'","prompt":"Your turn."}' \
   "http://x/api/v1/jobs/$COWHAND_JOB_ID/followups" >> heard
 echo >> heard
@@ -20,6 +20,7 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
         json!({
             "name": name, "runtime": "command", "command": ["sh", "ask.sh"], "env": {"OTHER": other},
             "followups": {"max": 3, "min_interval": "1s"},
+            "schedules": {"poll": {"type": "manual", "prompt": "Go."}},
         })
     };
     let alone =
@@ -44,6 +45,20 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     let said = scene.run(&["events", "--json"]).stdout;
     assert_eq!(said.matches("\"job:followup\"").count(), 3, "{said}");
     assert!(said.contains("\"followup:refused\"") && said.contains(bound), "{said}");
+
+    let id = |number: usize| jobs[number]["id"].as_str().unwrap();
+    let (last, before, first) = (scene.job(id(0)), scene.job(id(1)), scene.job(id(3)));
+    assert_eq!((&last["follows"], &before["followed_by"]), (&jobs[1]["id"], &json!([id(0)])));
+    assert_eq!((&last["followup_refused"]["message"], &first.get("follows")), (&json!(bound), &None));
+    let shown = scene.run(&["job", id(0)]).stdout;
+    assert!(shown.contains(&format!("follows      {}\n", id(1))), "{shown}");
+    assert!(shown.contains(&format!("refused      no follow-up: {bound}\n")), "{shown}");
+    let why = scene.run(&["why", "pong/poll"]).stdout;
+    assert!(
+        why.contains(&format!("pong asked for a follow-up in {}", id(0))) && why.contains(bound),
+        "{why}"
+    );
+    assert!(!scene.run(&["why", "ping/poll"]).stdout.contains("follow-up"), "only whoever was refused");
 
     // Without leave of its own an agent asks in vain, whatever others may.
     scene.json(&["trigger", "alone", "--wait"]);

@@ -45,6 +45,8 @@ fn everybody_is_told_and_somebody_knows_better() {
         let shown = scene.run(&["job", job]).stdout;
         assert!(shown.contains("pending") && shown.contains(used_up), "{shown}");
         assert!(!shown.contains("next attempt"), "nobody knows that: {shown}");
+        let until = scene.job(job)["waits"]["until"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!(shown.contains(&format!("until        {until:.0} (in ")), "{shown}");
         assert_eq!(scene.job(job)["waits"]["reason"], "usage_limit");
     }
     let why = scene.run(&["why", "first/nightly"]).stdout;

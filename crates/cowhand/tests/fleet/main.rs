@@ -6,6 +6,7 @@ mod api;
 mod asks;
 mod concurrency;
 mod followups;
+mod job_socket;
 mod jobs;
 mod life;
 mod limits;
@@ -14,6 +15,7 @@ mod money;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;
+mod reports;
 mod schedules;
 mod terminal;
 mod views;

@@ -115,15 +115,107 @@ fn with_the_scope_it_steers_the_fleet() {
     assert_eq!(answer(&talked, 1)["retry_of"], made.as_str());
 }
 
+const OF_JOBS: [&str; 5] = ["approve", "ask_person", "work_item", "schedule_followup", "report"];
+
+const WORKER: &str = r#"
+agents:
+  - name: one
+    runtime: command
+    command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > one.token; echo moo > result.txt; echo up; while [ ! -e go ]; do sleep 0.05; done']
+    followups: {max: 1, min_interval: 1h}
+    work_source: {type: files, path: tasks}
+    schedules: {poll: {type: manual}}
+  - name: other
+    runtime: command
+    command: ["true"]
+"#;
+
+/// Every tool that a job's agent has, as its program would call it.
+#[test]
+fn an_agent_uses_every_tool_of_its_job() {
+    let scene = Scene::with(WORKER);
+    std::fs::create_dir(scene.root.join("tasks")).unwrap();
+    scene.write("tasks/one.md", "---\ntitle: Do it\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n");
+    scene.start();
+    let job = scene.json(&["trigger", "one", "poll"])["id"].as_str().unwrap().to_owned();
+    until("the agent to be up", || std::fs::metadata(scene.root.join("result.txt")).ok());
+    let token = std::fs::read_to_string(scene.root.join("one.token")).unwrap();
+    let socket = scene.root.join(".cowhand/talk/job.sock").display().to_string();
+    let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_SOCKET", socket.as_str())];
+    let talk_to = |calls: &Value| talk(&scene, &["mcp", "--job"], &environment, calls);
+    let report = json!({"outcome": "done", "summary": "It works.", "artifacts": ["result.txt"]});
+    let calls = json!([
+        ["work_item", {}],
+        ["schedule_followup", {"prompt": "Look again.", "after": "2h"}],
+        ["schedule_followup", {"prompt": "And again."}],
+        ["schedule_followup", {"prompt": "Look again.", "after": "soon"}],
+        ["schedule_followup", {"prompt": " "}],
+        ["schedule_followup", {"prompt": "x", "agent": "nobody"}],
+        ["report", {"outcome": "needs_person", "summary": "Which one?"}],
+        ["report", report],
+        ["report", {"outcome": "splendid", "summary": "It works."}],
+        ["report", {"outcome": "done"}],
+        ["report", {"outcome": "done", "summary": "It works.", "artifacts": ["/etc/passwd"]}],
+        ["work_item", {"of": "another"}],
+        ["approve", {"input": {}}],
+        ["nothing", {}],
+    ]);
+    let talked = talk_to(&calls);
+    assert_eq!(names(&talked), OF_JOBS);
+    assert_eq!(
+        (&answer(&talked, 0)["id"], &answer(&talked, 0)["title"]),
+        (&json!("files-one"), &json!("Do it"))
+    );
+    let followup = answer(&talked, 1).as_str().unwrap().to_owned();
+    assert!(followup.contains(" will run, not before 20"), "{followup}");
+    for (number, why) in [
+        (2, "has had 1 follow-ups, and 1 are the most"),
+        (3, "soon"),
+        (4, "needs a `prompt`"),
+        (5, "there is no agent nobody"),
+        (8, "unknown variant `splendid`"),
+        (9, "missing field `summary`"),
+        (10, "no such file or folder inside"),
+        (11, "unknown field `of`"),
+        (12, "missing field `tool_name`"),
+        (13, "there is no tool"),
+    ] {
+        let result = &talked["results"][number];
+        assert!(result["failed"] == true || result["refused"].is_string(), "{number}: {result}");
+        assert!(result.to_string().contains(why), "{number}: {result}");
+    }
+    assert_eq!(answer(&talked, 6), "reported: needs a person");
+    assert_eq!(answer(&talked, 7), "reported: done");
+    let told = scene.job(&job);
+    for key in ["outcome", "summary", "artifacts"] {
+        assert_eq!(told["report"][key], report[key], "the last one counts");
+    }
+    let followup = followup.split(' ').next().unwrap();
+    assert_eq!(
+        (&scene.job(followup)["status"], &scene.job(followup)["prompt"]),
+        (&json!("pending"), &json!("Look again."))
+    );
+    scene.go();
+    until("its source to be told", || {
+        let item = std::fs::read_to_string(scene.root.join("tasks/one.md")).unwrap();
+        (item.contains("status: completed") && item.contains("It works.") && item.contains("result.txt"))
+            .then_some(())
+    });
+    let talked = talk_to(&json!([["report", report], ["work_item", {}]]));
+    for number in [0, 1] {
+        assert!(talked["results"][number].to_string().contains("its attempt has ended"), "{talked}");
+    }
+}
+
 /// What an agent's program starts: with the token of its job, and no other job's.
 #[test]
 fn an_agent_asks_with_the_token_of_its_job() {
     let scene = Scene::with(super::asks::FLEET);
     scene.start();
     let (one, token) = super::asks::token_of(&scene, "one");
-    let state = scene.root.join(".cowhand").display().to_string();
+    let socket = scene.root.join(".cowhand/talk/job.sock").display().to_string();
     let asker = {
-        let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_STATE", state.as_str())];
+        let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_SOCKET", socket.as_str())];
         let calls = json!([
             ["approve", {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t1"}],
             ["ask_person", {"question": "Which?"}],
@@ -148,13 +240,13 @@ fn an_agent_asks_with_the_token_of_its_job() {
             talked
         })
     };
-    assert_eq!(names(&asker), ["approve", "ask_person", "work_item", "schedule_followup"]);
+    assert_eq!(names(&asker), OF_JOBS);
     assert_eq!(answer(&asker, 0), json!({"behavior": "allow", "updatedInput": {"command": "ls"}}));
     assert_eq!(answer(&asker, 1), "That one.");
     assert_eq!(asker["results"][2]["failed"], true);
     // A token that is not good is told so, and asks nobody.
     let forged = token.replace(&one, "job-2026-01-05-nosuch");
-    let environment = [("COWHAND_JOB_TOKEN", forged.as_str()), ("COWHAND_STATE", state.as_str())];
+    let environment = [("COWHAND_JOB_TOKEN", forged.as_str()), ("COWHAND_SOCKET", socket.as_str())];
     let calls =
         json!([["approve", {"tool_name": "Bash", "input": {}}], ["ask_person", {"question": "Which?"}]]);
     let talked = talk(&scene, &["mcp", "--job"], &environment, &calls);

@@ -171,6 +171,47 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
     assert_ne!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
 }
 
+/// Tokens of a model whose price nobody knows are no reason to go on as if they cost nothing.
+#[test]
+fn a_model_without_a_price_cannot_be_held_to_dollars() {
+    let fleet = r#"
+agents:
+  - name: talker
+    runtime: command
+    command: [sh, -c, "echo '{\"type\":\"assistant\",\"content\":\"hm\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000}}'"]
+    budget: {per_day_usd: 1}
+"#;
+    let scene = Scene::with(fleet);
+    scene.start();
+    let run = || -> Value {
+        serde_json::from_str(&scene.run(&["trigger", "talker", "--wait", "--json"]).stdout).unwrap()
+    };
+    let job = run();
+    assert_eq!(
+        (&job["status"], &job["error"]["kind"], &job["error"]["message"]),
+        (
+            &"failed".into(),
+            &"budget".into(),
+            &"nobody says what m costs, so the budget in dollars that holds talker cannot be kept; add it to `prices` of the root file: `prices: {m: {input: …, output: …}}`".into()
+        ),
+        "{job:#}"
+    );
+    // Nor is it hidden what it has used.
+    assert_eq!(job["usage"]["per_model"]["m"]["input_tokens"], 1000, "{job:#}");
+    scene.write("cowhand.yaml", &format!("prices: {{m: {{input: 100, output: 1}}}}{fleet}"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let job = run();
+    assert_eq!(
+        (&job["status"], job["usage"]["total_cost_usd"].as_f64()),
+        (&"completed".into(), Some(0.1)),
+        "{job:#}"
+    );
+    // Without a limit in dollars it is nobody's business.
+    scene.write("cowhand.yaml", &fleet.replace("per_day_usd: 1", "per_day_tokens: 100000"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert_eq!(run()["status"], "completed");
+}
+
 /// An agent that only talks, and costs money each time.
 #[test]
 fn a_schedule_that_spends_on_nothing_pauses() {

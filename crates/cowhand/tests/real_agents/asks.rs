@@ -3,6 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
+use super::models::Models;
 use super::{Cli, Scene, came_to, until};
 
 /// Whatever the usual settings allow, these rules decide.
@@ -60,6 +61,35 @@ fn approved_after_the_daemon_was_killed_and_started_again() {
     assert!(success && said.contains("from-the-tool"), "{said}");
     assert_eq!(scene.json(&["asks", "--all"]).as_array().unwrap().len(), 1, "it asked once");
     assert_eq!(scene.json(&["status"])["asks"], 0);
+}
+
+/// Held in a sandbox with a network of its own, it asks all the same, and hears of the answer from the next daemon.
+#[test]
+fn approved_in_a_sandbox_after_the_daemon_was_killed_and_started_again() {
+    let models = Models::start();
+    let url = models.url();
+    let hosts = json!([format!("127.0.0.1:{}", models.port())]);
+    let settings = json!({
+        "permission_mode": "ask", "allowed_tools": null, "permissions": {"ask": ["Bash"]},
+        "sandbox": {"kind": "bubblewrap", "network": {"hosts": hosts}},
+    });
+    let scene = Scene::at(Cli::Claude, models, &url, &settings);
+    let id = scene.trigger("SCENARIO:tool");
+    let asked = ask(&scene);
+    assert_eq!(asked["input"]["command"], "echo from-the-tool");
+    kill_daemon(&scene);
+    let said = scene.command(&["start", "-d", "--no-server"]).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(scene.json(&["job", &id])["status"], "running");
+    scene.json(&["approve", asked["id"].as_str().unwrap()]);
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
+    let (success, said) = result(&scene, &job);
+    assert!(success && said.contains("from-the-tool"), "{said}");
+    assert_eq!(
+        (job["attempt"].as_u64(), scene.json(&["asks", "--all"]).as_array().unwrap().len()),
+        (Some(1), 1)
+    );
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! A looping agent is stopped within one call of the model, whatever it says.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
-use super::models::{CACHED, INPUT, OUTPUT};
+use super::models::{CACHED, INPUT, OUTPUT, Scenario};
 use super::{Cli, Scene, came_to};
 
 /// What one call says that it has used.
@@ -46,6 +48,78 @@ fn codex_loops_for_tokens() {
 #[test]
 fn opencode_loops_for_tokens() {
     tokens_of_a_job(Cli::Opencode);
+}
+
+#[test]
+fn gemini_loops_for_tokens() {
+    tokens_of_a_job(Cli::Gemini);
+}
+
+#[test]
+fn gemini_by_acp_loops_for_tokens() {
+    tokens_of_a_job(Cli::GeminiAcp);
+}
+
+/// By a table of prices, or by what the program tells of each step.
+fn five_cents(cli: Cli) {
+    let scene = Scene::with(cli, &json!({"budget": {"per_job_usd": 0.05}}));
+    // Twenty times as dear as in the other stories, 1.9 cents for a call: the Gemini CLI notices by itself that it turns
+    // in circles, after five calls.
+    scene.change(|fleet| {
+        fleet["prices"] = json!({cli.model(): {"input": 20.0, "cached_input": 10.0, "output": 40.0}});
+    });
+    let told = fs::read_to_string(scene.root.join("home/opencode.json")).unwrap();
+    let mut told: Value = serde_json::from_str(&told).unwrap();
+    told["provider"]["fake"]["models"]["m1"]["cost"] = json!({"input": 20, "output": 40, "cache_read": 10});
+    scene.write("home/opencode.json", &told.to_string());
+    let job = scene.run("SCENARIO:loop");
+    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    let message = job["error"]["message"].as_str().unwrap();
+    assert!(message.contains("coder's job budget of $0.05 is used up"), "{message}");
+    let spent = job["usage"]["total_cost_usd"].as_f64().unwrap();
+    let calls = scene.models.served().iter().filter(|served| served.scenario == Scenario::Loop).count();
+    println!("{}: {spent} dollars, {calls} calls", cli.name());
+    // The third passes it, and a fourth may have begun.
+    assert!((3..=4).contains(&calls), "{calls} calls");
+    assert!((0.05..=4.0 * 0.019 + 1e-6).contains(&spent), "{spent} in {calls} calls: {job:#}");
+}
+
+#[test]
+fn codex_loops_for_five_cents() {
+    five_cents(Cli::Codex);
+}
+
+#[test]
+fn opencode_loops_for_five_cents() {
+    five_cents(Cli::Opencode);
+}
+
+#[test]
+fn gemini_loops_for_five_cents() {
+    five_cents(Cli::Gemini);
+}
+
+#[test]
+fn gemini_by_acp_loops_for_five_cents() {
+    five_cents(Cli::GeminiAcp);
+}
+
+/// It tells 0 for a model whose price it does not know, and that is not believed.
+#[test]
+fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
+    let scene = Scene::with(Cli::Opencode, &json!({"budget": {"per_job_usd": 0.05}}));
+    scene.change(|fleet| fleet["prices"] = json!({}));
+    let told = fs::read_to_string(scene.root.join("home/opencode.json")).unwrap();
+    let mut told: Value = serde_json::from_str(&told).unwrap();
+    told["provider"]["fake"]["models"]["m1"].as_object_mut().unwrap().shift_remove("cost");
+    scene.write("home/opencode.json", &told.to_string());
+    let job = scene.run("SCENARIO:loop");
+    assert_eq!(came_to(&job), ["failed", "error", "budget"], "{job:#}");
+    let message = job["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("nobody says what fake/m1 costs, so the budget in dollars"), "{message}");
+    let calls = scene.models.served().iter().filter(|served| served.scenario == Scenario::Loop).count();
+    // Also the one that names the session.
+    assert!(calls <= 3, "{calls} calls");
 }
 
 /// Claude keeps the limit itself, which it knows before we can.

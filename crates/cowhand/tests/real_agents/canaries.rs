@@ -27,6 +27,9 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
             },
         ]},
     });
+    if takes_a_prompt(cli) {
+        settings["system_prompt"] = json!("You keep this to yourself: ${DOTENV_KEY}");
+    }
     if cli != Cli::Gemini {
         settings["mcp_servers"] = json!({
             "broken": {"command": "sh", "args": ["-c", script], "env": {"TOKEN": canary("mcp-env")}},
@@ -45,6 +48,11 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
             scene.models.served().iter().any(|served| served.body.to_string().contains("SCENARIO:slow"));
         (served && (cli == Cli::Gemini || token == canary("mcp-env"))).then_some(())
     });
+    if takes_a_prompt(cli) {
+        let asked =
+            scene.models.served().iter().any(|served| served.body.to_string().contains(&canary("env-file")));
+        assert!(asked, "the system prompt never reached the model");
+    }
     scene.json(&["cancel", &id]);
     scene.finished(&id);
     until("the hooks to end", || {
@@ -57,6 +65,33 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
     assert!(seen.programs.iter().any(|words| words.contains("sleep 0.3")), "{:#?}", seen.programs);
     assert_eq!(seen.leaks, BTreeSet::new());
     nothing_tells(&scene, &id);
+}
+
+/// The protocol has no place for one, and Codex only one that everybody sees.
+fn takes_a_prompt(cli: Cli) -> bool {
+    !cli.is_acp() && cli != Cli::Codex
+}
+
+/// It would have to be an argument, so there is no job.
+#[test]
+fn codex_is_not_started_with_a_secret_in_its_prompt() {
+    let canary = format!("canary-{}-in-a-prompt", std::process::id());
+    let settings = json!({"system_prompt": "You keep this to yourself: ${DOTENV_KEY}"});
+    let scene = Scene::planted(Cli::Codex, &settings, &canary, "some-provider-key");
+    let watch = Watch::over(&scene.root);
+    let job = scene.run("SCENARIO:tool");
+    assert_eq!(came_to(&job), ["failed", "error", "start_failed"], "{job:#}");
+    let message = job["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("`system_prompt` holds a secret, and Codex takes it only as an argument"),
+        "{message}"
+    );
+    assert_eq!(watch.over_now().leaks, BTreeSet::new());
+    assert!(scene.models.served().is_empty());
+    nothing_tells(&scene, job["id"].as_str().unwrap());
+    // What is no secret may be seen.
+    scene.change(|fleet| fleet["agents"][0]["system_prompt"] = json!("You are patient."));
+    assert_eq!(scene.run("SCENARIO:tool")["status"], "completed");
 }
 
 /// Neither what people and programs are told, nor a file that we keep.
@@ -75,14 +110,15 @@ fn nothing_tells(scene: &Scene, job: &str) {
         assert!(!String::from_utf8_lossy(&said).contains(&mark), "{verb:?}");
     }
     let files = files(&scene.root.join(".cowhand"));
-    assert!(files.iter().any(|file| file.ends_with(format!("jobs/{job}.jsonl"))), "{files:?}");
+    let of_job = format!("jobs/{job}.");
+    assert!(files.iter().any(|file| file.to_string_lossy().contains(&of_job)), "{files:?}");
     for file in files {
         let holds = memchr::memmem::find(&fs::read(&file).unwrap(), mark.as_bytes()).is_some();
         assert!(!holds, "a secret is in {}", file.display());
     }
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let found = entries.map(|entry| match entry.file_type().unwrap() {
         kind if kind.is_dir() => files(&entry.path()),

@@ -352,16 +352,8 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-impl Cli {
-    /// What one answer of the model is told to have used: fresh input, cached input, output.
-    const fn used(self) -> [u64; 3] {
-        match self {
-            // In this protocol the Gemini CLI does not tell what came from the cache.
-            Self::GeminiAcp => [INPUT + CACHED, 0, OUTPUT],
-            _ => [INPUT, CACHED, OUTPUT],
-        }
-    }
-}
+/// What one answer of the model is told to have used: fresh input, cached input, output.
+const USED: [u64; 3] = [INPUT, CACHED, OUTPUT];
 
 /// What a job used, over all models: fresh input, cached input, output.
 fn tokens(job: &Value) -> [u64; 3] {

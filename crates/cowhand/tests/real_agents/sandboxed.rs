@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::models::Models;
+use super::models::{Models, Scenario};
 use super::{Cli, Scene, came_to, until};
 
 /// Those that can be held: `opencode acp` listens, which no network of a sandbox lets it do.
@@ -54,26 +54,48 @@ fn in_bubblewrap(cli: Cli) {
     works(&scene);
 }
 
-/// The key reaches the model and never the agent.
+/// The key reaches the model and never the agent: not its variables, not its arguments, no file.
 fn keys_stay_outside(cli: Cli) {
-    let scene = enclosed(cli, |_| json!({"kind": "bubblewrap", "credentials": "outside"}));
+    let key = format!("canary-{}-key", std::process::id());
+    let models = Models::start();
+    let url = models.url();
+    let sandbox = json!({"kind": "bubblewrap", "credentials": "outside", "read": ["../home/opencode.json"]});
+    let settings = json!({
+        "sandbox": sandbox, "session": {"policy": "continue"}, "env": {"OPENAI_BASE_URL": format!("{url}/v1")},
+    });
+    let scene = Scene::having(cli, models, &url, &settings, "", &key);
+    // What this program is told of its provider is ours alone.
+    let file = scene.root.join("home/opencode.json");
+    let mut told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    told["provider"]["fake"].as_object_mut().unwrap().shift_remove("options");
+    std::fs::write(&file, told.to_string()).unwrap();
     works(&scene);
     let keys: Vec<_> = scene.models.served().into_iter().filter_map(|served| served.key).collect();
-    let header = if cli == Cli::Claude { "x-api-key: fake" } else { "x-goog-api-key: fake" };
-    assert!(!keys.is_empty() && keys.iter().all(|key| key == header), "{keys:?}");
+    let header = match cli {
+        Cli::Claude => "x-api-key: ",
+        Cli::Gemini | Cli::GeminiAcp => "x-goog-api-key: ",
+        Cli::Codex | Cli::Opencode | Cli::OpencodeAcp => "authorization: Bearer ",
+    };
+    assert!(!keys.is_empty() && keys.iter().all(|sent| *sent == format!("{header}{key}")), "{keys:?}");
     let id = scene.trigger("SCENARIO:slow");
-    let variables = until("the program", || {
+    let seen = until("the program", || {
         let processes = super::left_over(scene.folder.path()).into_iter().filter_map(|pid| {
-            let pid = pid.as_raw_nonzero();
-            let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).ok();
+            let words = read("cmdline")?;
             let is_daemon = String::from_utf8_lossy(&words).contains("start");
-            (!is_daemon).then(|| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default())
+            (!is_daemon).then(|| [words, read("environ").unwrap_or_default()].concat())
         });
-        let all: Vec<u8> = processes.flatten().collect();
-        let all = String::from_utf8_lossy(&all).into_owned();
-        all.contains("withheld-by-cowhand").then_some(all)
+        let all = String::from_utf8_lossy(&processes.flatten().collect::<Vec<u8>>()).into_owned();
+        let asked = scene.models.served().iter().any(|served| served.scenario == Scenario::Slow);
+        (asked && all.contains("withheld-by-cowhand")).then_some(all)
     });
-    assert!(!variables.contains("_API_KEY=fake"), "{}", variables.replace('\0', "\n"));
+    assert!(!seen.contains(&key), "{}", seen.replace('\0', "\n"));
+    let files = super::canaries::files(&scene.root);
+    assert!(files.len() > 10, "{files:?}");
+    for file in files {
+        let holds = |text: &Vec<u8>| memchr::memmem::find(text, key.as_bytes()).is_some();
+        assert!(!std::fs::read(&file).is_ok_and(|text| holds(&text)), "{} holds the key", file.display());
+    }
     scene.command(&["cancel", &id]).output().unwrap();
     scene.finished(&id);
 }
@@ -84,6 +106,21 @@ fn claude_without_its_key() {
 }
 
 #[test]
+fn codex_without_its_key() {
+    keys_stay_outside(Cli::Codex);
+}
+
+#[test]
 fn gemini_without_its_key() {
     keys_stay_outside(Cli::Gemini);
+}
+
+#[test]
+fn gemini_by_acp_without_its_key() {
+    keys_stay_outside(Cli::GeminiAcp);
+}
+
+#[test]
+fn opencode_without_its_key() {
+    keys_stay_outside(Cli::Opencode);
 }

@@ -13,7 +13,7 @@ use cowhand_core::roster::Agent;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, came_to, for_each_cli, tokens, until};
+use super::{Cli, Scene, USED, came_to, for_each_cli, tokens, until};
 
 for_each_cli!(a_session_goes_on, a_session_splits_or_says_why_not);
 
@@ -28,7 +28,7 @@ fn a_session_goes_on(cli: Cli) {
     assert_eq!(finish.outcome, Outcome::Completed { summary: Some("Hello from the model.".to_owned()) });
     assert_eq!(finish.session_id.as_deref(), Some(session));
     let used = finish.usage.unwrap();
-    assert_eq!(tokens(&json!({ "usage": used })), cli.used());
+    assert_eq!(tokens(&json!({ "usage": used })), USED);
     match (cli, used.total_cost_usd) {
         (Cli::Claude, Some(cost)) => assert!(cost > 0.0),
         (Cli::Opencode, Some(cost)) => assert!((cost - 0.000_95).abs() < 1e-9, "{cost}"),
@@ -111,7 +111,7 @@ fn a_session_splits_or_says_why_not(cli: Cli) {
     assert_eq!(came_to(&fork), ["completed", "success", ""], "{fork:#}");
     assert_ne!(fork["session_id"], first["session_id"]);
     assert_ne!(fork["session_id"], Value::Null);
-    assert_eq!(tokens(&fork), cli.used(), "{fork:#}");
+    assert_eq!(tokens(&fork), USED, "{fork:#}");
     assert!(asked.unwrap().body.to_string().contains("brindled heifer"));
 
     // The original does not know of it.

@@ -8,6 +8,7 @@
 mod caps;
 mod docker;
 mod files;
+mod from_inside;
 mod hostile;
 mod podman;
 mod proxy;

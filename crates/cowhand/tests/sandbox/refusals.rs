@@ -44,11 +44,15 @@ fn without_the_program_there_is_no_bubblewrap() {
 
 /// Whoever waits for an answer that cannot reach it would wait for ever.
 #[test]
-fn nobody_asks_from_inside() {
-    for kind in ["landlock", "bubblewrap"] {
-        let followups = json!({"max": 1});
-        let why = refused(&mut agent(&json!({"sandbox": kind, "followups": followups})));
-        assert!(why.contains("need the daemon's socket"), "{kind}: {why}");
+fn nobody_asks_from_inside_of_landlock() {
+    for more in [json!({"followups": {"max": 1}}), json!({"fleet_tools": true})] {
+        let mut asked = json!({"sandbox": "landlock"});
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let why = refused(&mut agent(&asked));
+        assert!(
+            why.contains("`sandbox: landlock` lets no agent have one; `sandbox: bubblewrap` does"),
+            "{why}"
+        );
     }
 }
 

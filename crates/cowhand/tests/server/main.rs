@@ -11,6 +11,7 @@ mod examples;
 mod flood;
 mod hooks;
 mod hostile;
+mod job_tokens;
 mod life;
 mod live;
 mod metrics;

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::{Scene, answer};
 
 async fn metrics(scene: &Scene, token: &str) -> String {
@@ -119,4 +121,110 @@ agents:
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     promtool(&text);
+}
+
+/// Money, providers, people and breakers.
+#[tokio::test]
+async fn what_holds_agents_back() {
+    // Where it is about noon: no day ends while this story is told.
+    let hours = 12 - jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
+    let zone = format!("Etc/GMT{}{}", if hours > 0 { '-' } else { '+' }, hours.abs());
+    let scene = Scene::of(
+        &r#"
+server: {listen: "127.0.0.1:0"}
+budget: {per_job_usd: 1, per_month_usd: 100, timezone: ZONE}
+providers: {account: {max_concurrent: 3}}
+agents:
+  - name: spender
+    runtime: command
+    command: [sh, -c, 'printf "{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000,\"cost_usd\":0.25}}\n"; while [ -e hold ] && [ ! -e go ]; do sleep 0.05; done']
+    budget: {per_day_usd: 20, per_job_tokens: 5000, per_day_tokens: 50000}
+  - name: limited
+    provider: account
+    runtime: command
+    command: [sh, -c, 'printf "{\"type\":\"result\",\"is_error\":true,\"result\":\"You have hit your usage limit. Try again in 1 day.\"}\n"']
+  - name: asker
+    provider: other-account
+    runtime: command
+    command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > token.new; mv token.new token; while [ ! -e go ]; do sleep 0.05; done']
+  - name: broken
+    runtime: command
+    command: [sh, -c, "exit 1"]
+    breaker: {failures: 1, pause: 1h}
+    schedules: {often: {type: interval, interval: 1s}}
+"#
+        .replace("ZONE", &zone),
+    );
+    let token = scene.token("prometheus", "read");
+    assert_eq!(scene.run(&["trigger", "spender", "--wait"]).0, 0);
+    std::fs::write(scene.path("hold"), "").unwrap();
+    assert_eq!(scene.run(&["trigger", "spender"]).0, 0);
+    assert_eq!(scene.run(&["trigger", "limited"]).0, 0);
+    let (_, asker, _) = scene.run(&["trigger", "asker", "--json"]);
+    let asker: Value = serde_json::from_str(&asker).unwrap();
+    scene.until("the asker to have its token", || scene.path("token").exists());
+    ask(&scene, asker["id"].as_str().unwrap());
+    let wanted = [
+        (r#"cowhand_budget_limit{agent="",window="month",unit="usd"}"#, 100.0),
+        (r#"cowhand_budget_spent{agent="",window="month",unit="usd"}"#, 0.5),
+        (r#"cowhand_budget_reserved{agent="",window="month",unit="usd"}"#, 1.75),
+        (r#"cowhand_budget_limit{agent="spender",window="day",unit="tokens"}"#, 50000.0),
+        (r#"cowhand_budget_spent{agent="spender",window="day",unit="tokens"}"#, 2000.0),
+        (r#"cowhand_budget_spent{agent="spender",window="day",unit="usd"}"#, 0.5),
+        (r#"cowhand_budget_reserved{agent="spender",window="day",unit="usd"}"#, 0.75),
+        (r#"cowhand_provider_places{provider="account"}"#, 3.0),
+        (r#"cowhand_provider_jobs{provider="account"}"#, 0.0),
+        (r#"cowhand_provider_jobs{provider="other-account"}"#, 1.0),
+        (r#"cowhand_provider_parked_until_timestamp_seconds{provider="other-account"}"#, 0.0),
+        (r#"cowhand_job_parks_total{agent="limited",provider="account"}"#, 1.0),
+        (r#"cowhand_asks{agent="asker"}"#, 1.0),
+        (r#"cowhand_asks{agent="broken"}"#, 0.0),
+        (r#"cowhand_schedule_pauses_total{agent="broken",schedule="often"}"#, 1.0),
+        (r#"cowhand_schedule_status{agent="broken",schedule="often",status="paused"}"#, 1.0),
+    ]
+    .map(|(sample, value)| format!("{sample} {value}"));
+    let text = all_there(&scene, &token, &wanted).await;
+    promtool(&text);
+    let parked = value(&text, r#"cowhand_provider_parked_until_timestamp_seconds{provider="account"}"#);
+    #[expect(clippy::cast_precision_loss, reason = "seconds")]
+    let in_a_day = parked - jiff::Timestamp::now().as_second() as f64;
+    assert!((85_000.0..=86_400.0).contains(&in_a_day), "{in_a_day}");
+    // Somebody answers.
+    let (_, asks, _) = scene.run(&["asks", "--json"]);
+    let asks: Value = serde_json::from_str(&asks).unwrap();
+    assert_eq!(scene.run(&["deny", asks[0]["id"].as_str().unwrap()]).0, 0);
+    let wanted =
+        [r#"cowhand_asks{agent="asker"} 0"#, r#"cowhand_asks_total{agent="asker",outcome="denied"} 1"#];
+    promtool(&all_there(&scene, &token, &wanted.map(str::to_owned)).await);
+    std::fs::write(scene.path("go"), "").unwrap();
+}
+
+/// The metrics once they have all of these lines.
+async fn all_there(scene: &Scene, token: &str, wanted: &[String]) -> String {
+    let patience = std::time::Instant::now() + Duration::from_mins(1);
+    loop {
+        let text = metrics(scene, token).await;
+        let missing: Vec<_> =
+            wanted.iter().filter(|sample| !text.lines().any(|line| line == **sample)).collect();
+        if missing.is_empty() {
+            return text;
+        }
+        assert!(std::time::Instant::now() < patience, "{missing:#?} in\n{text}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// With the token of its own job, as an agent does.
+fn ask(scene: &Scene, job: &str) {
+    let token = std::fs::read_to_string(scene.path("token")).unwrap();
+    let given = r#"{"attempt":1,"key":"k","tool":"Bash","input":{"command":"ls"}}"#;
+    let mut socket = std::os::unix::net::UnixStream::connect(scene.path(".cowhand/sock")).unwrap();
+    let head = format!(
+        "authorization: Bearer {token}\r\nhost: x\r\nconnection: close\r\ncontent-length: {}",
+        given.len()
+    );
+    write!(socket, "POST /api/v1/jobs/{job}/asks HTTP/1.1\r\n{head}\r\n\r\n{given}").unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut socket, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
 }

@@ -44,6 +44,7 @@ async fn the_way_of_a_job(place: Place) {
         ended_at: Some(at(30)),
         outcome: Some(lost),
         usage: None,
+        report: None,
     };
     let second = PastAttempt {
         number: 3,
@@ -52,6 +53,7 @@ async fn the_way_of_a_job(place: Place) {
         ended_at: None,
         outcome: None,
         usage: None,
+        report: None,
     };
     assert_eq!(history.attempts, [first.clone(), second.clone()]);
     assert_eq!(history.job.status(), JobStatus::Running);

@@ -1,9 +1,11 @@
 //! Follow-ups: asked for by a running attempt, bounded over the whole chain.
 
-use cowhand::store::{Claim, FollowupAsked, FollowupMade, Store};
-use cowhand_core::followup::{FollowupRefused, Followups};
+use cowhand::store::{Claim, FollowupAsked, FollowupMade, Pruned, Store};
+use cowhand_core::followup::{FollowupRefusal, FollowupRefused, Followups};
 use cowhand_core::id::JobId;
-use cowhand_core::job::{JobRecord, NewJob};
+use cowhand_core::job::{JobRecord, NewJob, Outcome};
+use cowhand_core::policy::Retry;
+use cowhand_core::retention::Limit;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::conformance::event_types;
@@ -14,16 +16,19 @@ on_both! {
     the_same_key_is_the_same_followup,
     only_an_attempt_that_runs_can_ask_for_one,
     those_who_ask_at_once_do_not_pass_the_bound,
+    a_chain_is_forgotten_with_its_jobs_and_not_before_it_has_ended,
 }
 
 fn rules(max: u32) -> Followups {
     Followups { max, min_interval: Some("10s".parse().unwrap()), expires: None }
 }
 
-async fn begin(store: &Store, job: &JobId, now: Timestamp) {
+async fn begin(store: &Store, job: &JobId, now: Timestamp) -> i64 {
     let lease = SignedDuration::from_mins(1);
-    let claimed = store.claim(job.clone(), 100, "n1".into(), lease, now).await.unwrap();
-    assert!(matches!(claimed, Claim::Claimed { .. }), "{claimed:?}");
+    match store.claim(job.clone(), 100, "n1".into(), lease, now).await.unwrap() {
+        Claim::Claimed { epoch, .. } => epoch,
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn running(store: &Store) -> JobId {
@@ -59,6 +64,49 @@ async fn a_chain_stops_at_its_bound(place: Place) {
     let types = event_types(&store).await;
     let count = |name: &str| types.iter().filter(|known| **known == name).count();
     assert_eq!((count("job:created"), count("job:followup"), count("followup:refused")), (4, 3, 3));
+}
+
+async fn end(store: &Store, job: &JobId, epoch: i64, now: Timestamp) {
+    let done = Outcome::Completed { summary: None };
+    store.settle(job.clone(), epoch, done, Retry::default(), now).await.unwrap();
+}
+
+/// Pruning a chain's jobs must not make room for further ones.
+async fn a_chain_is_forgotten_with_its_jobs_and_not_before_it_has_ended(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let prune = async |jobs: &[&JobId]| {
+        let asked = jobs.iter().map(|job| ((*job).clone(), Limit::MaxAge)).collect();
+        assert_eq!(store.prune(asked, at(900)).await.unwrap().len(), jobs.len());
+    };
+    let mut chain = vec![store.add_job(hand_job(), at(1)).await.unwrap().id().clone()];
+    for round in 0..2 {
+        let (job, now) = (chain.last().unwrap().clone(), at(100 * (round + 1)));
+        let epoch = begin(&store, &job, now).await;
+        let made = store.make_followup(asked(&job, "k", vec![rules(2)]), now).await.unwrap();
+        let FollowupMade::Made(next) = made else { panic!("{made:?}") };
+        end(&store, &job, epoch, now).await;
+        chain.push(next.id().clone());
+    }
+    let [first, second, third] = &chain[..] else { panic!("{chain:?}") };
+    let of = store.followups_of(second.clone()).await.unwrap();
+    assert_eq!((of.follows.as_ref(), &of.followed_by, of.refused), (Some(first), &vec![third.clone()], None));
+
+    prune(&[first, second]).await;
+    let epoch = begin(&store, third, at(400)).await;
+    let made = store.make_followup(asked(third, "k", vec![rules(2)]), at(401)).await.unwrap();
+    let refused = FollowupRefused::TooMany { made: 2, max: 2 };
+    assert_eq!(made, FollowupMade::Refused(refused.clone()), "those that are gone count");
+    let kept = Some(FollowupRefusal { job: third.clone(), at: at(401), message: refused.to_string() });
+    assert_eq!(store.followups_of(third.clone()).await.unwrap().refused, kept);
+    assert_eq!(store.last_refusal(hand_job().agent).await.unwrap(), kept);
+    assert_eq!(store.last_refusal("other".parse().unwrap()).await.unwrap(), None);
+    end(&store, third, epoch, at(402)).await;
+    assert_eq!(store.followups_of(second.clone()).await.unwrap().followed_by, vec![third.clone()], "not yet");
+    assert!(matches!(store.remove_job(third.clone(), at(901)).await.unwrap(), Pruned::Done(_)));
+    for job in &chain {
+        let of = store.followups_of(job.clone()).await.unwrap();
+        assert_eq!((of.follows, of.followed_by, of.refused), (None, vec![], None), "nothing is left");
+    }
 }
 
 async fn the_same_key_is_the_same_followup(place: Place) {

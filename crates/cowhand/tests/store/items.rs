@@ -7,6 +7,7 @@ use cowhand_core::firing::Occasion;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
+use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::work::{Closing, ReleaseOptions, WorkItem, WorkOutcome};
 use jiff::SignedDuration;
@@ -19,6 +20,7 @@ on_both! {
     one_of_many_takes_an_item,
     an_item_through_its_whole_life,
     what_failed_too_often_is_left_for_a_person,
+    what_its_agent_reports_is_what_the_source_is_told,
     a_claim_that_nobody_finished_is_taken_back,
     what_is_owed_has_one_payer_at_a_time,
     who_thinks_better_of_it_is_heard,
@@ -134,6 +136,38 @@ async fn what_failed_too_often_is_left_for_a_person(place: Place) {
     assert_eq!(too_often, Taken::TooOften { failures: 2 });
     let person = Some("me@files-x".to_owned());
     assert!(matches!(store.take_item(taking("x"), person, at(6)).await.unwrap(), Taken::Ours(_)));
+}
+
+/// A job that ended well failed, if its agent says so; and that counts like any other failure.
+async fn what_its_agent_reports_is_what_the_source_is_told(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    for (round, reported, expected) in [
+        (1, ReportedOutcome::Failed, WorkOutcome::Failure),
+        (2, ReportedOutcome::Partial, WorkOutcome::Partial),
+        (3, ReportedOutcome::Failed, WorkOutcome::Failure),
+    ] {
+        let holder = hold(&store, schedule, "x").await;
+        let lease = SignedDuration::from_secs(30);
+        let claimed = store.claim(holder.clone(), 9, "n1".to_owned(), lease, at(2)).await.unwrap();
+        let Claim::Claimed { epoch, .. } = claimed else { panic!("{claimed:?}") };
+        let artifacts = vec!["out/a.txt".to_owned()];
+        let report =
+            Report { outcome: reported, summary: "As reported.".to_owned(), artifacts, reported_at: at(2) };
+        store.report(holder.clone(), 1, report, at(2)).await.unwrap();
+        let well = Outcome::Completed { summary: Some("Last words.".to_owned()) };
+        store.settle(holder.clone(), epoch, well, Retry::default(), at(3)).await.unwrap();
+        let job = store.job(holder).await.unwrap().unwrap();
+        assert_eq!(job.status(), JobStatus::Completed, "its process ended well");
+        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
+            panic!("{owed:?}")
+        };
+        assert_eq!((result.outcome, result.summary.as_str()), (expected, "As reported."), "{round}");
+        assert_eq!(result.artifacts, ["out/a.txt"]);
+        store.paid(owed, at(5)).await.unwrap();
+    }
+    // What went well in between makes them begin anew.
+    assert!(matches!(store.take_item(taking("x"), None, at(6)).await.unwrap(), Taken::Ours(_)));
 }
 
 async fn a_claim_that_nobody_finished_is_taken_back(place: Place) {

@@ -15,6 +15,7 @@ mod migrations;
 mod postgres;
 mod providers;
 mod races;
+mod reports;
 mod retention;
 mod tokens;
 mod triggers;

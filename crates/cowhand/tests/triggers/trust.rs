@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use cowhand::fleet::{Changes, Delivered, Fleet, Stop};
 use cowhand::store::LedgerRow;
 use cowhand::trigger::Registry;
+use cowhand_core::config::shape::Runtime;
 use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;
@@ -218,10 +219,13 @@ async fn lists_and_chats() {
     assert_eq!(settled(&fleet, "list", ":1").await.outcome, FiringOutcome::Ran);
     let row = settled(&fleet, "list", ":2").await;
     assert_eq!(refused(&row), "eve has read in o/r, and `min_permission` is write");
-    assert_eq!(refused(&settled(&fleet, "list", ":3").await), "one of its authors has no account any more");
+    assert_eq!(
+        refused(&settled(&fleet, "list", ":3").await),
+        "one of its authors has no name, or no account any more"
+    );
     for (author, expected) in [
         ("ann", None),
-        ("eve", Some("eve has no permission in any repository, and `min_permission` is read")),
+        ("eve", Some("eve has no permission that could be asked for, and is not among `allow_authors`")),
     ] {
         let (channel, text, url) = ("C1".to_owned(), "go".to_owned(), String::new());
         let message = Message {
@@ -263,18 +267,29 @@ async fn the_confined_stay_so() {
     let agent = trusting(agent, &fake.url, json!({"allow_authors": ["ann"], "strangers": "sandbox"}));
     let follows = r#"{"type":"dispatch_result","schedule":"a/hook"}"#;
     let next = with_schedule(desk("b"), "after", follows, "after-{{upstream.job_id}}\n");
-    let fleet = home.start(vec![agent, next], Registry::default()).await;
+    // It trusts nobody whom ann does not know, whoever tells it.
+    let wary = with_schedule(home.idle_agent("c"), "after", follows, "x");
+    let wary = trusting(wary, &fake.url, json!({"allow_authors": ["ann"]}));
+    let fleet = home.start(vec![agent, next, wary], Registry::default()).await;
     for author in ["ann", "eve"] {
         deliver(&fleet, "hook", opened(author, author)).await;
     }
+    becomes("the wary one has decided twice", async || {
+        let rows = ledger(&fleet, id("c", "after")).await;
+        rows.len() == 2 && rows.iter().all(|row| row.outcome != FiringOutcome::Preparing)
+    })
+    .await;
+    let rows = ledger(&fleet, id("c", "after")).await;
+    let (ran, skipped): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.outcome == FiringOutcome::Ran);
+    assert_eq!((ran.len(), refused(skipped[0])), (1, "eve is not among `allow_authors`"));
     becomes("all four have ended", async || {
         let jobs = jobs(&fleet).await;
-        jobs.len() == 4 && jobs.iter().all(|job| job.status() == JobStatus::Completed)
+        jobs.iter().filter(|job| job.status() == JobStatus::Completed).count() == 4
     })
     .await;
     let outside = |name: &str| home.path().join("outside").join(name).exists();
     let was_here = |name: &str| home.path().join("desk").join(format!("{name}-was-here")).exists();
-    for job in jobs(&fleet).await {
+    for job in jobs(&fleet).await.into_iter().filter(|job| job.agent().as_str() != "c") {
         let who = job.prompt().unwrap().trim().to_owned();
         let is_strange = job.confined().is_some();
         assert_eq!(job.confined(), is_strange.then_some("eve is not among `allow_authors`"));
@@ -284,4 +299,55 @@ async fn the_confined_stay_so() {
     let strange = jobs(&fleet).await.iter().filter(|job| job.confined().is_some()).count();
     assert_eq!(strange, 2, "eve's, and the one that followed");
     fleet.stop(Stop::KeepAgents).await.unwrap();
+}
+
+/// What a stranger's job writes where its program keeps its settings, and where work is taken from, nobody else finds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_leave_nothing_to_be_trusted() {
+    let (home, fake) = (Home::sqlite(), Fake::with_issues(0).await);
+    let write = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let script = "#!/bin/sh\ncat > prompt; cat ~/.claude/login > seen; echo evil >> ~/.claude/settings.json\n\
+                  echo evil > tasks/evil.md; echo \"$ANTHROPIC_API_KEY\" >> seen; echo over >> seen\n";
+    let program = write("bin/claude", script);
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write("home/.claude/login", "a-login\n");
+    write("desk/tasks/own.md", "---\ntitle: Own\n---\n");
+    let mut agent = with_schedule(home.agent("a"), "hook", HOOK, "x");
+    agent.directory = home.path().join("desk");
+    (agent.settings.runtime, agent.settings.command) = (Some(Runtime::Claude), None);
+    let path = format!("{}:{}", home.path().join("bin").display(), std::env::var("PATH").unwrap());
+    let own = [
+        ("HOME", home.path().join("home").display().to_string()),
+        ("PATH", path),
+        ("ANTHROPIC_API_KEY", "a-key".to_owned()),
+    ];
+    agent.settings.env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let agent = trusting(agent, &fake.url, json!({"strangers": "sandbox"}));
+    let mut queue = with_schedule(home.idle_agent("b"), "poll", r#"{"type":"manual"}"#, "x");
+    let tasks = home.path().join("desk/tasks").display().to_string();
+    queue.settings.work_source =
+        Some(serde_json::from_value(json!({"type": "files", "path": tasks})).unwrap());
+    let fleet = home.start(vec![agent, queue], Registry::default()).await;
+    deliver(&fleet, "hook", opened("d1", "eve")).await;
+    let seen = home.path().join("desk/seen");
+    becomes("the program has run", async || {
+        std::fs::read_to_string(&seen).is_ok_and(|seen| seen.ends_with("over\n"))
+    })
+    .await;
+    let seen = std::fs::read_to_string(seen).unwrap();
+    assert_eq!(seen, "withheld-by-cowhand\nover\n", "neither the login nor the key");
+    let text = |name: &str| std::fs::read_to_string(home.path().join(name)).ok();
+    assert_eq!(text("home/.claude/settings.json"), None);
+    assert_eq!(text("desk/tasks/evil.md"), None);
+    assert_eq!(
+        text("state/strangers/a/.claude/settings.json").as_deref(),
+        Some("evil\n"),
+        "it has one of its own"
+    );
+    fleet.stop(Stop::Cancel).await.unwrap();
 }

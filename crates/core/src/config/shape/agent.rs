@@ -86,6 +86,9 @@ pub struct Agent {
     pub ask_timeout: Option<Interval>,
     /// Whether its jobs may ask for further jobs; unset means that they may not.
     pub followups: Option<Followups>,
+    /// Whether its jobs get the tools of the fleet (`report`, `work_item`, `ask_person`); with `permission_mode: ask`
+    /// or `followups` they do in any case. Unset means false.
+    pub fleet_tools: Option<bool>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,

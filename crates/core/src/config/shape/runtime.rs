@@ -38,11 +38,6 @@ impl Runtime {
         }
     }
 
-    /// Tells tokens and leaves the dollars to us.
-    pub const fn tells_no_dollars(self) -> bool {
-        matches!(self, Self::Codex | Self::Gemini)
-    }
-
     /// By the name that the above gives it.
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Acp, Self::Command];

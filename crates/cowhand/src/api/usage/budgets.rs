@@ -25,7 +25,7 @@ pub struct BudgetView {
 }
 
 /// The fleet's first, then those of the agents in the order of the files.
-pub(super) fn views(
+pub(crate) fn views(
     roster: &Roster,
     ledger: &Ledger,
     now: Timestamp,

@@ -117,7 +117,8 @@ impl Listen for Acp {
         messages
     }
 
-    fn finish(self, status: &ExitStatus) -> Finish {
+    fn finish(mut self, status: &ExitStatus) -> Finish {
+        self.spent.look(self.session_id.as_deref());
         let outcome = match (self.failed, status) {
             // An agent that was killed says nothing; neither does a client.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
@@ -227,6 +228,7 @@ impl Acp {
             "session/prompt" => {
                 let mut messages = self.flush();
                 self.spent.answered(result);
+                self.spent.look(self.session_id.as_deref());
                 self.heard.result = Some(stopped(text(result, "stopReason").unwrap_or_default()));
                 messages.push(about("result", line));
                 messages
@@ -245,6 +247,9 @@ impl Acp {
         };
         let kind = text(&update, "sessionUpdate").unwrap_or_default().to_owned();
         self.spent.heard(&update);
+        if self.prompted && !kind.ends_with("_chunk") {
+            self.spent.look(self.session_id.as_deref());
+        }
         match kind.as_str() {
             "agent_message_chunk"
             | "agent_thought_chunk"

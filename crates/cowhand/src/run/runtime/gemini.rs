@@ -2,9 +2,10 @@
 //!
 //! What it says comes in pieces and never as a whole, so the whole is put together here and follows its pieces.
 
+mod chat;
 mod launch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cowhand_core::job::{JobUsage, ModelUsage};
 use cowhand_core::output::OutputMessage;
@@ -17,6 +18,7 @@ use super::json::{Fields, count, name, object, rest, take_text, text, under_line
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::run::ending::ExitStatus;
+pub(super) use chat::Chat;
 pub(super) use launch::DESCRIPTION;
 
 /// What is being said goes into every checkpoint; a longer speech is told in parts.
@@ -29,6 +31,7 @@ pub struct Gemini {
     session_id: Option<String>,
     /// What it has said since it last did something else.
     saying: String,
+    chat: Chat,
 }
 
 impl Listen for Gemini {
@@ -51,6 +54,7 @@ impl Listen for Gemini {
         let mut messages = Vec::new();
         if !piece {
             messages.extend(self.whole(timestamp));
+            self.chat.look(self.session_id.as_deref());
         }
         messages.push(self.object(&kind, fields, timestamp));
         if self.saying.len() > SPEECH_CAP {
@@ -70,7 +74,13 @@ impl Listen for Gemini {
         self.session_id.as_deref()
     }
 
+    fn usage(&self) -> Option<JobUsage> {
+        let told = self.heard.result.as_ref().map(|result| &result.usage);
+        told.filter(|usage| !usage.per_model.is_empty()).cloned().or_else(|| self.chat.usage())
+    }
+
     fn finish(mut self, status: &ExitStatus) -> Finish {
+        self.chat.look(self.session_id.as_deref());
         // Its last words, if it was ended while it spoke.
         if let Some(message) = self.whole(None) {
             self.heard.message(&message);
@@ -79,12 +89,16 @@ impl Listen for Gemini {
             result.learn_status(status_of_exit(*code));
         }
         let outcome = self.heard.outcome(status, ", and no result line came");
-        let usage = self.heard.result.map(|result| result.usage).filter(|usage| !usage.per_model.is_empty());
+        let usage = self.usage();
         Finish { outcome, usage, session_id: self.session_id, resets_at: None }
     }
 }
 
 impl Gemini {
+    fn recorded_from_now_on(environment: &HashMap<String, String>) -> Self {
+        Self { chat: Chat::from_now_on(environment), ..Self::default() }
+    }
+
     /// All that was said since the last time, as one message.
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
         let content = std::mem::take(&mut self.saying);
@@ -202,9 +216,11 @@ fn about(
 fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
     let used = models.take(100).map(|(model, counts)| {
+        // What was thought is in the total only, and paid as output.
+        let answered = count(counts, "total_tokens").saturating_sub(count(counts, "input_tokens"));
         let used = ModelUsage {
             input_tokens: count(counts, "input"),
-            output_tokens: count(counts, "output_tokens"),
+            output_tokens: count(counts, "output_tokens").max(answered),
             cache_creation_input_tokens: 0,
             cache_read_input_tokens: count(counts, "cached"),
             cost_usd: None,

@@ -66,8 +66,8 @@ pub struct Description {
     pub missing: &'static [&'static str],
     /// Where its program keeps its own things: sessions, settings, logins. A sandbox leaves them to it.
     pub homes: &'static [Home],
-    /// How its provider is reached through us; none if its program cannot be told by variables.
-    pub provider: Option<Provider>,
+    /// How its provider is reached through us; none if its program cannot be told.
+    pub provider: Option<fn(&Agent) -> Provider>,
 }
 
 /// Where a runtime's program finds its model, and by which key.
@@ -79,7 +79,24 @@ pub struct Provider {
     pub home: &'static str,
     /// Variables that hold a key, the first that is set counts: its name, the header and what stands before the key.
     pub keys: &'static [(&'static str, &'static str, &'static str)],
+    /// Tells it to the program, beside the variables.
+    pub lead: fn(&mut Lead<'_>),
 }
+
+/// What a program is told so that it asks us in place of its provider. Its variables lead to us already.
+#[derive(Debug)]
+pub struct Lead<'a> {
+    pub agent: &'a Agent,
+    pub argv: &'a mut Vec<String>,
+    pub environment: &'a mut HashMap<String, String>,
+    /// Where we are.
+    pub to: &'a str,
+    /// The variable that holds what stands where the key was.
+    pub key: &'static str,
+}
+
+/// For programs that need no more than variables.
+pub(super) const fn by_variables(_: &mut Lead<'_>) {}
 
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]

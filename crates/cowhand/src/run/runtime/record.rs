@@ -9,12 +9,10 @@ use serde_json::Value;
 /// The file whose name ends like this, in the folder or as many folders below it. In what is named after dates the
 /// newest comes first.
 pub(super) fn find(folder: &Path, ending: &str, below: usize) -> Option<PathBuf> {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    let mut entries = entries(folder);
     entries.sort_unstable_by(|one, other| other.cmp(one));
     entries.into_iter().find_map(|path| {
-        let named =
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(ending));
-        if named {
+        if is_named(&path, ending) {
             Some(path)
         } else if below > 0 && path.is_dir() {
             find(&path, ending, below - 1)
@@ -22,6 +20,29 @@ pub(super) fn find(folder: &Path, ending: &str, below: usize) -> Option<PathBuf>
             None
         }
     })
+}
+
+/// All files of that kind.
+pub(super) fn all(folder: &Path, ending: &str, below: usize) -> Vec<PathBuf> {
+    let found = entries(folder).into_iter().flat_map(|path| {
+        if is_named(&path, ending) {
+            vec![path]
+        } else if below > 0 && path.is_dir() {
+            all(&path, ending, below - 1)
+        } else {
+            Vec::new()
+        }
+    });
+    found.collect()
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn is_named(path: &Path, ending: &str) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(ending))
 }
 
 /// What the last of its lines says that holds `words` and can be read.

@@ -88,6 +88,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) state: &'a Path,
     pub(crate) files: &'a [PathBuf],
     pub(crate) program: &'a Path,
+    /// Of a job of strangers: what its program has in place of its own home, which others use, too.
+    pub(crate) stead: Option<&'a Path>,
 }
 
 /// None if nothing is asked for. The error is a sentence: why it is not started.
@@ -131,7 +133,9 @@ pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String
         network: asked.network.clone(),
         gateway: asked.credentials == Credentials::Outside,
         caps,
+        stead: stead(setting).map_err(refused)?,
         container: None,
+        talk: None,
     };
     if asked.kind == SandboxKind::Landlock {
         all_or_nothing(&enclosure).map_err(refused)?;
@@ -187,6 +191,7 @@ fn contained(setting: &Setting<'_>) -> Result<Enclosure, String> {
         frozen: present(setting.files.iter().cloned()),
         network: asked.network.clone(),
         caps: asked.caps,
+        stead: stead(setting)?,
         container: Some(container),
         ..Enclosure::default()
     })
@@ -249,7 +254,8 @@ fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, St
             ));
         }
     }
-    for place in setting.runtime.homes {
+    let homes = setting.runtime.homes.iter().filter(|_| setting.stead.is_none());
+    for place in homes {
         let Some(path) = place.path(setting.environment) else { continue };
         if place.is_folder {
             make(&path)?;
@@ -262,6 +268,19 @@ fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, St
         write.push(real(&own)?);
     }
     Ok(present(write.into_iter()))
+}
+
+/// Of each folder that the program keeps its own things in, what is there instead.
+fn stead(setting: &Setting<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+    let Some(stead) = setting.stead else { return Ok(Vec::new()) };
+    if setting.asked.kind == SandboxKind::Landlock && !setting.runtime.homes.is_empty() {
+        return Err("Landlock cannot give the program another home than the one that trusted jobs use, too; bubblewrap can".to_owned());
+    }
+    let folders = setting.runtime.homes.iter().filter(|place| place.is_folder);
+    let both = folders.filter_map(|place| {
+        Some((stead.join(place.folder).join(place.below), place.path(setting.environment)?))
+    });
+    both.map(|(ours, theirs)| make(&ours).map(|()| (ours, theirs))).collect()
 }
 
 /// For the agent's temporary files, where it cannot have a `/tmp` of its own.

@@ -48,6 +48,13 @@ pub(super) fn argv(
     for path in below(&enclosure.hidden, &enclosure.write) {
         words.hide(path);
     }
+    for (ours, theirs) in &enclosure.stead {
+        words.pair("--bind", ours, theirs);
+    }
+    // By the name that it has outside. Connecting is no writing; nothing else can be done there.
+    if let Some(talk) = &enclosure.talk {
+        words.pair("--ro-bind", talk, talk);
+    }
     words.pair("--ro-bind", own, Path::new(forward::PROGRAM));
     if let Some(socket) = socket {
         words.pair("--bind", socket, Path::new(forward::SOCKET));

@@ -46,9 +46,15 @@ pub struct Enclosure {
     #[serde(default)]
     pub gateway: bool,
     pub caps: Caps,
+    /// Folders of ours that stand where others are.
+    #[serde(default)]
+    pub stead: Vec<(PathBuf, PathBuf)>,
     /// With `docker`.
     #[serde(default)]
     pub container: Option<docker::Contained>,
+    /// Where the socket of jobs is, if the agent has to speak to the fleet.
+    #[serde(default)]
+    pub talk: Option<PathBuf>,
 }
 
 impl Enclosure {

@@ -4,6 +4,7 @@
 //! looked at when somebody asks. So all but the store's latency and this process are the whole fleet's, also where
 //! several nodes share a store.
 
+mod limits;
 mod process;
 mod tally;
 mod text;
@@ -45,6 +46,9 @@ impl Metrics {
         drop(tally);
         self.live(&mut page).await?;
         self.spent(&mut page).await?;
+        self.budgets(&mut page).await?;
+        self.providers(&mut page).await?;
+        self.asks(&mut page).await?;
         self.work_sources(&mut page);
         let [reads, writes] = self.fleet.store().latency();
         let latency = [(vec![("operation", "read")], &reads), (vec![("operation", "write")], &writes)];

@@ -20,6 +20,11 @@ pub(super) struct Tally {
     jobs: BTreeMap<Ended, u64>,
     attempts: BTreeMap<AgentName, u64>,
     hooks: BTreeMap<Hook, u64>,
+    asks: BTreeMap<(AgentName, &'static str), u64>,
+    /// Agent and provider.
+    parks: BTreeMap<(AgentName, String), u64>,
+    /// Agent and schedule.
+    pauses: BTreeMap<(AgentName, String), u64>,
     lateness: Histogram,
     wait: Histogram,
     durations: BTreeMap<AgentName, Histogram>,
@@ -47,6 +52,9 @@ impl Tally {
             jobs: BTreeMap::new(),
             attempts: BTreeMap::new(),
             hooks: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            parks: BTreeMap::new(),
+            pauses: BTreeMap::new(),
             lateness: Histogram::new(SHORT),
             wait: Histogram::new(SHORT),
             durations: BTreeMap::new(),
@@ -93,6 +101,11 @@ impl Tally {
             Fact::HookCompleted { kind, .. } => hook(kind, "completed"),
             Fact::HookFailed { kind, .. } => hook(kind, "failed"),
             Fact::HookSkipped { kind, .. } => hook(kind, "skipped"),
+            Fact::AskAnswered { status, .. } | Fact::AskExpired { status, .. } => {
+                *self.asks.entry((agent, status.as_str())).or_default() += 1;
+            }
+            Fact::JobParked { provider, .. } => *self.parks.entry((agent, provider)).or_default() += 1,
+            Fact::SchedulePaused { .. } => *self.pauses.entry((agent, schedule)).or_default() += 1,
             Fact::JobCreated => self.waiting.extend(job.map(|job| (job, at))),
             Fact::JobStarted { .. } => {
                 *self.attempts.entry(agent).or_default() += 1;
@@ -160,10 +173,29 @@ impl Tally {
         });
         let help = "Hooks that ended since the daemon began, by what became of them.";
         page.family(Kind::Counter, "cowhand_hooks_total", help, hooks);
+        self.write_holds(page);
         let durations = self.durations.iter().map(|(agent, all)| (vec![("agent", agent.as_str())], all));
         page.histograms("cowhand_job_duration_seconds", "From the start of a job to its end.", durations);
         let wait = [(vec![], &self.wait)];
         page.histograms("cowhand_job_wait_seconds", "From the making of a job to its first attempt.", wait);
+    }
+
+    /// What held agents back.
+    fn write_holds(&self, page: &mut Page) {
+        let two = |agent: &AgentName, name: &'static str, value: &str| {
+            [("agent", agent.to_string()), (name, value.to_owned())]
+        };
+        let asks = self.asks.iter().map(|((agent, status), count)| (two(agent, "outcome", status), *count));
+        let help = "What agents asked of people and was settled since the daemon began.";
+        page.family(Kind::Counter, "cowhand_asks_total", help, asks);
+        let parks = self.parks.iter();
+        let parks = parks.map(|((agent, provider), count)| (two(agent, "provider", provider), *count));
+        let help = "Attempts since the daemon began that a provider's limit ended.";
+        page.family(Kind::Counter, "cowhand_job_parks_total", help, parks);
+        let pauses = self.pauses.iter();
+        let pauses = pauses.map(|((agent, schedule), count)| (two(agent, "schedule", schedule), *count));
+        let help = "How often schedules paused themselves since the daemon began.";
+        page.family(Kind::Counter, "cowhand_schedule_pauses_total", help, pauses);
     }
 }
 

@@ -29,7 +29,7 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
     html! {
         li {
             div.run-head {
-                (marks::status(if is_open { "waiting" } else { ask.state.status().as_str() }))
+                (marks::status_as(mark(&ask.state), if is_open { "waiting" } else { ask.state.status().as_str() }))
                 @if with_job { b { (marks::agent(&ask.agent)) } (marks::job(&ask.job)) }
                 @match &ask.what {
                     Asked::Tool { tool, .. } => { span { "wants to use " code.any { (text::short(tool, 80)) } } }
@@ -39,9 +39,9 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
             }
             @match &ask.what {
                 Asked::Tool { input, .. } => {
-                    @let input = input_of(input);
-                    @if input.len() <= 600 { (marks::block(&input)) }
-                    @else { details { summary { code.any { (text::short(&input, 160)) } } (marks::block(&input)) } }
+                    @let whole = input_of(input);
+                    @if whole.len() <= 600 { (marks::block(&whole)) }
+                    @else { details data-keep=(ask.id) { summary { code.any { (in_short(input)) } } (marks::block(&whole)) } }
                 }
                 Asked::Question { question } => { p.pre { (Text(question)) } }
             }
@@ -49,6 +49,22 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
             @if is_open { (buttons(ask)) }
         }
     }
+}
+
+/// As a word that everybody knows.
+const fn mark(state: &AskState) -> &'static str {
+    match state {
+        AskState::Open => "waiting",
+        AskState::Allowed(_) | AskState::Answered(_) => "completed",
+        AskState::Denied(_) => "cancelled",
+        AskState::Expired { .. } | AskState::Ended { .. } => "skipped",
+    }
+}
+
+/// The beginning of what is opened by a click.
+fn in_short(input: &serde_json::Value) -> String {
+    let command = input.get("command").and_then(serde_json::Value::as_str);
+    text::short(&command.map_or_else(|| input.to_string(), |command| command.replace('\n', " ")), 160)
 }
 
 /// A command as it is, anything else as it is written.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::layout::{Frame, Tab};
 use super::output::{PAGE, View, Window};
 use super::text::{self, Text};
-use super::{Answer, Pages, asks, hook_runs, marks, now, workspace};
+use super::{Answer, Pages, asks, hook_runs, marks, now, reports, workspace};
 use crate::api::{JobView, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,13 +28,14 @@ pub(super) async fn page(
     Query(asked): Query<Asked>,
 ) -> Answer {
     let now = now();
-    let JobView { job, asks, hooks, workspace, waits, .. } =
-        pages.client.get(&format!("jobs/{}", segment(&id))).await?;
+    let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
+    let chain = followups(&view);
+    let JobView { job, asks, report, hooks, workspace, waits, .. } = view;
     let changes = pages.changes(&job).await?;
     let view = if asked.view == "raw" { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), now)) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (told(&job))
         (hook_runs::part(&hooks))
@@ -93,6 +94,23 @@ fn head(job: &JobRecord, waits: Option<&Waits>, now: Timestamp) -> Markup {
         @if let Some(waits) = waits { p.alert { b { "waits: " } (Text(&waits.message)) } }
         @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
         @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }
+    }
+}
+
+/// Which job it follows, which follow it, and what it did not get.
+fn followups(view: &JobView) -> Markup {
+    html! {
+        @if view.follows.is_some() || !view.followed_by.is_empty() {
+            dl.grid {
+                @if let Some(job) = &view.follows { div { dt { "Follow-up of" } dd { (marks::job(job)) } } }
+                @if !view.followed_by.is_empty() {
+                    div { dt { "Follow-ups" } dd { @for job in &view.followed_by { (marks::job(job)) " " } } }
+                }
+            }
+        }
+        @if let Some(refused) = &view.followup_refused {
+            p.alert { b { "no follow-up: " } (Text(&refused.message)) }
+        }
     }
 }
 

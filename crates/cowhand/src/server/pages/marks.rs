@@ -31,6 +31,11 @@ pub(super) fn symbols() -> Markup {
 
 /// A shape and a word; colour only helps.
 pub(super) fn status(word: &str) -> Markup {
+    status_as(word, word)
+}
+
+/// With the mark of a word that everybody knows.
+pub(super) fn status_as(word: &str, label: &str) -> Markup {
     let shape = match word {
         "running" | "preparing" | "claimed" => "running",
         "completed" | "ran" | "done" => "completed",
@@ -44,7 +49,7 @@ pub(super) fn status(word: &str) -> Markup {
     html! {
         span class={ "status s-" (word) } {
             svg.i aria-hidden="true" { use href={ "#i-" (shape) } {} }
-            (word)
+            (label)
         }
     }
 }

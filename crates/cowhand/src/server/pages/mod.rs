@@ -19,6 +19,7 @@ mod live;
 mod login;
 mod marks;
 mod output;
+mod reports;
 mod schedule;
 mod settings;
 mod tail;

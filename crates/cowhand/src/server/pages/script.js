@@ -83,7 +83,9 @@
       if (!part) { old.remove(); continue; }
       if (part.innerHTML === old.innerHTML) continue;
       const focus = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+      const restore = keep(old);
       old.replaceWith(part);
+      restore(part);
       if (focus) $$('a, button', part).find((element) => keyOf(element) === focus)?.focus();
     }
     // A part that was not there before stands where the server put it.
@@ -94,6 +96,23 @@
       if (next) document.getElementById(next.id).before(part);
       else $('#main').append(part);
     }
+  }
+  // What a person has written or opened there stays, whatever happens elsewhere.
+  function keep(old) {
+    const fields = $$('form[data-post] input:not([type=hidden])', old).map((field) => ({
+      post: field.form.dataset.post, name: field.name, value: field.value,
+      at: field === document.activeElement ? [field.selectionStart, field.selectionEnd] : null,
+    }));
+    const opened = $$('details[data-keep]', old).filter((part) => part.open).map((part) => part.dataset.keep);
+    return (part) => {
+      for (const { post, name, value, at } of fields) {
+        const field = $$('form[data-post] input', part).find((other) => other.name === name && other.form.dataset.post === post);
+        if (!field) continue;
+        field.value = value;
+        if (at) { field.focus(); field.setSelectionRange(...at); }
+      }
+      for (const details of $$('details[data-keep]', part)) if (opened.includes(details.dataset.keep)) details.open = true;
+    };
   }
   const keyOf = (element) => `${element.tagName} ${element.getAttribute('href') ?? element.dataset.post ?? element.textContent} ${element.dataset.answer ?? ''}`;
 

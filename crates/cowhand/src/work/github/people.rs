@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cowhand_core::config::shape;
 use cowhand_core::trust::{Head, RepoPermission, Standing};
 use serde::Deserialize;
+use tokio::sync::OnceCell;
 
 use super::auth::Auth;
 use super::client::{Call, Client};
@@ -38,6 +39,8 @@ pub(crate) struct People {
 struct Registrar {
     client: Client,
     known: Mutex<HashMap<String, (Instant, Standing)>>,
+    /// The repository is there, and we may look at it.
+    seen: OnceCell<()>,
 }
 
 impl People {
@@ -56,7 +59,10 @@ impl People {
         let standing = match registrar.client.ask::<Answer>(call).await {
             Ok(answer) => answer.standing(),
             // Nobody of that name, or nobody here.
-            Err(error) if error.is_not_found() => Standing::Nothing,
+            Err(error) if error.is_not_found() => {
+                registrar.sees(place).await?;
+                Standing::Nothing
+            }
             Err(error) => return Err(error.into()),
         };
         let mut known = registrar.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +79,10 @@ impl People {
     ) -> Result<Head, WorkSourceError> {
         let registrar = self.registrar(place, setting)?;
         let call = Call::get(format!("repos/{}/pulls/{pull}", place.repo));
-        let pull: Pull = registrar.client.ask(call).await?;
+        let pull: Pull = match registrar.client.ask(call).await {
+            Err(error) if error.is_not_found() => return Ok(Head::Unknown),
+            pull => pull?,
+        };
         Ok(match (pull.head.repo, pull.base.repo) {
             (Some(head), Some(base)) if head.full_name.eq_ignore_ascii_case(&base.full_name) => Head::Own,
             (head, _) => Head::Fork(head.map(|home| home.full_name)),
@@ -95,7 +104,7 @@ impl People {
             settings.api_url.clone_from(api_url);
         }
         let client = Client::new(&settings, Auth::from_config(&place.auth, setting)?)?;
-        let registrar = Arc::new(Registrar { client, known: Mutex::default() });
+        let registrar = Arc::new(Registrar { client, known: Mutex::default(), seen: OnceCell::new() });
         if places.len() >= MOST_PLACES {
             places.clear();
         }
@@ -105,6 +114,13 @@ impl People {
 }
 
 impl Registrar {
+    /// A repository that is hidden from us answers in the same way as one that somebody has no part in.
+    async fn sees(&self, place: &Place) -> Result<(), WorkSourceError> {
+        let look = async || self.client.call(&Call::get(format!("repos/{}", place.repo))).await.map(drop);
+        self.seen.get_or_try_init(look).await?;
+        Ok(())
+    }
+
     fn known(&self, name: &str) -> Option<Standing> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(name).filter(|(asked, _)| asked.elapsed() < FRESH).map(|(_, standing)| *standing)

@@ -41,7 +41,7 @@ async fn issues_of_strangers_are_left_alone_and_the_ledger_says_why() {
         );
     }
     let left = "github-1: eve has read in my-org/my-repo, and `min_permission` is write; \
-                github-3: one of its authors has no account any more";
+                github-3: one of its authors has no name, or no account any more";
     let schedules = fleet.store().schedules().await.unwrap();
     let rows = fleet.store().ledger(schedules[0].id, 10).await.unwrap();
     let row = |outcome| rows.iter().find(|row| row.outcome == outcome).unwrap();
@@ -77,7 +77,7 @@ async fn issues_of_strangers_run_in_the_strict_sandbox() {
     for job in jobs(&fleet).await {
         let expected = match job.work_item().unwrap().id.external_id() {
             "1" => Some("eve has read in my-org/my-repo, and `min_permission` is write"),
-            "3" => Some("one of its authors has no account any more"),
+            "3" => Some("one of its authors has no name, or no account any more"),
             _ => None,
         };
         assert_eq!(job.confined(), expected, "{job:?}");

@@ -1,8 +1,11 @@
 //! How our client is started, and what it is told.
 
+use std::path::Path;
+
 use cowhand_core::config::shape::{McpServer, McpTransport};
 use serde_json::{Value, json};
 
+use super::super::gemini::Chat;
 use super::super::plan::{Capabilities, Description, Order, Plan, transport};
 use super::super::{Reader, Session};
 use super::Acp;
@@ -51,7 +54,10 @@ fn plan(order: &Order<'_>) -> Plan {
         Session::Fresh | Session::FreshAs(_) | Session::Fork { .. } => None,
     };
     let goes_on = !matches!(order.session, Session::Fresh | Session::FreshAs(_));
-    let spent = Spent::by(settings.model.clone(), goes_on);
+    let program = orders.command.first().and_then(|program| Path::new(program).file_name());
+    let is_gemini = program.is_some_and(|name| name == "gemini");
+    let chat = is_gemini.then(|| Chat::from_now_on(order.environment));
+    let spent = Spent::by(settings.model.clone(), goes_on).with_record(chat);
     Plan {
         argv: vec![OURSELVES.to_owned(), "acp".to_owned(), order.file(ORDERS_FILE).display().to_string()],
         defaults: Vec::new(),
@@ -83,7 +89,6 @@ fn server(name: &str, server: &McpServer) -> Value {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
-    use std::path::Path;
 
     use cowhand_core::roster::Agent;
 

@@ -229,3 +229,39 @@ fn lines_nobody_has_seen_yet_are_kept() {
         assert_eq!(serde_json::to_value(Reader::acp().read(line)).unwrap(), expected, "{line}");
     }
 }
+
+/// As the adapters of two programs tell it: after the tool has answered, or twice in each step.
+#[test]
+fn the_size_of_the_context_tells_what_is_used_meanwhile() {
+    let used = |used: u64| update(&json!({"sessionUpdate": "usage_update", "used": used, "size": 9}));
+    let tool = |status: &str| {
+        update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}))
+    };
+    let prompt = asked("session/prompt");
+    for (lines, expected) in [
+        (vec![used(500)], None),
+        (vec![used(500), prompt.clone()], None),
+        (vec![prompt.clone(), tool("completed"), used(1050), tool("completed"), used(1100)], Some(2150)),
+        (
+            vec![prompt.clone(), used(1501), used(1550), tool("in_progress"), tool("failed"), used(1600)],
+            Some(3150),
+        ),
+        // Two tools of one answer.
+        (vec![prompt.clone(), used(10), tool("completed"), tool("completed"), used(30)], Some(40)),
+    ] {
+        let mut reader = Acp { spent: Spent::by(Some("m".to_owned()), false), ..Acp::default() };
+        for line in &lines {
+            reader.read(line);
+        }
+        let usage = reader.usage();
+        let told = usage.map(|usage| usage.per_model["m"].cache_read_input_tokens);
+        assert_eq!(told, expected, "{lines:#?}");
+        // What the answer tells counts instead.
+        if lines.contains(&prompt) {
+            let usage = json!({"inputTokens": 7, "outputTokens": 1, "totalTokens": 8});
+            reader.read(&json!({"id": 1, "result": {"stopReason": "end_turn", "usage": usage}}).to_string());
+            let used = reader.usage().unwrap().per_model["m"];
+            assert_eq!((used.input_tokens, used.cache_read_input_tokens), (7, 0));
+        }
+    }
+}

@@ -2,14 +2,17 @@
 //!
 //! Dollars are those of the session so far (`usage_update`), so what they were before the prompt is taken off. Where a
 //! session goes on and its agent did not tell what it had cost, nobody knows what is new, and there is no figure. Tokens
-//! are those of the turn: in the answer to the prompt, or beside the chunks of each answer of the model.
+//! are those of the turn: in the answer to the prompt, or beside the chunks of each answer of the model. Until that comes
+//! the Gemini CLI's own record tells more; and of others we know how much was in the model's context, step by step.
 
 use std::collections::BTreeMap;
 
+use cowhand_core::budget;
 use cowhand_core::job::{JobUsage, ModelUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::super::gemini::Chat;
 use super::super::json::{Fields, name};
 
 /// This is remembered, so it must not be endless.
@@ -24,8 +27,23 @@ pub(super) struct Spent {
     cost: Option<f64>,
     /// Whether the session had begun earlier.
     goes_on: bool,
+    /// What comes before that is history.
+    prompted: bool,
     /// What the session had cost when the first prompt was sent.
     before: Option<f64>,
+    /// If it is the Gemini CLI that speaks.
+    chat: Option<Chat>,
+    steps: Steps,
+}
+
+/// What models were sent, as far as the size of the context tells: each time tools have answered, all of it is sent
+/// once more. Nobody says how much of that a cache had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Steps {
+    done: u64,
+    /// The most that was told since tools last answered.
+    this: u64,
 }
 
 impl Spent {
@@ -33,10 +51,22 @@ impl Spent {
         Self { model, goes_on, ..Self::default() }
     }
 
+    pub(super) fn with_record(self, chat: Option<Chat>) -> Self {
+        Self { chat, ..self }
+    }
+
+    /// What the program has written down of it meanwhile.
+    pub(super) fn look(&mut self, session: Option<&str>) {
+        if let Some(chat) = &mut self.chat {
+            chat.look(session);
+        }
+    }
+
     /// A prompt is sent now.
     pub(super) fn begin(&mut self) {
         let before = self.cost.or((!self.goes_on).then_some(0.0));
         self.before = self.before.or(before);
+        self.prompted = true;
     }
 
     pub(super) fn learn_model(&mut self, session: &Fields) {
@@ -51,7 +81,14 @@ impl Spent {
     }
 
     pub(super) fn heard(&mut self, update: &Fields) {
-        if name(update, "sessionUpdate") == Some("usage_update") {
+        let kind = name(update, "sessionUpdate");
+        if kind == Some("tool_call_update") && matches!(name(update, "status"), Some("completed" | "failed"))
+        {
+            self.steps.done = self.steps.done.saturating_add(std::mem::take(&mut self.steps.this));
+        }
+        if kind == Some("usage_update") {
+            let used = update.get("used").and_then(Value::as_u64).filter(|_| self.prompted);
+            self.steps.this = self.steps.this.max(used.unwrap_or_default());
             let cost = update.get("cost").filter(|cost| cost["currency"] == "USD");
             self.cost = cost.and_then(|cost| cost["amount"].as_f64()).or(self.cost);
         }
@@ -95,10 +132,26 @@ impl Spent {
         self.cost.map(|cost| if cost < before { cost } else { cost - before })
     }
 
+    fn told(&self) -> BTreeMap<String, ModelUsage> {
+        let sum = |models: &BTreeMap<String, ModelUsage>| models.values().map(budget::tokens).sum::<u64>();
+        let recorded = self.chat.as_ref().and_then(Chat::usage).map(|usage| usage.per_model);
+        // The record knows of the cache, and the answer of side questions.
+        if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
+            return recorded;
+        }
+        let sent = self.steps.done.saturating_add(self.steps.this);
+        if !self.per_model.is_empty() || sent == 0 {
+            return self.per_model.clone();
+        }
+        // The cheapest that it can be: nobody is stopped for dollars that it may not have spent.
+        let used = ModelUsage { cache_read_input_tokens: sent, ..ModelUsage::default() };
+        BTreeMap::from([(self.model.clone().unwrap_or_else(|| "default".to_owned()), used)])
+    }
+
     pub(super) fn usage(&self) -> Option<JobUsage> {
         // It says 0 for a model whose price it does not know.
         let total_cost_usd = self.cost_since().filter(|cost| *cost > 0.0);
-        let mut per_model = self.per_model.clone();
+        let mut per_model = self.told();
         if let (1, Some(used)) = (per_model.len(), per_model.values_mut().next()) {
             used.cost_usd = total_cost_usd;
         }

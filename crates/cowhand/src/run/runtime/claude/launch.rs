@@ -10,20 +10,20 @@ use cowhand_core::permission::{Permissions, Rule};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, transport};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables, transport};
 use super::super::result_line::per_model;
 use super::super::{Reader, Session, record};
 use super::Claude;
 use crate::run::attempt::StopSignal;
 
 /// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
-/// list of processes; secrets belong in the environment and in the file of MCP servers.
+/// list of processes; secrets belong in the environment and in files.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct ClaudeLaunch {
     model: Option<String>,
     max_turns: Option<u32>,
     permission_mode: Option<String>,
-    system_prompt: Option<String>,
+    system_prompt_file: Option<PathBuf>,
     /// The only tools there are; an empty list means none.
     tools: Option<Vec<String>>,
     /// Tools that need no permission, and those that never get it.
@@ -52,7 +52,7 @@ impl ClaudeLaunch {
             ("--max-turns", self.max_turns.map(|turns| turns.to_string())),
             ("--max-budget-usd", self.max_budget.map(|dollars| dollars.to_string())),
             ("--permission-mode", self.permission_mode.clone()),
-            ("--system-prompt", self.system_prompt.clone()),
+            ("--system-prompt-file", self.system_prompt_file.as_ref().map(|file| file.display().to_string())),
             ("--settings", self.settings.clone()),
             ("--permission-prompt-tool", self.permission_prompt_tool.clone()),
             ("--mcp-config", self.mcp_config_file.as_ref().map(|file| file.display().to_string())),
@@ -99,7 +99,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
         Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
         Home { variable: "", folder: ".claude.json", below: "", is_folder: false },
     ],
-    provider: Some(Provider {
+    provider: Some(|_| Provider {
         address: "ANTHROPIC_BASE_URL",
         home: "https://api.anthropic.com",
         keys: &[
@@ -107,10 +107,12 @@ pub(in super::super) const DESCRIPTION: Description = Description {
             ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
             ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
         ],
+        lead: by_variables,
     }),
 };
 
 const MCP_FILE: &str = "mcp.json";
+const PROMPT_FILE: &str = "system-prompt.md";
 
 fn plan(order: &Order<'_>) -> Plan {
     let settings = &order.agent.settings;
@@ -126,7 +128,7 @@ fn plan(order: &Order<'_>) -> Plan {
         model: settings.model.clone(),
         max_turns: order.max_turns(),
         permission_mode: Some(permission_mode(order.permission_mode()).to_owned()),
-        system_prompt: settings.system_prompt.clone(),
+        system_prompt_file: settings.system_prompt.as_ref().map(|_| order.file(PROMPT_FILE)),
         tools: settings.tools.clone().filter(|tools| !tools.is_empty()),
         allowed_tools: settings.allowed_tools.clone().unwrap_or_default(),
         denied_tools: settings.denied_tools.clone().unwrap_or_default(),
@@ -147,6 +149,7 @@ fn plan(order: &Order<'_>) -> Plan {
             .map(|left| left + before.total_cost_usd.unwrap_or_default()),
         session: order.session.clone(),
     };
+    let prompt = settings.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
     // Whoever asks waits as long as the answer may take, and a little longer.
     let timeout = settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
     let patience = asks.then(|| ("MCP_TOOL_TIMEOUT", (timeout.as_secs() * 1000 + 600_000).to_string()));
@@ -155,7 +158,11 @@ fn plan(order: &Order<'_>) -> Plan {
         // An agent must not replace the program under the feet of all the others.
         defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(patience).collect(),
         environment: Vec::new(),
-        files: servers.map(|servers| (MCP_FILE.to_owned(), servers.to_string())).into_iter().collect(),
+        files: servers
+            .map(|servers| (MCP_FILE.to_owned(), servers.to_string()))
+            .into_iter()
+            .chain(prompt)
+            .collect(),
         // Claude writes its result line on an interrupt.
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Claude(Claude { before, ..Claude::default() }),
@@ -277,7 +284,7 @@ mod tests {
             let expected = format!("-p --output-format stream-json --verbose{expected}");
             assert_eq!(launch.arguments(), words(&expected), "{launch:?}");
         }
-        let spaced = ClaudeLaunch { system_prompt: Some("Be brief.\nBe kind.".into()), ..plain() };
-        assert_eq!(spaced.arguments().last().unwrap(), "Be brief.\nBe kind.");
+        let prompted = ClaudeLaunch { system_prompt_file: Some("/p/a b.md".into()), ..plain() };
+        assert_eq!(prompted.arguments().last().unwrap(), "/p/a b.md");
     }
 }

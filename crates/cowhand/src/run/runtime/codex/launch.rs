@@ -5,7 +5,7 @@ use std::path::Path;
 use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
 use super::super::{Reader, Session};
 use super::{Codex, rollout};
 use crate::run::attempt::StopSignal;
@@ -19,8 +19,31 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &["resume"],
     missing: &["no rollout found for thread id {id}"],
     homes: &[Home::folder("CODEX_HOME", ".codex")],
-    provider: None,
+    provider: Some(|_| Provider {
+        address: "OPENAI_BASE_URL",
+        home: "https://api.openai.com/v1",
+        keys: &[
+            ("OPENAI_API_KEY", "authorization", "Bearer "),
+            ("CODEX_API_KEY", "authorization", "Bearer "),
+        ],
+        lead,
+    }),
 };
+
+/// As a provider of its own, whatever its config says: the usual one would want a login.
+fn lead(lead: &mut Lead<'_>) {
+    let provider = [
+        ("name", json!("cowhand")),
+        ("base_url", json!(lead.to)),
+        ("env_key", json!(lead.key)),
+        ("wire_api", json!("responses")),
+    ];
+    let provider = provider.map(|(key, value)| format!("model_providers.cowhand.{key}={value}")).into_iter();
+    let words = provider.chain(["model_provider=\"cowhand\"".to_owned()]);
+    // After `codex exec`.
+    let at = 2.min(lead.argv.len());
+    lead.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
+}
 
 fn plan(order: &Order<'_>) -> Plan {
     let settings = &order.agent.settings;

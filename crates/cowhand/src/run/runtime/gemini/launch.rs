@@ -3,8 +3,9 @@
 use cowhand_core::config::shape::PermissionMode;
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider};
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables};
 use super::super::{Reader, Session};
+use super::Gemini;
 use crate::run::attempt::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
@@ -15,13 +16,17 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::gemini,
     interactive: &["--resume"],
     missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
-    homes: &[Home::folder("", ".gemini")],
-    provider: Some(Provider {
+    homes: &[HOME],
+    provider: Some(|_| Provider {
         address: "GOOGLE_GEMINI_BASE_URL",
         home: "https://generativelanguage.googleapis.com",
         keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
+        lead: by_variables,
     }),
 };
+
+pub(super) const HOME: Home =
+    Home { variable: "GEMINI_CLI_HOME", folder: "", below: ".gemini", is_folder: true };
 
 const POLICY_FILE: &str = "gemini-policy.toml";
 const PROMPT_FILE: &str = "system-prompt.md";
@@ -59,7 +64,7 @@ fn plan(order: &Order<'_>) -> Plan {
         environment,
         files,
         stop_signal: StopSignal::Interrupt,
-        reader: Reader::gemini(),
+        reader: Reader::Gemini(Gemini::recorded_from_now_on(order.environment)),
     }
 }
 

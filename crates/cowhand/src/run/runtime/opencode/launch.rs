@@ -1,9 +1,12 @@
 //! How OpenCode is started.
 
+use std::collections::HashMap;
+
 use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
+use cowhand_core::roster::Agent;
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
 use super::super::{Reader, Session};
 use super::Opencode;
 use crate::run::attempt::StopSignal;
@@ -22,8 +25,47 @@ pub(in super::super) const DESCRIPTION: Description = Description {
         Home { below: "opencode", ..Home::folder("XDG_CONFIG_HOME", ".config") },
         Home { below: "opencode", ..Home::folder("XDG_CACHE_HOME", ".cache") },
     ],
-    provider: None,
+    provider: Some(provider),
 };
+
+/// Its models are those of many; the word before the slash says whose.
+fn provider(agent: &Agent) -> Provider {
+    match provider_of(agent) {
+        Some("anthropic") => Provider {
+            address: "ANTHROPIC_BASE_URL",
+            home: "https://api.anthropic.com",
+            keys: &[("ANTHROPIC_API_KEY", "x-api-key", "")],
+            lead,
+        },
+        of => Provider {
+            address: "OPENAI_BASE_URL",
+            // Whoever else speaks as OpenAI does has to be named, or its key would go there.
+            home: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
+            keys: &[("OPENAI_API_KEY", "authorization", "Bearer ")],
+            lead,
+        },
+    }
+}
+
+fn provider_of(agent: &Agent) -> Option<&str> {
+    agent.settings.model.as_deref()?.split_once('/').map(|(provider, _)| provider)
+}
+
+/// It takes the provider's place from its config only.
+fn lead(lead: &mut Lead<'_>) {
+    let Some(provider) = provider_of(lead.agent) else { return };
+    let below = if provider == "anthropic" { "/v1" } else { "" };
+    let options =
+        json!({ "baseURL": format!("{}{below}", lead.to), "apiKey": lead.environment.get(lead.key) });
+    let mut config = own_config(lead.environment);
+    lay_over(&mut config, json!({ "provider": { provider: { "options": options } } }));
+    lead.environment.insert(CONFIG.to_owned(), config.to_string());
+}
+
+fn own_config(environment: &HashMap<String, String>) -> Value {
+    let own = environment.get(CONFIG).and_then(|own| serde_json::from_str(own).ok());
+    own.unwrap_or_else(|| json!({}))
+}
 
 /// Its config as JSON; OpenCode lays it over its files.
 const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
@@ -44,8 +86,7 @@ fn plan(order: &Order<'_>) -> Plan {
         Session::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
         Session::Fork { of, .. } => argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()]),
     }
-    let own = order.environment.get(CONFIG).and_then(|own| serde_json::from_str(own).ok());
-    let mut config = own.unwrap_or_else(|| json!({}));
+    let mut config = own_config(order.environment);
     lay_over(&mut config, config_of(order));
     let reader = Opencode { model: settings.model.clone(), ..Opencode::default() };
     Plan {
@@ -151,10 +192,7 @@ fn lay_over(below: &mut Value, above: Value) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::path::Path;
-
-    use cowhand_core::roster::Agent;
 
     use super::*;
 

@@ -104,7 +104,7 @@ impl Order<'_> {
 
     /// By where they are found inside; what lies deeper comes later.
     fn mounts(&self) -> Vec<Bound> {
-        let Enclosure { read, write, hidden, frozen, .. } = self.enclosure;
+        let Enclosure { read, write, hidden, frozen, stead, .. } = self.enclosure;
         let mut mounts: BTreeMap<PathBuf, Bound> = BTreeMap::new();
         let mut put = |from: &Path, to: &Path, written: bool| {
             mounts.insert(to.to_owned(), Bound { from: from.to_owned(), to: to.to_owned(), written });
@@ -126,6 +126,9 @@ impl Order<'_> {
         }
         for path in read.iter().filter(|path| meant(path)) {
             put(path, path, false);
+        }
+        for (ours, theirs) in stead {
+            put(ours, theirs, true);
         }
         for Bound { from, to, written } in &self.contained.volumes {
             put(from, to, *written);

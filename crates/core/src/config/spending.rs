@@ -1,0 +1,64 @@
+//! Budgets, held against what can be known of an agent's spending: dollars that nobody can count are no limit.
+
+use super::load::{Draft, Loader};
+use super::node::Location;
+use super::problem::Problem;
+use super::shape::Runtime;
+use crate::budget::{Budget, Tells};
+use crate::roster::Agent;
+
+pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+    let budgets = [agent.settings.budget.unwrap_or_default(), loader.budget.limits];
+    if budgets.iter().all(Budget::is_unlimited) {
+        return;
+    }
+    let at = draft.node.get("budget").map_or(draft.entry, |budget| budget.at);
+    for (number, agent) in agent.and_stand_ins() {
+        let fallback = draft.node.get("fallback").filter(|_| number.is_some());
+        let at = fallback.map_or(at, |fallback| fallback.at);
+        let key = number.map_or_else(|| "budget".to_owned(), |number| format!("fallback[{number}]"));
+        let in_dollars = budgets.iter().any(Budget::is_in_dollars);
+        if let Some(problem) = problem(loader, &agent, in_dollars, at) {
+            loader.problems.add(problem.key(draft.key_of(&key)));
+        }
+    }
+}
+
+fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -> Option<Problem> {
+    let has_price = agent.settings.model.as_ref().is_some_and(|model| loader.prices.has(model));
+    match agent.tells() {
+        Tells::TokensAsItGoes if in_dollars && !has_price => Some(without_price(agent, at)),
+        Tells::AllInTheEnd => {
+            let (by_itself, help) = match agent.program() {
+                Runtime::Acp => (
+                    "its program".to_owned(),
+                    "`per_job_…` bounds what is reserved for a job, `timeout` how long it goes on".to_owned(),
+                ),
+                known => (
+                    format!("`{known}` behind it", known = known.name()),
+                    format!("`runtime: {}` hears it with each answer of the model", known.name()),
+                ),
+            };
+            let message = format!(
+                "this budget may be passed by a job under way: with `runtime: acp`, {by_itself} may tell only in the end what it has spent"
+            );
+            Some(Problem::warning(at, message).help(help))
+        }
+        Tells::TokensAsItGoes | Tells::AllAsItGoes | Tells::DollarsInTheEnd => None,
+    }
+}
+
+fn without_price(agent: &Agent, at: Location) -> Problem {
+    let name = agent.program().name();
+    let (message, help) = match &agent.settings.model {
+        Some(model) => (
+            format!("a budget in dollars needs the price of {model}, since `{name}` tells only tokens"),
+            format!("add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"),
+        ),
+        None => (
+            format!("a budget in dollars needs a `model` with a price, since `{name}` tells only tokens"),
+            "say `model`, and what it costs in `prices` of the root file".to_owned(),
+        ),
+    };
+    Problem::error(at, message).help(help)
+}

@@ -1,0 +1,187 @@
+//! Reports: what an agent says its work came to. How its process ends is another matter.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::word::written_as;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportedOutcome {
+    Done,
+    /// Some of it is done.
+    Partial,
+    Failed,
+    NothingToDo,
+    /// It cannot go on without a person.
+    NeedsPerson,
+}
+
+written_as! {
+    ReportedOutcome {
+        Done = "done",
+        Partial = "partial",
+        Failed = "failed",
+        NothingToDo = "nothing_to_do",
+        NeedsPerson = "needs_person",
+    }
+}
+
+impl ReportedOutcome {
+    /// For people.
+    pub fn in_words(self) -> String {
+        match self {
+            Self::NeedsPerson => "needs a person".to_owned(),
+            other => other.as_str().replace('_', " "),
+        }
+    }
+}
+
+/// An attempt has one; a later one takes its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    pub outcome: ReportedOutcome,
+    pub summary: String,
+    /// Addresses, commits, and paths below the directory that it works in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+    pub reported_at: Timestamp,
+}
+
+impl Report {
+    /// Whether both say the same, whenever that was.
+    pub fn says_what(&self, other: &Self) -> bool {
+        let said = |report: &Self| (report.outcome, report.summary.clone(), report.artifacts.clone());
+        said(self) == said(other)
+    }
+}
+
+/// What somebody names as an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Artifact {
+    /// An address, or the full name of a commit.
+    Name(String),
+    /// Whether it is there, and inside, only a look can tell.
+    Path(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReportRefused {
+    #[error("a report needs an `outcome`: done, partial, failed, nothing_to_do or needs_person")]
+    NoOutcome,
+    #[error("a report needs a `summary`")]
+    NoSummary,
+    #[error("`summary` has at most {LONGEST_SUMMARY} characters, and this one has {0}")]
+    LongSummary(usize),
+    #[error("there are at most {MOST_ARTIFACTS} `artifacts`, and these are {0}")]
+    ManyArtifacts(usize),
+    #[error("an artifact has 1 to {LONGEST_ARTIFACT} characters, and none that cannot be seen")]
+    NotPlain,
+    #[error("{0:?} is no artifact: of addresses only http and https are taken, without a user or a password")]
+    Address(String),
+    #[error(
+        "{0:?} is no artifact: there is no such file or folder inside the directory that the job works in"
+    )]
+    NotInside(String),
+    #[error("paths cannot be reported from another machine than the one that the job runs on")]
+    Elsewhere,
+}
+
+pub const LONGEST_SUMMARY: usize = 20_000;
+pub const MOST_ARTIFACTS: usize = 20;
+/// As much as every work source shows.
+pub const LONGEST_ARTIFACT: usize = 300;
+
+/// The summary as it is kept.
+pub fn summary(given: &str) -> Result<String, ReportRefused> {
+    let seen = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    let text: String = given.chars().filter(seen).collect();
+    let text = text.trim();
+    match text.chars().count() {
+        0 => Err(ReportRefused::NoSummary),
+        long if long > LONGEST_SUMMARY => Err(ReportRefused::LongSummary(long)),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+pub fn artifacts(given: &[String]) -> Result<Vec<Artifact>, ReportRefused> {
+    if given.len() > MOST_ARTIFACTS {
+        return Err(ReportRefused::ManyArtifacts(given.len()));
+    }
+    given.iter().map(|text| artifact(text.trim())).collect()
+}
+
+fn artifact(text: &str) -> Result<Artifact, ReportRefused> {
+    if !is_plain(text) {
+        return Err(ReportRefused::NotPlain);
+    }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+        let known = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        if !known || authority.is_empty() || authority.contains('@') || text.contains(char::is_whitespace) {
+            return Err(ReportRefused::Address(text.to_owned()));
+        }
+        return Ok(Artifact::Name(text.to_owned()));
+    }
+    let is_commit =
+        matches!(text.len(), 40 | 64) && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    Ok(if is_commit { Artifact::Name(text.to_owned()) } else { Artifact::Path(text.to_owned()) })
+}
+
+/// Whether an artifact can be shown in a line without lying about itself.
+pub fn is_plain(text: &str) -> bool {
+    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    !text.is_empty()
+        && text.chars().count() <= LONGEST_ARTIFACT
+        && !text.chars().any(|c| c.is_control() || turns(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_for_an_artifact() {
+        let commit = "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3";
+        let name = |text: &str| Ok(Artifact::Name(text.to_owned()));
+        let path = |text: &str| Ok(Artifact::Path(text.to_owned()));
+        let address = |text: &str| Err(ReportRefused::Address(text.to_owned()));
+        let long = "x".repeat(LONGEST_ARTIFACT + 1);
+        for (text, expected) in [
+            ("https://github.com/o/r/pull/7", name("https://github.com/o/r/pull/7")),
+            (" HTTP://x ", name("HTTP://x")),
+            (commit, name(commit)),
+            ("src/main.rs", path("src/main.rs")),
+            ("/etc/passwd", path("/etc/passwd")),
+            ("../x", path("../x")),
+            ("ünder wegs.md", path("ünder wegs.md")),
+            ("deadbeef", path("deadbeef")),
+            ("javascript://x/%0aalert(1)", address("javascript://x/%0aalert(1)")),
+            ("file:///etc/passwd", address("file:///etc/passwd")),
+            ("https://me:secret@host/", address("https://me:secret@host/")),
+            ("https://", address("https://")),
+            ("https://x/a b", address("https://x/a b")),
+            ("", Err(ReportRefused::NotPlain)),
+            ("a\nb", Err(ReportRefused::NotPlain)),
+            ("a\u{1b}[2J", Err(ReportRefused::NotPlain)),
+            ("a\u{202e}b", Err(ReportRefused::NotPlain)),
+            (long.as_str(), Err(ReportRefused::NotPlain)),
+        ] {
+            assert_eq!(artifacts(&[text.to_owned()]).map(|mut all| all.remove(0)), expected, "{text:?}");
+        }
+        let many = vec!["x".to_owned(); MOST_ARTIFACTS + 1];
+        assert_eq!(artifacts(&many), Err(ReportRefused::ManyArtifacts(MOST_ARTIFACTS + 1)));
+    }
+
+    #[test]
+    fn a_summary_has_words_and_an_end() {
+        assert_eq!(summary(" It\tworks.\r\n\u{0}\u{1b}Moo.\n").unwrap(), "It\tworks.\nMoo.");
+        assert_eq!(summary(" \u{0}\n "), Err(ReportRefused::NoSummary));
+        assert_eq!(summary(&"ü".repeat(LONGEST_SUMMARY)).unwrap().chars().count(), LONGEST_SUMMARY);
+        assert_eq!(
+            summary(&"ü".repeat(LONGEST_SUMMARY + 1)),
+            Err(ReportRefused::LongSummary(LONGEST_SUMMARY + 1))
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! The Gemini CLI's own record of a session, which tells what each answer of the model has used as soon as it is there;
+//! what it says on stdout tells that only in the end.
+//!
+//! Each message is a line, written anew when something is added to it. A session that goes on goes on in its old file, and
+//! may have begun a second one that stays empty. Side questions of the program, such as which model to take, are in none;
+//! they come with the figures of the end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::job::{JobUsage, ModelUsage};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::json::count;
+use super::super::record;
+use super::launch::HOME;
+
+/// This is remembered, so it must not be endless.
+const MODELS: usize = 100;
+const FILES: usize = 10;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(in super::super) struct Chat {
+    /// Where records are, each in a folder of its project; none if nobody knows.
+    folder: Option<PathBuf>,
+    /// When this run began: a session that goes on has older messages, and those are paid.
+    since: Option<Timestamp>,
+    files: BTreeMap<PathBuf, Place>,
+    used: BTreeMap<String, ModelUsage>,
+}
+
+/// How far a file was read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Place {
+    read: u64,
+    /// The message that was counted last; it may be told again.
+    last: Option<String>,
+}
+
+impl Chat {
+    pub(in super::super) fn from_now_on(environment: &HashMap<String, String>) -> Self {
+        let folder = HOME.path(environment).map(|home| home.join("tmp"));
+        Self { folder, since: Some(Timestamp::now()), ..Self::default() }
+    }
+
+    /// Reads on. What cannot be read is not heard now, and the end tells it all the same.
+    pub(in super::super) fn look(&mut self, session: Option<&str>) {
+        let (Some(folder), Some(session)) = (&self.folder, session.and_then(|id| id.get(..8))) else {
+            return;
+        };
+        let found = record::all(folder, &format!("-{session}.jsonl"), 2);
+        for path in found.into_iter().take(FILES) {
+            let mut place = self.files.remove(&path).unwrap_or_default();
+            // One that is away or was written anew is read from its beginning, the next time.
+            if self.read_on(&path, &mut place).is_ok() {
+                self.files.insert(path, place);
+            }
+        }
+    }
+
+    fn read_on(&mut self, path: &Path, place: &mut Place) -> io::Result<()> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() < place.read {
+            self.used.clear();
+            return Err(io::Error::other("it was written anew"));
+        }
+        file.seek(SeekFrom::Start(place.read))?;
+        let (mut lines, mut line) = (BufReader::new(file), Vec::new());
+        while lines.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+            place.read += line.len() as u64;
+            if memchr::memmem::find(&line, b"\"tokens\":{").is_some() {
+                self.count(&line, place);
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, line: &[u8], place: &mut Place) {
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+        let at = message["timestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+        let (Some(id), Some(at), Some(tokens)) = (message["id"].as_str(), at, message.get("tokens")) else {
+            return;
+        };
+        if Some(at) < self.since || place.last.as_deref() == Some(id) || id.len() > 200 {
+            return;
+        }
+        place.last = Some(id.to_owned());
+        let model = message["model"].as_str().filter(|model| model.len() <= 200).unwrap_or("default");
+        if self.used.len() < MODELS || self.used.contains_key(model) {
+            self.used.entry(model.to_owned()).or_default().add(&tokens_of(tokens));
+        }
+    }
+
+    pub(in super::super) fn usage(&self) -> Option<JobUsage> {
+        (!self.used.is_empty()).then(|| JobUsage {
+            per_model: self.used.clone(),
+            num_turns: None,
+            total_cost_usd: None,
+        })
+    }
+}
+
+/// What is read from the cache is a part of the input; what was thought is paid as output.
+fn tokens_of(tokens: &Value) -> ModelUsage {
+    let cached = count(tokens, "cached");
+    let asked = count(tokens, "input").saturating_add(count(tokens, "tool"));
+    ModelUsage {
+        input_tokens: asked.saturating_sub(cached),
+        output_tokens: count(tokens, "output").saturating_add(count(tokens, "thoughts")),
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: cached,
+        cost_usd: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+
+    use super::*;
+
+    const SESSION: &str = "238a8f3d-b2bf-462d-8a9e-03093de7a936";
+
+    fn answer(id: &str, at: &str, input: u64) -> String {
+        format!(
+            r#"{{"id":"{id}","timestamp":"{at}","type":"gemini","tokens":{{"input":{input},"output":5,"cached":30,"thoughts":2,"tool":1,"total":0}},"model":"flash"}}"#
+        )
+    }
+
+    fn tokens(chat: &Chat) -> Option<[u64; 3]> {
+        let used = chat.usage()?.per_model["flash"];
+        Some([used.input_tokens, used.cache_read_input_tokens, used.output_tokens])
+    }
+
+    #[test]
+    fn each_answer_counts_once_from_its_line_on() {
+        let home = tempfile::tempdir().unwrap();
+        let environment = HashMap::from([("HOME".to_owned(), home.path().display().to_string())]);
+        let mut chat = Chat::from_now_on(&environment);
+        chat.since = Some("2026-11-15T22:25:08Z".parse().unwrap());
+        chat.look(Some(SESSION));
+        assert_eq!(tokens(&chat), None);
+        let folder = home.path().join(".gemini/tmp/desk/chats");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("session-2026-11-15T22-25-238a8f3d.jsonl");
+        let earlier = answer("a", "2026-11-15T22:25:07Z", 1000);
+        let one = answer("b", "2026-11-15T22:25:08.732Z", 100);
+        let half = &answer("c", "2026-11-15T22:25:09Z", 200)[..40];
+        let set = r#"{"$set":{"messages":[{"id":"x","tokens":{"input":7}}]}}"#;
+        fs::write(&path, [&earlier, set, &one, &one, "{rubbish \"tokens\":{", half].join("\n")).unwrap();
+        chat.look(Some(SESSION));
+        assert_eq!(tokens(&chat), Some([71, 30, 7]));
+        // The rest of a line that was half there, after a checkpoint.
+        let mut chat: Chat = serde_json::from_str(&serde_json::to_string(&chat).unwrap()).unwrap();
+        let rest = answer("c", "2026-11-15T22:25:09Z", 200)[40..].to_owned() + "\n";
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(rest.as_bytes()).unwrap();
+        chat.look(Some(SESSION));
+        assert_eq!(tokens(&chat), Some([71 + 171, 60, 14]));
+        // Written anew and shorter: it is counted from its beginning.
+        fs::write(&path, one + "\n").unwrap();
+        chat.look(Some(SESSION));
+        chat.look(Some(SESSION));
+        assert_eq!(tokens(&chat), Some([71, 30, 7]));
+        for nobody in [None, Some("é"), Some("short"), Some("00000000-0")] {
+            let mut chat = Chat { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
+            chat.look(nobody);
+            assert_eq!(tokens(&chat), None, "{nobody:?}");
+        }
+    }
+}

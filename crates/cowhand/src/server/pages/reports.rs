@@ -1,0 +1,71 @@
+//! What an agent said that its work came to, on the page of its job.
+
+use cowhand_core::report::{Report, ReportedOutcome};
+use maud::{Markup, html};
+
+use super::marks;
+use super::text::{self, Text};
+
+/// Nothing if it said nothing.
+pub(super) fn part(report: Option<&Report>) -> Markup {
+    let Some(Report { outcome, summary, artifacts, reported_at }) = report else { return html! {} };
+    html! {
+        div.summary #report {
+            h2 { "Reported" }
+            p { (marks::status_as(mark(*outcome), &outcome.in_words())) span.muted { " " (marks::at(*reported_at)) } }
+            p.pre { (Text(summary)) }
+            @if !artifacts.is_empty() { ul.artifacts { @for artifact in artifacts { li.any { (link(artifact)) } } } }
+        }
+    }
+}
+
+const fn mark(outcome: ReportedOutcome) -> &'static str {
+    match outcome {
+        ReportedOutcome::Done | ReportedOutcome::NothingToDo => "completed",
+        ReportedOutcome::Partial | ReportedOutcome::NeedsPerson => "waiting",
+        ReportedOutcome::Failed => "failed",
+    }
+}
+
+/// Only addresses are links: `core` took no others than http and https.
+fn link(artifact: &str) -> Markup {
+    let lower = artifact.to_ascii_lowercase();
+    let is_address = lower.starts_with("https://") || lower.starts_with("http://");
+    html! {
+        @if is_address { a href=(artifact) rel="noreferrer noopener nofollow" { (text::short(artifact, 120)) } }
+        @else { code { (text::short(artifact, 120)) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn what_is_reported_is_text() {
+        let report = Report {
+            outcome: ReportedOutcome::NeedsPerson,
+            summary: "</p><script>\u{202e}".to_owned(),
+            artifacts: vec![
+                "https://x.example/\"onclick=\"y".to_owned(),
+                "javascript:alert(1)".to_owned(),
+                "<b>.txt".to_owned(),
+            ],
+            reported_at: Timestamp::UNIX_EPOCH,
+        };
+        let shown = part(Some(&report)).into_string();
+        for expected in [
+            "needs a person",
+            "&lt;/p&gt;&lt;script&gt;‹U+202E›",
+            "href=\"https://x.example/&quot;onclick=&quot;y\"",
+            "<code>javascript:alert(1)</code>",
+            "<code>&lt;b&gt;.txt</code>",
+        ] {
+            assert!(shown.contains(expected), "{expected} in {shown}");
+        }
+        assert!(!shown.contains("<script>"), "{shown}");
+        assert_eq!(part(None).into_string(), "");
+    }
+}

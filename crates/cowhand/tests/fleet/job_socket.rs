@@ -1,0 +1,174 @@
+//! The socket that agents have: for the tokens of jobs and nobody else, however many come at once.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::asks::{FLEET, send_to, token_of};
+use super::{Scene, until};
+
+fn socket(scene: &Scene) -> PathBuf {
+    scene.root.join(".cowhand/talk/job.sock")
+}
+
+/// Every method of every endpoint that there is, with the job in its place.
+fn endpoints(scene: &Scene, job: &str) -> Vec<(String, String)> {
+    let (_, description) =
+        send_to(&scene.root.join(".cowhand/sock"), None, "GET", "/api/v1/openapi.json", &Value::Null);
+    let mut all = Vec::new();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        let filled: String = path
+            .split('/')
+            .map(|part| match part {
+                "{job}" => job.to_owned(),
+                "{ask}" => format!("{job}.1"),
+                "{agent}" => "other".to_owned(),
+                part if part.starts_with('{') => "1".to_owned(),
+                part => part.to_owned(),
+            })
+            .collect::<Vec<_>>()
+            .join("/");
+        all.extend(methods.as_object().unwrap().keys().map(|method| (method.to_uppercase(), filled.clone())));
+    }
+    assert!(all.len() > 40, "{all:?}");
+    all
+}
+
+#[test]
+fn it_takes_the_tokens_of_jobs_and_nobody_else() {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let ((one, token), (other, _)) = (token_of(&scene, "one"), token_of(&scene, "other"));
+    let socket = socket(&scene);
+    let rights = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((rights(&socket), rights(socket.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(fs::read_dir(socket.parent().unwrap()).unwrap().count(), 1, "there is nothing else");
+    let admin = scene.run(&["token", "create", "all", "--scope", "admin"]).stdout.trim().to_owned();
+    assert!(admin.starts_with("cow_"), "{admin}");
+    let own = [
+        ("GET".to_owned(), format!("/api/v1/jobs/{one}")),
+        ("GET".to_owned(), format!("/api/v1/jobs/{one}/asks/1")),
+        ("POST".to_owned(), format!("/api/v1/jobs/{one}/asks")),
+        ("POST".to_owned(), format!("/api/v1/jobs/{one}/followups")),
+        ("POST".to_owned(), format!("/api/v1/jobs/{one}/report")),
+    ];
+    let mut all = endpoints(&scene, &one);
+    all.extend([("GET".into(), "/".into()), ("GET".into(), "/metrics".into()), ("GET".into(), "/x".into())]);
+    for (method, path) in &all {
+        let ask = |token: Option<&str>| send_to(&socket, token, method, path, &Value::Null).0;
+        assert_eq!(ask(None), 401, "{method} {path}");
+        assert_eq!(ask(Some(&admin)), 401, "{method} {path}");
+        let is_own = own.contains(&(method.clone(), path.clone()));
+        let status = ask(Some(&token));
+        assert_eq!(status != 403 && status != 401, is_own, "{method} {path}: {status}");
+    }
+    for (method, path) in endpoints(&scene, &other) {
+        assert_eq!(send_to(&socket, Some(&token), &method, &path, &Value::Null).0, 403, "{method} {path}");
+    }
+    let jobs = scene.json(&["jobs"]);
+    assert!(jobs.as_array().unwrap().iter().all(|job| job["status"] == "running"), "{jobs}");
+    assert_eq!(jobs.as_array().unwrap().len(), 2);
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    assert!(!socket.exists(), "a daemon that ends leaves none");
+}
+
+/// What an agent finds in its environment leads there, however long the name of the state folder is.
+#[test]
+fn an_agent_finds_it() {
+    let agent = r#"
+agents:
+  - name: one
+    runtime: command
+    command: [sh, -c, 'env > environment; curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_TOKEN" "http://x/api/v1/jobs/$COWHAND_JOB_ID"']
+"#;
+    for path in ["", &"a-folder-with-a-long-name/".repeat(6)] {
+        let scene = Scene::beneath(path, agent);
+        scene.start();
+        let job = scene.json(&["trigger", "one", "--wait"]);
+        let said = scene.run(&["logs", job["id"].as_str().unwrap()]).stdout;
+        assert!(said.contains(&format!("\"id\":{}", job["id"])), "{said}");
+        let environment = fs::read_to_string(scene.root.join("environment")).unwrap();
+        assert!(!environment.contains("COWHAND_STATE="), "{environment}");
+        assert!(!environment.contains(".cowhand/sock"), "{environment}");
+    }
+}
+
+/// As much of the daemon's memory as there ever was, in MB.
+fn most_memory(scene: &Scene) -> u64 {
+    let pid = scene.daemon().unwrap().as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn a_flood_of_it_does_not_hurt_the_daemon() {
+    let scene = Scene::with(&FLEET.replace("idle_timeout: 2s", "idle_timeout: 10m"));
+    scene.start();
+    let ((one, token), (other, others)) = (token_of(&scene, "one"), token_of(&scene, "other"));
+    let socket = socket(&scene);
+    let get = |job: &str, token: &str| {
+        send_to(&socket, Some(token), "GET", &format!("/api/v1/jobs/{job}"), &Value::Null).0
+    };
+    // Many that say nothing: they are let go, and whoever waits behind them is answered.
+    let silent: Vec<_> = (0..600).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let began = Instant::now();
+    assert!(scene.daemon().is_some(), "people have a socket of their own");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(get(&other, &others), 200, "after a while");
+    drop(silent);
+
+    // Many that are let in and wait: this job has enough, and the other one is answered.
+    let asked = json!({"attempt": 1, "key": "k", "question": "Which?"});
+    let (status, _) = send_to(&socket, Some(&token), "POST", &format!("/api/v1/jobs/{one}/asks"), &asked);
+    assert_eq!(status, 200);
+    let head =
+        format!("GET /api/v1/jobs/{one}/asks/1?wait=30 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}");
+    let wait = |_| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let mut waiting: Vec<UnixStream> = (0..80).map(wait).collect();
+    let mut refused = 0;
+    until("the job to have enough", || {
+        waiting.retain_mut(|stream| {
+            let mut said = [0; 64];
+            let Ok(read) = stream.read(&mut said) else { return true };
+            let said = String::from_utf8_lossy(&said[..read]).into_owned();
+            assert!(said.starts_with("HTTP/1.1 429"), "{said}");
+            refused += 1;
+            false
+        });
+        (refused == 16).then_some(())
+    });
+    assert_eq!((get(&one, &token), get(&other, &others)), (429, 200));
+    drop(waiting);
+    until("its turns to come back", || (get(&one, &token) == 200).then_some(()));
+
+    // Much at once: what is not let in is not read, and what is, only so far.
+    for (token, expected) in [(None, "401"), (Some(&token), "413")] {
+        let shown = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        let head =
+            format!("POST /api/v1/jobs/{one}/asks HTTP/1.1\r\nhost: x\r\n{shown}content-length: 1073741824");
+        stream.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
+        let part = vec![b'x'; 1 << 20];
+        // Until nobody takes it any more.
+        let megabytes = (0..1024).take_while(|_| stream.write_all(&part).is_ok()).count();
+        assert!(megabytes < 64, "{megabytes} MB were taken");
+        let mut said = String::new();
+        // The rest of it may be lost with what was not read.
+        let _ = stream.read_to_string(&mut said);
+        assert!(said.is_empty() || said.contains(expected), "{said}");
+    }
+    assert_eq!(get(&other, &others), 200);
+    let memory = most_memory(&scene);
+    assert!(memory < 250, "{memory} MB");
+}

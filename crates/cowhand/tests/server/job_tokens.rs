@@ -1,0 +1,123 @@
+//! The tokens of jobs, shown over TCP: each is good for its own job, while that runs, and for nothing else.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{Scene, answer};
+
+const FLEET: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: one
+    runtime: command
+    command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > one.new; mv one.new one.token; while ! [ -e done ]; do sleep 0.05; done']
+    followups: {max: 5}
+    schedules: {by-hand: {type: manual, prompt: Work.}}
+  - name: other
+    runtime: command
+    command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > other.new; mv other.new other.token; while ! [ -e done ]; do sleep 0.05; done']
+"#;
+
+/// What an attempt may do for its job, and what it gets with nothing said.
+const FOR_JOBS: [(&str, &str, u16); 5] = [
+    ("get", "/api/v1/jobs/{job}", 200),
+    ("get", "/api/v1/jobs/{job}/asks/{number}", 404),
+    ("post", "/api/v1/jobs/{job}/asks", 400),
+    ("post", "/api/v1/jobs/{job}/followups", 400),
+    ("post", "/api/v1/jobs/{job}/report", 400),
+];
+
+fn up(scene: &Scene, agent: &str) -> (String, String) {
+    let (code, job, said) = scene.run(&["trigger", agent, "--json"]);
+    assert_eq!(code, 0, "{said}");
+    let job: Value = serde_json::from_str(&job).unwrap();
+    let file = scene.path(&format!("{agent}.token"));
+    scene.until("the agent to be up", || file.exists());
+    (job["id"].as_str().unwrap().to_owned(), fs::read_to_string(file).unwrap())
+}
+
+/// With something plausible in each place.
+fn filled(path: &str, job: &str) -> String {
+    let mut path = path.replace("{job}", job).replace("{ask}", &format!("{job}.1"));
+    for (place, value) in [
+        ("{number}", "1"),
+        ("{agent}", "one"),
+        ("{schedule}", "by-hand"),
+        ("{item}", "files-x"),
+        ("{name}", "all"),
+        ("{provider}", "claude"),
+    ] {
+        path = path.replace(place, value);
+    }
+    assert!(!path.contains('{'), "{path}");
+    path
+}
+
+#[tokio::test]
+async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
+    let scene = Scene::of(FLEET);
+    let admin = scene.token("all", "admin");
+    let ((one, token), (other, _)) = (up(&scene, "one"), up(&scene, "other"));
+    let (_, description) = answer(scene.ask("GET", "/api/v1/openapi.json").bearer_auth(&admin)).await;
+    let mut seen = 0;
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let ask = |job: &str, method: &str| {
+                scene.ask(&method.to_uppercase(), &filled(path, job)).bearer_auth(&token)
+            };
+            let own = FOR_JOBS.iter().find(|(known, at, _)| known == method && at == path);
+            let expected = own.map_or(403, |(.., expected)| *expected);
+            let (status, said) = answer(ask(&one, method)).await;
+            assert_eq!(status, expected, "{method} {path} {said}");
+            // Whose job it is decides, not what it is asked for.
+            let (status, said) = answer(ask(&other, method)).await;
+            assert_eq!(status, 403, "{method} {path} {said}");
+            if own.is_none() && method == "get" {
+                assert_eq!(answer(ask(&one, "head")).await.0, 403, "HEAD {path}");
+            }
+            seen += usize::from(own.is_some());
+        }
+    }
+    assert_eq!(seen, FOR_JOBS.len(), "all of them are there");
+    for (path, expected) in [("/metrics", 403), ("/api/v1/nothing", 403), ("/", 401), ("/jobs", 401)] {
+        assert_eq!(answer(scene.ask("GET", path).bearer_auth(&token)).await.0, expected, "{path}");
+    }
+    let odd = format!("/api/v1/jobs/{one}/../{other}");
+    assert_eq!(answer(scene.ask("GET", &odd).bearer_auth(&token)).await.0, 403);
+    let odd = format!("/api/v1/jobs/{one}%2f..%2f{other}");
+    assert_eq!(answer(scene.ask("GET", &odd).bearer_auth(&token)).await.0, 403);
+
+    // It did what it may, and nothing of what it may not.
+    let report = json!({"attempt": 1, "outcome": "done", "summary": "Over TCP."});
+    let path = format!("/api/v1/jobs/{one}/report");
+    let (status, said) = answer(scene.ask("POST", &path).bearer_auth(&token).body(report.to_string())).await;
+    assert_eq!((status, &said["summary"]), (200, &json!("Over TCP.")));
+    let (_, jobs) = answer(scene.ask("GET", "/api/v1/jobs").bearer_auth(&admin)).await;
+    let standing: Vec<_> =
+        jobs["items"].as_array().unwrap().iter().map(|job| job["status"].as_str().unwrap()).collect();
+    assert_eq!(standing, ["running", "running"], "{jobs}");
+    let (_, audit) = answer(scene.ask("GET", "/api/v1/events?limit=1000").bearer_auth(&admin)).await;
+    let by_job = |event: &&Value| event["by"]["who"] == "job";
+    let done: Vec<_> = audit["items"].as_array().unwrap().iter().filter(by_job).collect();
+    assert_eq!(done.len(), 1, "{done:?}");
+    assert_eq!((&done[0]["type"], &done[0]["by"]["job"]), (&json!("job:reported"), &json!(one)));
+
+    for forged in [
+        format!("{token}x"),
+        token.replace(&one, &other),
+        token.replace(".1.", ".2."),
+        token[..token.len() - 1].to_owned(),
+    ] {
+        let (status, said) =
+            answer(scene.ask("GET", &format!("/api/v1/jobs/{one}")).bearer_auth(&forged)).await;
+        assert_eq!(status, 401, "{forged} {said}");
+    }
+    scene.end_jobs();
+    scene.until("the job to end", || {
+        let (_, job, _) = scene.run(&["job", &one, "--json"]);
+        serde_json::from_str::<Value>(&job).unwrap()["finished_at"].is_string()
+    });
+    let (status, said) = answer(scene.ask("GET", &format!("/api/v1/jobs/{one}")).bearer_auth(&token)).await;
+    assert_eq!(status, 401, "its attempt has ended: {said}");
+}
