@@ -200,7 +200,7 @@ fn what_it_is_not_given() {
 fn what_needs_a_way_out() {
     let acp: Value = json!({"runtime": "acp"});
     for (agent, word) in
-        [(json!({"followups": {"max": 1}}), "need the daemon's socket"), (acp, "a client of cowhand's own")]
+        [(json!({"followups": {"max": 1}}), "need a socket of the fleet"), (acp, "a client of cowhand's own")]
     {
         let why = refused(&mut plain(User::Root, "touch ran", &agent));
         assert!(why.contains(word), "{agent}: {why}");
