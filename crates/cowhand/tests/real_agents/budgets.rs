@@ -79,8 +79,9 @@ fn five_cents(cli: Cli) {
     let spent = job["usage"]["total_cost_usd"].as_f64().unwrap();
     let calls = scene.models.served().iter().filter(|served| served.scenario == Scenario::Loop).count();
     println!("{}: {spent} dollars, {calls} calls", cli.name());
-    // The third passes it, and a fourth may have begun.
-    assert!((3..=4).contains(&calls), "{calls} calls");
+    // The third passes it, and a fourth may have begun. One names OpenCode's session, and what that cost it tells nobody.
+    let most = if cli == Cli::Opencode { 5 } else { 4 };
+    assert!((3..=most).contains(&calls), "{calls} calls");
     assert!((0.05..=4.0 * 0.019 + 1e-6).contains(&spent), "{spent} in {calls} calls: {job:#}");
 }
 

@@ -14,6 +14,7 @@ mod limits;
 mod models;
 mod sandboxed;
 mod sessions;
+mod strangers;
 mod work;
 
 use std::fs;

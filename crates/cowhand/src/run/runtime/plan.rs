@@ -108,11 +108,13 @@ pub struct Home {
     /// Which part of either.
     pub below: &'static str,
     pub is_folder: bool,
+    /// A file without which its program does not start in an empty one, and what stands in it.
+    pub first: Option<(&'static str, &'static str)>,
 }
 
 impl Home {
     pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
-        Self { variable, folder, below: "", is_folder: true }
+        Self { variable, folder, below: "", is_folder: true, first: None }
     }
 
     pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -277,10 +278,26 @@ fn stead(setting: &Setting<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
         return Err("Landlock cannot give the program another home than the one that trusted jobs use, too; bubblewrap can".to_owned());
     }
     let folders = setting.runtime.homes.iter().filter(|place| place.is_folder);
-    let both = folders.filter_map(|place| {
-        Some((stead.join(place.folder).join(place.below), place.path(setting.environment)?))
-    });
-    both.map(|(ours, theirs)| make(&ours).map(|()| (ours, theirs))).collect()
+    let both = folders.filter_map(|place| Some((place, place.path(setting.environment)?)));
+    both.map(|(place, theirs)| {
+        let ours = stead.join(place.folder).join(place.below);
+        make(&ours)?;
+        if let Some((name, text)) = place.first {
+            first(&ours.join(name), text)?;
+        }
+        Ok((ours, theirs))
+    })
+    .collect()
+}
+
+/// What is there already stays, also a link that a stranger made and that leads nowhere yet.
+fn first(file: &Path, text: &str) -> Result<(), String> {
+    match std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes())) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(format!("{} cannot be made: {error}", file.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// For the agent's temporary files, where it cannot have a `/tmp` of its own.

@@ -56,13 +56,19 @@
   // ---- Keeping the page true: the parts marked data-live are asked for again.
   let asking = false;
   let again = false;
+  // A click is one only if what the button went down on is still there when it comes up.
+  let pressed = false;
+  addEventListener('pointerdown', () => { pressed = true; }, true);
+  for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(() => { pressed = false; }), true);
   async function refresh() {
     if (asking) { again = true; return; }
     asking = true;
     try {
       const response = await fetch(location.href, { headers: { 'x-cowhand': '1' } });
       if (response.status === 401) { location.reload(); return; }
-      if (response.ok) replace(new DOMParser().parseFromString(await response.text(), 'text/html'));
+      const text = await response.text();
+      if (pressed) again = true;
+      else if (response.ok) replace(new DOMParser().parseFromString(text, 'text/html'));
     } catch { /* The connection is gone; the events come back first. */ } finally {
       asking = false;
       if (again) { again = false; soon(); }

@@ -97,7 +97,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     missing: &["No conversation found with session ID: {id}"],
     homes: &[
         Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
-        Home { variable: "", folder: ".claude.json", below: "", is_folder: false },
+        Home { is_folder: false, ..Home::folder("", ".claude.json") },
     ],
     provider: Some(|_| Provider {
         address: "ANTHROPIC_BASE_URL",

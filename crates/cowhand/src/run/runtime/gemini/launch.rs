@@ -25,8 +25,11 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
+/// With a base URL in its environment and no settings, it takes no key.
+const BY_KEY: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
+
 pub(super) const HOME: Home =
-    Home { variable: "GEMINI_CLI_HOME", folder: "", below: ".gemini", is_folder: true };
+    Home { below: ".gemini", first: Some(("settings.json", BY_KEY)), ..Home::folder("GEMINI_CLI_HOME", "") };
 
 const POLICY_FILE: &str = "gemini-policy.toml";
 const PROMPT_FILE: &str = "system-prompt.md";
