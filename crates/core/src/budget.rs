@@ -21,7 +21,7 @@ use crate::policy::Zone;
 use crate::roster::{Agent, Roster};
 use crate::word::written_as;
 pub use period::Period;
-pub use words::{money, tokens as tokens_in_words, unpriced_sentence};
+pub use words::{assumed_sentence, money, tokens as tokens_in_words, unpriced_sentence};
 
 /// What an agent may spend, or each job, or all agents together. What is unset sets no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -183,7 +183,8 @@ impl Amount {
         let of_models = usage.per_model.values();
         let told: f64 = of_models.clone().filter_map(|model| model.cost_usd).sum();
         Self {
-            microdollars: microdollars(usage.total_cost_usd.unwrap_or(told)),
+            microdollars: microdollars(usage.total_cost_usd.unwrap_or(told))
+                .saturating_add(usage.assumed_usd.map_or(0, microdollars)),
             tokens: of_models.map(tokens).fold(0, u64::saturating_add),
         }
     }
@@ -233,6 +234,32 @@ pub fn unpriced(usage: &JobUsage) -> Option<&str> {
     let mut models = usage.per_model.iter();
     let unpriced = models.find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());
     unpriced.filter(|_| usage.total_cost_usd.is_none()).map(|(model, _)| model.as_str())
+}
+
+/// What a token counts for that nobody told the price of: a hundredth of a cent, more than nearly any model asks.
+const UNKNOWN_TOKEN: u64 = 100;
+
+/// An attempt has ended for which dollars were reserved, and nobody told what it cost: it was cut short, or its model has
+/// no price. What it cost at most counts, and that is never more than was reserved. `silent` is one that was cut short
+/// before it could tell anything.
+#[must_use]
+pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> Option<JobUsage> {
+    let most = reserved.amount.microdollars;
+    let assumed = match &usage {
+        Some(usage) if unpriced(usage).is_some() => {
+            let unknown = usage.per_model.values().filter(|used| used.cost_usd.is_none()).map(tokens);
+            let unknown = unknown.fold(0, u64::saturating_add).saturating_mul(UNKNOWN_TOKEN);
+            unknown.min(most.saturating_sub(Amount::of(usage).microdollars))
+        }
+        None if silent => most,
+        Some(_) | None => 0,
+    };
+    if assumed == 0 {
+        return usage;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
+    let assumed_usd = Some(assumed as f64 / 1e6);
+    Some(JobUsage { assumed_usd, ..usage.unwrap_or_default() })
 }
 
 /// Agents say these numbers: what is no amount of money is none.

@@ -120,6 +120,8 @@ pub enum Outcome {
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
+    /// It was cut short, and is one that tells only in the end what it has used.
+    pub silent: bool,
     /// What the agent left for its hooks.
     pub metadata: Option<Value>,
     /// What its schedule makes of a row of such ends; none where nobody knows its rules.
@@ -132,7 +134,15 @@ pub struct Settlement {
 
 impl From<Outcome> for Settlement {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, usage: None, metadata: None, breaker: None, used_no_tool: false, limit: None }
+        Self {
+            outcome,
+            usage: None,
+            silent: false,
+            metadata: None,
+            breaker: None,
+            used_no_tool: false,
+            limit: None,
+        }
     }
 }
 

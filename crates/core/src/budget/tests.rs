@@ -194,6 +194,43 @@ fn a_second_attempt_has_what_the_first_left() {
 }
 
 #[test]
+fn what_nobody_told_counts_all_the_same() {
+    let used = |input_tokens, cost_usd| ModelUsage { input_tokens, cost_usd, ..ModelUsage::default() };
+    let usage = |models: &[(&str, ModelUsage)], total_cost_usd| {
+        let per_model = models.iter().map(|(model, used)| ((*model).to_owned(), *used)).collect();
+        Some(JobUsage { per_model, total_cost_usd, ..JobUsage::default() })
+    };
+    let (told, untold) = (used(5_000, Some(0.25)), used(5_000, None));
+    let table = [
+        ("it told the sum", usage(&[("m", untold)], Some(0.5)), false, 2.0, None),
+        ("it told each", usage(&[("m", told)], None), false, 2.0, None),
+        ("a hundredth of a cent for each", usage(&[("m", untold)], None), false, 2.0, Some(0.5)),
+        ("beside what it told", usage(&[("m", untold), ("n", told)], None), false, 2.0, Some(0.5)),
+        ("never more than was reserved", usage(&[("m", untold)], None), false, 0.3, Some(0.3)),
+        ("with what it told", usage(&[("m", untold), ("n", told)], None), false, 0.3, Some(0.05)),
+        ("dollars are not limited", usage(&[("m", untold)], None), false, 0.0, None),
+        ("not a single token", usage(&[("m", used(0, None))], None), false, 2.0, None),
+        (
+            "all are counted that there can be",
+            usage(&[("m", used(u64::MAX, None))], None),
+            false,
+            2.0,
+            Some(2.0),
+        ),
+        ("it could not tell", None, true, 2.0, Some(2.0)),
+        ("it had nothing to tell", None, false, 2.0, None),
+        ("it told before it was cut short", usage(&[("m", told)], None), true, 2.0, None),
+    ];
+    for (name, usage, silent, reserved, expected) in table {
+        let before = usage.as_ref().map(Amount::of).unwrap_or_default();
+        let after = assume(usage, silent, Reservation { amount: usd(reserved) });
+        assert_eq!(after.as_ref().and_then(|usage| usage.assumed_usd), expected, "{name}");
+        let counts = after.as_ref().map(Amount::of).unwrap_or_default();
+        assert_eq!(counts.microdollars - before.microdollars, expected.map_or(0, microdollars), "{name}");
+    }
+}
+
+#[test]
 fn tokens_are_budgets_too() {
     let own = Budget { per_day_tokens: Some(1_000), per_job_tokens: Some(400), ..Budget::default() };
     let purse = purse(own, Budget::default());

@@ -4,8 +4,9 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use super::{OverBudget, Scope, Unit, Window};
+use super::{OverBudget, Scope, Unit, Window, microdollars};
 use crate::id::AgentName;
+use crate::job::JobUsage;
 
 /// `$0.05`, `$12.00`, `$0.0012`: cents, and what is less than a cent as far as it is worth reading.
 pub fn money(microdollars: u64) -> String {
@@ -79,6 +80,18 @@ pub fn unpriced_sentence(agent: &AgentName, model: &str) -> String {
     format!(
         "nobody says what {model} costs, so the budget in dollars that holds {agent} cannot be kept; add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"
     )
+}
+
+/// Why a job counts for more than anybody told, on one line.
+pub fn assumed_sentence(usage: &JobUsage) -> Option<String> {
+    let assumed = money(microdollars(usage.assumed_usd?));
+    let unpriced = usage.per_model.iter().find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());
+    Some(match unpriced {
+        Some((model, _)) => format!(
+            "{assumed} of that is assumed: nobody told what it cost. `prices` of the root file say it for {model}"
+        ),
+        None => format!("{assumed} of that is assumed: it was cut short and could not tell what it cost"),
+    })
 }
 
 struct Owner<'a> {

@@ -14,6 +14,9 @@ pub struct JobUsage {
     pub num_turns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_cost_usd: Option<f64>,
+    /// Dollars that count beside those because nobody told them: see [`crate::budget::assume`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed_usd: Option<f64>,
 }
 
 impl JobUsage {
@@ -27,6 +30,7 @@ impl JobUsage {
             self.num_turns = Some(self.num_turns.unwrap_or_default().saturating_add(turns));
         }
         self.total_cost_usd = sum(self.total_cost_usd, more.total_cost_usd);
+        self.assumed_usd = sum(self.assumed_usd, more.assumed_usd);
     }
 
     /// What came after `before`, of figures that go on from one run to the next. Models that were not used since are

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::budget::{Amount, money, tokens_in_words};
+use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -199,6 +199,9 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
         let so_far = if so_far.is_some() { " so far" } else { "" };
         let (cost, tokens) = (money(spent.microdollars), tokens_in_words(spent.tokens));
         print::line(format!("{:<13}{cost}, {tokens}{so_far}", "cost"));
+        if let Some(assumed) = job.job.usage.as_ref().and_then(assumed_sentence) {
+            print::line(format!("{:<13}{}", "", print::one_line(&assumed, 200)));
+        }
     }
 }
 

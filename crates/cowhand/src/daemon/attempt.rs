@@ -163,7 +163,8 @@ impl Charge {
                 Err(error) if !self.attempt().folder().exists() => {
                     self.attempt().end_strays();
                     let lost = format!("lost: its folder is gone: {error:#}");
-                    return self.settle(Outcome::lost(lost), rules).await;
+                    let lost = Settlement { silent: self.tells_in_the_end(), ..Outcome::lost(lost).into() };
+                    return self.settle(lost, rules).await;
                 }
                 // A disk may be full for a while. The agent runs on, so the job is not over.
                 Err(error) => warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}"),
@@ -258,8 +259,8 @@ impl Charge {
         let budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());
-        if let Some(over) = self.over_in_the_end(usage.as_ref(), for_money, &finish.outcome).await {
-            self.stopped = Some(Reason::OverBudget(over));
+        if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
+            self.stopped = Some(Reason::OverBudget(Breach::Over(over)));
         }
         let used_no_tool = usage.is_some() && tail.tool_calls() == 0;
         let (metadata, breaker) = (self.metadata(rules, attempt), rules.breaker);
@@ -267,7 +268,8 @@ impl Charge {
         match self.outcome(finish, ending) {
             Some(outcome) => {
                 let limit = self.limit(rules, &outcome, resets_at);
-                Followed::Over(Settlement { outcome, usage, metadata, breaker, used_no_tool, limit })
+                let silent = self.tells_in_the_end() && !matches!(outcome, Outcome::Completed { .. });
+                Followed::Over(Settlement { outcome, usage, silent, metadata, breaker, used_no_tool, limit })
             }
             None => Followed::NotOurs,
         }
@@ -399,7 +401,7 @@ impl Charge {
         }
         let mut pause = Duration::from_millis(200);
         loop {
-            let (id, retry) = (self.job.id().clone(), self.retry_after(settlement.usage.as_ref(), rules));
+            let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
             match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
                 Ok(Settled::Done(job)) => {
                     fault::place("settled");

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Purse, Spending, Tells};
-use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
+use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Purse, Reservation, Spending, Tells};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome, Settlement};
 use cowhand_core::policy::Retry;
 use tracing::warn;
 
@@ -33,7 +33,7 @@ impl Charge {
             } else if let Some(usage) = usage {
                 match self.tell_usage(usage.clone()).await {
                     Ok(over) => {
-                        let over = over.map(Breach::Over).or_else(|| self.unpriced(&usage, false));
+                        let over = over.map(Breach::Over).or_else(|| self.unpriced(&usage));
                         told.over = over.map(|over| (over, Instant::now()));
                         (told.usage, told.lines) = (Some(usage), tail.lines());
                     }
@@ -45,21 +45,10 @@ impl Charge {
         told.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
     }
 
-    /// The budget that is used up by what it has spent in the end, if it was stopped for one; or what keeps one from
-    /// being held, although it has completed: who limits dollars has to hear of it the first time.
-    pub(super) async fn over_in_the_end(
-        &self,
-        usage: Option<&JobUsage>,
-        for_money: bool,
-        outcome: &Outcome,
-    ) -> Option<Breach> {
-        let usage = usage?;
-        if !for_money {
-            let completed = self.stopped.is_none() && matches!(outcome, Outcome::Completed { .. });
-            return self.unpriced(usage, true).filter(|_| completed);
-        }
-        match self.tell_usage(usage.clone()).await {
-            Ok(over) => over.map(Breach::Over),
+    /// The budget that is used up by what it has spent in the end, if it was stopped for one.
+    pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
+        match self.tell_usage(usage?.clone()).await {
+            Ok(over) => over,
             Err(error) => {
                 warn!(job = %self.job.id(), "which budget it has used up is not known: {error}");
                 None
@@ -67,17 +56,23 @@ impl Charge {
         }
     }
 
-    /// Tokens without a price, while dollars are limited. Before its end that is known only of agents that tell all.
-    fn unpriced(&self, usage: &JobUsage, ended: bool) -> Option<Breach> {
+    /// Tokens without a price, while dollars are limited: of agents that would have told them by now.
+    fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
+        let known = matches!(self.tells()?, Tells::AllAsItGoes | Tells::TokensAsItGoes);
+        let limited = self.purse().is_some_and(|purse| purse.is_in_dollars());
+        (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
+    }
+
+    /// When the program that runs tells what it uses.
+    fn tells(&self) -> Option<Tells> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(self.job.agent())?;
         let other = self.stand_in.and_then(|number| agent.standing_in(number));
-        let known = match other.as_ref().unwrap_or(agent).tells() {
-            Tells::AllAsItGoes | Tells::TokensAsItGoes => true,
-            Tells::DollarsInTheEnd | Tells::AllInTheEnd => ended,
-        };
-        let limited = self.purse().is_some_and(|purse| purse.is_in_dollars());
-        (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
+        Some(other.as_ref().unwrap_or(agent).tells())
+    }
+
+    pub(super) fn tells_in_the_end(&self) -> bool {
+        self.tells() == Some(Tells::AllInTheEnd)
     }
 
     async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, crate::store::StoreError> {
@@ -117,8 +112,10 @@ impl Charge {
     }
 
     /// A job that has used up its own budget is not tried again.
-    pub(super) fn retry_after(&self, usage: Option<&JobUsage>, rules: &Rules) -> Retry {
-        let spent = self.spent_before().plus(usage.map(Amount::of).unwrap_or_default());
+    pub(super) fn retry_after(&self, settlement: &Settlement, rules: &Rules) -> Retry {
+        let whatever = Reservation { amount: Amount { microdollars: u64::MAX, tokens: 0 } };
+        let used = budget::assume(settlement.usage.clone(), settlement.silent, whatever);
+        let spent = self.spent_before().plus(used.as_ref().map(Amount::of).unwrap_or_default());
         let nobody = Spending::default();
         let is_over = self.purse().is_some_and(|purse| purse.passed(spent, &nobody, &nobody).is_some());
         if is_over { Retry::default() } else { rules.retry.clone() }

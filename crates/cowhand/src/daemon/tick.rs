@@ -3,7 +3,7 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::budget::Purse;
+use cowhand_core::budget::{Purse, Tells};
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
@@ -121,8 +121,8 @@ async fn act(
         }
         Action::CancelPrevious { job } => store.cancel(job, now).await.map(|_| false),
         Action::Lapse { job, epoch } => {
-            let retry = retry_of(store, roster, &job).await?;
-            let settled = store.release_lapsed(job.clone(), epoch, retry, now).await?;
+            let (retry, silent) = lapse_of(store, roster, &job).await?;
+            let settled = store.release_lapsed(job.clone(), epoch, silent, retry, now).await?;
             let lost = matches!(settled, Settled::Done(_));
             if lost {
                 warn!(%job, "its node stopped renewing the lease; the attempt is lost");
@@ -183,10 +183,12 @@ async fn act(
     }
 }
 
-/// The policy of the job's schedule, or of its agent. One whose agent is gone from the config is not tried again.
-pub async fn retry_of(store: &Store, roster: &Roster, id: &JobId) -> Result<Retry, StoreError> {
+/// The policy of the job's schedule, or of its agent, and whether the agent is one that would have told only in the end
+/// what it used. One that is gone from the config is not tried again.
+async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
-    let Some(agent) = roster.agent(job.agent()) else { return Ok(Retry::default()) };
+    let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
     let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
-    Ok(schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()))
+    let retry = schedule.map_or(&agent.retry, |schedule| &schedule.retry);
+    Ok((retry.clone(), agent.tells() == Tells::AllInTheEnd))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::budget::{Amount, Dearest, Ledger, OverBudget, Purse, Reservation, Spending};
+use cowhand_core::budget::{self, Amount, Dearest, Ledger, OverBudget, Purse, Reservation, Spending};
 use cowhand_core::id::{AgentName, JobId};
-use cowhand_core::job::{Job, JobUsage};
+use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 
@@ -27,9 +27,11 @@ statements! {
         from usage where slot >= $2 group by agent";
     DEAREST = same "select max(microdollars) as microdollars, max(tokens) as tokens from (select attempts.microdollars, \
         attempts.tokens from attempts join jobs on jobs.id = attempts.job_id where jobs.agent = $1 \
-        and attempts.ended_at is not null and attempts.usage is not null order by jobs.number desc limit 20) as latest";
-    HEARD = same "select usage from attempts where job_id = $1 and number = $2";
-    HEAR = same "update attempts set usage = $3, microdollars = $4, tokens = $5 where job_id = $1 and number = $2";
+        and attempts.ended_at is not null and attempts.tokens is not null order by jobs.number desc limit 20) as latest";
+    HEARD = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
+    HEAR = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
+        where job_id = $1 and number = $2";
+    USED_NOTHING = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
 }
 
 /// What became of news of an attempt's spending.
@@ -111,13 +113,32 @@ pub(super) async fn reserve(
     Ok(purse.reserve(spent, &own, dearest, &total(&everybody)))
 }
 
-/// What was heard of the attempt that runs, which is all that is known if it is lost.
-pub(super) async fn heard(tx: &mut Tx<'_>, job: &Job) -> Result<Option<JobUsage>, StoreError> {
-    let row = tx.one(HEARD, args![job.id().as_str(), job.attempts()]).await?;
-    row.map_or(Ok(None), |row| row.json_opt("usage"))
+/// The attempt is over. Says what it has used: what it told, else what was heard while it ran, which is all that is known
+/// if it is lost; with dollars that are assumed if nobody told them.
+pub(super) async fn end(
+    tx: &mut Tx<'_>,
+    job: &Job,
+    told: Option<JobUsage>,
+    silent: bool,
+    outcome: &Outcome,
+) -> Result<Option<JobUsage>, StoreError> {
+    let Some(row) = tx.one(HEARD, args![job.id().as_str(), job.attempts()]).await? else { return Ok(told) };
+    let used = told.map_or_else(|| row.json_opt("usage"), |told| Ok(Some(told)))?;
+    let reserved = Reservation { amount: amount(&row, "reserved_microdollars", "reserved_tokens")? };
+    let used = budget::assume(used, silent, reserved);
+    match (&used, outcome) {
+        (Some(used), _) => note(tx, job, used).await?,
+        // A command that uses no model need not keep others from theirs the next time.
+        (None, Outcome::Completed { .. }) => {
+            tx.execute(USED_NOTHING, args![job.id().as_str(), job.attempts()]).await?;
+        }
+        (None, Outcome::Failed { .. } | Outcome::Cancelled { .. }) => {}
+    }
+    Ok(used)
 }
 
-pub(super) async fn note(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreError> {
+async fn note(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreError> {
+    let assumed = usage.assumed_usd.map_or(0, budget::microdollars);
     let amount = Amount::of(usage);
     let tells_dollars =
         usage.total_cost_usd.is_some() || usage.per_model.values().any(|model| model.cost_usd.is_some());
@@ -125,8 +146,9 @@ pub(super) async fn note(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result
         job.id().as_str(),
         job.attempts(),
         jobs::written(usage)?,
-        tells_dollars.then(|| stored(amount.microdollars)),
+        tells_dollars.then(|| stored(amount.microdollars.saturating_sub(assumed))),
         stored(amount.tokens),
+        stored(assumed),
     ];
     tx.execute(HEAR, row).await?;
     Ok(())

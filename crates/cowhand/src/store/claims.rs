@@ -249,6 +249,7 @@ impl Store {
         &self,
         id: JobId,
         epoch: i64,
+        silent: bool,
         retry: Retry,
         now: Timestamp,
     ) -> Result<Settled, StoreError> {
@@ -260,7 +261,8 @@ impl Store {
                     return Ok(Settled::Fenced);
                 }
                 let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
-                settle(tx, id, epoch, lost.into(), retry, now).await
+                let lost = Settlement { silent, ..lost.into() };
+                settle(tx, id, epoch, lost, retry, now).await
             })
         })
         .await
@@ -291,14 +293,10 @@ async fn settle(
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement { outcome, usage: used, metadata, breaker, used_no_tool, limit } = settlement;
-    let used = match used {
-        Some(used) => Some(used),
-        None => budgets::heard(tx, &job).await?,
-    };
+    let Settlement { outcome, usage: used, silent, metadata, breaker, used_no_tool, limit } = settlement;
+    let used = budgets::end(tx, &job, used, silent, &outcome).await?;
     if let Some(usage) = &used {
         job.spend(usage)?;
-        budgets::note(tx, &job, usage).await?;
     }
     usage::add(tx, &job, used.as_ref(), now).await?;
     // Whoever asked for its end did not ask for another attempt.

@@ -36,7 +36,7 @@ statements! {
     USAGE_OF_ITEMS = same "select * from usage_of_items where last_at >= $1 \
         order by cost_microdollars desc, input_tokens + output_tokens desc, item limit $2";
     USAGE_OF_JOBS = same "select jobs.id, jobs.agent, jobs.schedule, jobs.status, count(*) as attempts, \
-        cast(sum(coalesce(attempts.microdollars, 0)) as bigint) as microdollars, \
+        cast(sum(coalesce(attempts.microdollars, 0) + attempts.assumed_microdollars) as bigint) as microdollars, \
         cast(sum(coalesce(attempts.tokens, 0)) as bigint) as tokens from attempts join jobs on jobs.id = attempts.job_id \
         where attempts.ended_at >= $1 and attempts.ended_at < $2 and attempts.usage is not null \
         group by jobs.id, jobs.agent, jobs.schedule, jobs.status order by microdollars desc, tokens desc, jobs.id limit $3";
@@ -123,6 +123,7 @@ pub(super) async fn add(
     let usage = usage.unwrap_or(&nothing);
     let of_models: f64 = usage.per_model.values().filter_map(|model| model.cost_usd).sum();
     let rest = usage.total_cost_usd.map(|total| (total - of_models).max(0.0));
+    let rest = usage.assumed_usd.map(|assumed| assumed + rest.unwrap_or_default()).or(rest);
     let whole = ModelUsage { cost_usd: rest, ..ModelUsage::default() };
     let of_models = usage.per_model.iter().map(|(model, usage)| (model.as_str(), 0, usage));
     let slot = slot(now);
@@ -163,7 +164,7 @@ async fn add_to_item(
         stored(whole.output_tokens),
         stored(whole.cache_creation_input_tokens),
         stored(whole.cache_read_input_tokens),
-        microdollars(usage.total_cost_usd.or(whole.cost_usd)),
+        stored(Amount::of(usage).microdollars),
         now,
     ];
     tx.execute(ADD_USAGE_OF_ITEM, row).await?;
@@ -181,8 +182,8 @@ fn slot(now: Timestamp) -> Timestamp {
 /// What one attempt may say it used. An agent says these numbers, and the sum of a day has to stay a number.
 const MOST: u32 = u32::MAX;
 
-fn stored(tokens: u64) -> i64 {
-    tokens.min(MOST.into()).cast_signed()
+fn stored(amount: u64) -> i64 {
+    amount.min(MOST.into()).cast_signed()
 }
 
 fn microdollars(cost_usd: Option<f64>) -> i64 {

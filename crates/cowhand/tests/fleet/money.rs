@@ -171,15 +171,15 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
     assert_ne!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
 }
 
-/// Tokens of a model whose price nobody knows are no reason to go on as if they cost nothing.
+/// Tokens of a model whose price nobody knows count as if it were a dear one, and what is done is done.
 #[test]
-fn a_model_without_a_price_cannot_be_held_to_dollars() {
+fn a_model_without_a_price_counts_as_a_dear_one() {
     let fleet = r#"
 agents:
   - name: talker
     runtime: command
-    command: [sh, -c, "echo '{\"type\":\"assistant\",\"content\":\"hm\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000}}'"]
-    budget: {per_day_usd: 1}
+    command: [sh, -c, "echo '{\"type\":\"assistant\",\"content\":\"hm\",\"model\":\"m\",\"usage\":{\"input_tokens\":4000}}'"]
+    budget: {per_day_usd: 0.5}
 "#;
     let scene = Scene::with(fleet);
     scene.start();
@@ -188,28 +188,37 @@ agents:
     };
     let job = run();
     assert_eq!(
-        (&job["status"], &job["error"]["kind"], &job["error"]["message"]),
-        (
-            &"failed".into(),
-            &"budget".into(),
-            &"nobody says what m costs, so the budget in dollars that holds talker cannot be kept; add it to `prices` of the root file: `prices: {m: {input: …, output: …}}`".into()
+        (&job["status"], job["usage"]["total_cost_usd"].as_f64(), job["usage"]["assumed_usd"].as_f64()),
+        (&"completed".into(), None, Some(0.4)),
+        "{job:#}"
+    );
+    assert_eq!(job["usage"]["per_model"]["m"]["input_tokens"], 4000, "{job:#}");
+    let told = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
+    assert!(told.contains("$0.40, 4,000 tokens"), "{told}");
+    assert!(
+        told.contains(
+            "$0.40 of that is assumed: nobody told what it cost. `prices` of the root file say it for m"
         ),
-        "{job:#}"
+        "{told}"
     );
-    // Nor is it hidden what it has used.
-    assert_eq!(job["usage"]["per_model"]["m"]["input_tokens"], 1000, "{job:#}");
-    scene.write("cowhand.yaml", &format!("prices: {{m: {{input: 100, output: 1}}}}{fleet}"));
-    assert_eq!(scene.run(&["reload"]).code, Some(0));
-    let job = run();
-    assert_eq!(
-        (&job["status"], job["usage"]["total_cost_usd"].as_f64()),
-        (&"completed".into(), Some(0.1)),
-        "{job:#}"
-    );
+    // The second one takes all that is left, and there is no third.
+    assert_eq!(run()["usage"]["assumed_usd"].as_f64(), Some(0.1));
+    scene.run(&["trigger", "talker"]);
+    let waits = until("a job to wait", || {
+        let jobs = scene.json(&["jobs", "--status", "pending"]);
+        scene.json(&["job", jobs[0]["id"].as_str()?])["waits"]["message"].as_str().map(str::to_owned)
+    });
+    assert!(waits.contains("talker's daily budget of $0.50 is used up"), "{waits}");
     // Without a limit in dollars it is nobody's business.
-    scene.write("cowhand.yaml", &fleet.replace("per_day_usd: 1", "per_day_tokens: 100000"));
+    scene.write("cowhand.yaml", &fleet.replace("per_day_usd: 0.5", "per_day_tokens: 100000"));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
-    assert_eq!(run()["status"], "completed");
+    assert_eq!(run()["usage"]["assumed_usd"], Value::Null);
+    scene.write(
+        "cowhand.yaml",
+        &format!("prices: {{m: {{input: 100, output: 1}}}}{fleet}").replace("0.5", "9"),
+    );
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert_eq!(run()["usage"]["total_cost_usd"].as_f64(), Some(0.4));
 }
 
 /// An agent that only talks, and costs money each time.

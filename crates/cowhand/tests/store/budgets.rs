@@ -24,6 +24,8 @@ on_both! {
     what_was_heard_is_not_forgotten,
     a_reservation_ends_with_its_attempt,
     what_a_run_may_need_is_learnt,
+    what_nobody_told_is_assumed,
+    a_command_that_uses_no_model_learns_to_share,
     a_run_is_told_what_it_passes,
     a_schedule_that_keeps_failing_pauses,
     a_person_proves_that_it_works,
@@ -56,7 +58,7 @@ fn starter(purse: Purse) -> Starter {
 fn cost(dollars: f64) -> JobUsage {
     let used = ModelUsage { input_tokens: 100, cost_usd: Some(dollars), ..ModelUsage::default() };
     let per_model = BTreeMap::from([("m".to_owned(), used)]);
-    JobUsage { per_model, num_turns: None, total_cost_usd: Some(dollars) }
+    JobUsage { per_model, total_cost_usd: Some(dollars), ..JobUsage::default() }
 }
 
 fn job_of(agent: &str) -> NewJob {
@@ -195,7 +197,7 @@ async fn what_was_heard_is_not_forgotten(place: Place) {
     let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
     assert_eq!(attempts[0].usage.as_ref().and_then(|usage| usage.total_cost_usd), Some(1.25));
     let later = at(1) + LEASE + LEASE;
-    let settled = store.release_lapsed(first.clone(), epoch, Retry::default(), later).await.unwrap();
+    let settled = store.release_lapsed(first.clone(), epoch, false, Retry::default(), later).await.unwrap();
     let Settled::Done(job) = settled else { panic!("{settled:?}") };
     assert_eq!(job.usage().and_then(|usage| usage.total_cost_usd), Some(1.25));
     assert_eq!(spent(&store).await, 1_250_000);
@@ -247,6 +249,48 @@ async fn what_a_run_may_need_is_learnt(place: Place) {
     let (own, dearest) = ledger.agents[&"coder".parse().unwrap()];
     assert_eq!((own.day.microdollars, own.held.microdollars), (1_000_000, 4_000_000));
     assert_eq!((dearest.microdollars, ledger.fleet), (Some(1_000_000), own));
+}
+
+/// Ten thousand tokens, and nobody says what they cost: a dollar counts. Of what is not known at all, all that was reserved.
+async fn what_nobody_told_is_assumed(place: Place) {
+    let store = place.open().await;
+    let own = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
+    let purse = || purse(own, Budget::default());
+    let used = ModelUsage { input_tokens: 10_000, ..ModelUsage::default() };
+    let per_model = BTreeMap::from([("m".to_owned(), used)]);
+    let tokens = JobUsage { per_model, ..JobUsage::default() };
+    let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
+    let epoch = claimed(&store, &first, purse()).await;
+    let settled =
+        store.settle(first.clone(), epoch, completed(Some(tokens)), Retry::default(), at(2)).await.unwrap();
+    let Settled::Done(job) = settled else { panic!("{settled:?}") };
+    let usage = job.usage().unwrap();
+    assert_eq!((usage.total_cost_usd, usage.assumed_usd), (None, Some(1.0)));
+    let epoch = claimed(&store, &second, purse()).await;
+    let later = at(1) + LEASE + LEASE;
+    store.release_lapsed(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
+    assert_eq!(spent(&store).await, 4_000_000);
+    let jobs = store.spent_on_jobs(at(0), at(1_000_000), 10).await.unwrap();
+    let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();
+    assert_eq!(of_jobs, [(second, 3_000_000), (first, 1_000_000)]);
+    // What is assumed says nothing about what the next one will need.
+    let agent = Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) };
+    let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
+    let (_, dearest) = ledger.agents[&"coder".parse().unwrap()];
+    assert_eq!((dearest.microdollars, dearest.tokens), (None, Some(10_000)));
+}
+
+/// The first one has the day to itself. Since it used nothing, the next ones stand in nobody's way.
+async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
+    let store = place.open().await;
+    let purse = || purse(Budget::default(), per_day(5.0));
+    let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
+    let other = add(&store, job_of("other")).await;
+    let epoch = claimed(&store, &first, purse()).await;
+    assert!(matches!(claim(&store, &other, purse()).await, Claim::OverBudget(_)));
+    store.settle(first, epoch, completed(None), Retry::default(), at(2)).await.unwrap();
+    claimed(&store, &second, purse()).await;
+    claimed(&store, &other, purse()).await;
 }
 
 fn budget_settings(dollars: f64) -> cowhand_core::config::shape::Agent {

@@ -19,7 +19,7 @@ fn usage(models: &[(&str, u64, Option<f64>)], total_cost_usd: Option<f64>) -> Jo
         (name.to_owned(), ModelUsage { input_tokens, cost_usd, ..ModelUsage::default() })
     };
     let per_model: BTreeMap<_, _> = models.iter().map(model).collect();
-    JobUsage { per_model, num_turns: None, total_cost_usd }
+    JobUsage { per_model, total_cost_usd, ..JobUsage::default() }
 }
 
 /// A day from the first moment of these stories.

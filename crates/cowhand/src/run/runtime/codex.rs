@@ -172,7 +172,7 @@ impl Codex {
         let usage = JobUsage {
             per_model: spent.map(|spent| BTreeMap::from([(model, spent)])).unwrap_or_default(),
             num_turns: Some(self.turns),
-            total_cost_usd: None,
+            ..JobUsage::default()
         };
         self.heard.result = Some(ResultLine::of(None, usage));
         said_by_codex("result", None, fields)

@@ -118,6 +118,7 @@ impl Listen for Command {
             per_model: self.spent.clone(),
             num_turns: told.and_then(|usage| usage.num_turns),
             total_cost_usd: each.map(|each| each.iter().sum()),
+            assumed_usd: None,
         })
     }
 

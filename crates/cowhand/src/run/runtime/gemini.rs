@@ -168,8 +168,7 @@ impl Gemini {
                 .and_then(|stats| stats.get("models"))
                 .map(per_model)
                 .unwrap_or_default(),
-            num_turns: None,
-            total_cost_usd: None,
+            ..JobUsage::default()
         };
         let error = fields.get("error").and_then(Value::as_object);
         let failed = error.is_some() || text(&fields, "status").is_some_and(|status| status != "success");

@@ -89,6 +89,7 @@ impl Opencode {
             per_model: BTreeMap::from([(model, ModelUsage { cost_usd, ..self.spent })]),
             num_turns: Some(self.steps),
             total_cost_usd: cost_usd,
+            assumed_usd: None,
         }
     }
 

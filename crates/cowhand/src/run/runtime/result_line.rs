@@ -36,6 +36,7 @@ impl ResultLine {
                 per_model: fields.get("modelUsage").map(per_model).unwrap_or_default(),
                 num_turns: fields.get("num_turns").and_then(Value::as_u64),
                 total_cost_usd: fields.get("total_cost_usd").and_then(Value::as_f64),
+                assumed_usd: None,
             },
         }
     }

@@ -1,6 +1,7 @@
 //! One job: how it stands, what it was told, what it says, and what can be done with it.
 
 use axum::extract::{Path, Query, State};
+use cowhand_core::budget::assumed_sentence;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use jiff::Timestamp;
@@ -91,6 +92,7 @@ fn head(job: &JobRecord, waits: Option<&Waits>, now: Timestamp) -> Markup {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80)) } }
             }
         }
+        @if let Some(assumed) = job.usage.as_ref().and_then(assumed_sentence) { p.muted { (Text(&assumed)) } }
         @if let Some(waits) = waits { p.alert { b { "waits: " } (Text(&waits.message)) } }
         @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
         @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }

@@ -1,5 +1,6 @@
 //! Small things that many pages show: how something stands, when it was, how long it took, what it cost.
 
+use cowhand_core::budget::assumed_sentence;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
 use jiff::{SignedDuration, Timestamp};
@@ -125,9 +126,16 @@ pub(super) fn count(number: u64) -> String {
 }
 
 pub(super) fn cost(usage: Option<&JobUsage>) -> Markup {
-    let dollars = usage.and_then(|usage| usage.total_cost_usd);
+    let told = usage.and_then(|usage| usage.total_cost_usd);
+    let assumed = usage.and_then(|usage| usage.assumed_usd);
     html! {
-        @if let Some(dollars) = dollars { span.number { (money(dollars)) } } @else { span.muted { "–" } }
+        @if let Some(assumed) = assumed {
+            span.number title=[usage.and_then(assumed_sentence)] { "≤ " (money(told.unwrap_or_default() + assumed)) }
+        } @else if let Some(dollars) = told {
+            span.number { (money(dollars)) }
+        } @else {
+            span.muted { "–" }
+        }
     }
 }
 

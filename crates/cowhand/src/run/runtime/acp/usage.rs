@@ -156,7 +156,7 @@ impl Spent {
             used.cost_usd = total_cost_usd;
         }
         let any = total_cost_usd.is_some() || !per_model.is_empty();
-        any.then_some(JobUsage { per_model, num_turns: None, total_cost_usd })
+        any.then_some(JobUsage { per_model, total_cost_usd, ..JobUsage::default() })
     }
 }
 

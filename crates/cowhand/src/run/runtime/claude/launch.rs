@@ -180,7 +180,7 @@ fn before(order: &Order<'_>) -> JobUsage {
     let before = record.and_then(|record| {
         record::last(&record, "\"cost-state\"", |line| {
             let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
-            Some(JobUsage { per_model: per_model(models), num_turns: None, total_cost_usd: Some(cost) })
+            Some(JobUsage { per_model: per_model(models), total_cost_usd: Some(cost), ..JobUsage::default() })
         })
     });
     before.unwrap_or_default()

@@ -99,11 +99,7 @@ impl Chat {
     }
 
     pub(in super::super) fn usage(&self) -> Option<JobUsage> {
-        (!self.used.is_empty()).then(|| JobUsage {
-            per_model: self.used.clone(),
-            num_turns: None,
-            total_cost_usd: None,
-        })
+        (!self.used.is_empty()).then(|| JobUsage { per_model: self.used.clone(), ..JobUsage::default() })
     }
 }
 
