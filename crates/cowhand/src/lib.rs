@@ -1,6 +1,7 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 
 pub mod api;
+mod aside;
 pub mod audit;
 pub mod cli;
 pub mod clock;
@@ -11,6 +12,7 @@ pub mod fleet;
 mod histogram;
 mod hook;
 pub mod mcp;
+mod panic;
 mod prune;
 pub mod run;
 pub mod server;

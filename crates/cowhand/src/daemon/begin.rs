@@ -1,5 +1,7 @@
 //! How an attempt begins: with which session, in which directory, and then its keeper.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -207,7 +209,7 @@ impl Charge {
     async fn stopped_before_its_start(&self, rules: &Rules) {
         let wish = *self.wishes.borrow();
         match wish {
-            Wish::GoOn | Wish::Leave => self.give_back().await,
+            Wish::GoOn | Wish::Leave => self.give_back(rules).await,
             Wish::Cancel | Wish::CancelNow => {
                 self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
             }
@@ -310,9 +312,13 @@ impl Charge {
         let attempt = self.attempt();
         let runtime = rules.agent.settings.runtime.unwrap_or_default();
         let Some(session) = attempt.resumed() else { return false };
-        let said = std::fs::read(attempt.stderr()).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said[..said.len().min(MISSING_SAYS)]);
-        plan::says_missing(runtime, &session, &said)
+        let mut said = Vec::new();
+        let stderr = File::open(attempt.stderr());
+        // Without it nothing is launched anew: what happened is told as it is.
+        if let Err(error) = stderr.and_then(|stderr| stderr.take(MISSING_SAYS).read_to_end(&mut said)) {
+            warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
+        }
+        plan::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
     }
 
     async fn forget_session(&self, session: &str) {
@@ -341,7 +347,7 @@ impl Charge {
 }
 
 /// How much of stderr is looked at for the one sentence.
-const MISSING_SAYS: usize = 16 << 10;
+const MISSING_SAYS: u64 = 16 << 10;
 
 fn fresh(stored: &StoredSession, why: &str) -> Beginning {
     let note = format!(

@@ -36,7 +36,7 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
     if !attempt.folder().exists() {
         return None;
     }
-    match (attempt.standing(), attempt.began()) {
+    match (attempt.aside(Attempt::standing).await, attempt.began()) {
         (Ok(Standing::Gone), Ok(false)) => None,
         _ => Some(follow(engine, owed, &attempt).await),
     }
@@ -78,7 +78,7 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
         attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
-        let ending = match attempt.standing() {
+        let ending = match attempt.aside(Attempt::standing).await {
             Ok(Standing::Ended(ending)) => ending,
             Ok(Standing::Gone) => return ended(attempt, None, limit),
             Ok(Standing::Kept | Standing::Unkept) => {
@@ -86,8 +86,7 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
                 let age = engine.clock.now().duration_since(began);
                 if age > limit.saturating_add(PATIENCE) {
                     // Its keeper is stuck, or gone. Whether there was anything left shows at the next look.
-                    attempt.end_strays();
-                    let _ = attempt.stop();
+                    attempt.aside(Attempt::kill).await;
                 }
                 tokio::select! {
                     () = wake.changed() => {}

@@ -18,6 +18,7 @@ use super::process::{self, Identity};
 use super::runtime::Reader;
 use super::sandbox::Enclosure;
 use super::sandbox::proxy::Credentials;
+use crate::aside::aside;
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -292,6 +293,13 @@ impl Attempt {
         forgiving(fs::remove_dir_all(&self.folder))
     }
 
+    /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
+    /// minutes to answer.
+    pub(crate) async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T + Send + 'static) -> T {
+        let attempt = self.clone();
+        aside(move || work(&attempt)).await
+    }
+
     /// Asking twice gives the same answer unless something happened in between.
     pub fn standing(&self) -> io::Result<Standing> {
         if let Some(ending) = self.ending()? {
@@ -389,6 +397,13 @@ impl Attempt {
         !strays.is_empty()
     }
 
+    /// At once, with its keeper.
+    pub(crate) fn kill(&self) {
+        self.end_strays();
+        // Without its keeper the control group goes as well; if that is not gone yet, at the next look.
+        let _ = self.stop();
+    }
+
     /// All but ourselves.
     pub(super) fn end_others(&self) {
         process::signal_all(&self.marked(), Signal::KILL);
@@ -453,9 +468,10 @@ impl Attempt {
         Ok(())
     }
 
-    /// From here on a power cut takes no file away, though perhaps what is in it.
+    /// From here on a power cut takes no file away, nor the folder itself, though perhaps what is in them.
     pub(super) fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.folder)?.sync_all()
+        File::open(&self.folder)?.sync_all()?;
+        self.folder.parent().map_or(Ok(()), |all| File::open(all)?.sync_all())
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
