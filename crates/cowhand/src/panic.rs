@@ -17,8 +17,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Panicked(String);
 
 /// What the work came to, or what it said when it panicked. Whatever it had in hand may be half done: nobody uses it again.
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
-    AssertUnwindSafe(work).catch_unwind().await.map_err(|thrown| Panicked(words_of(&*thrown)))
+pub(crate) fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, Panicked>> {
+    // In a box, or whoever waits for it would be as large as the work.
+    let work = Box::pin(work);
+    async move { AssertUnwindSafe(work).catch_unwind().await.map_err(|thrown| Panicked(words_of(&*thrown))) }
 }
 
 /// A loop that nobody else begins anew.

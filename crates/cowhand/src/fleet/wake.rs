@@ -107,7 +107,7 @@ mod tests {
             assert_eq!((task.is_finished(), Arc::strong_count(&held)), (false, 2));
             if stopped {
                 course.send_modify(|course| {
-                    *course = course.after(Stop::default(), tokio::time::Instant::now())
+                    *course = course.after(Stop::default(), tokio::time::Instant::now());
                 });
                 task.await.unwrap();
             } else {
