@@ -9,6 +9,7 @@ pub mod config;
 pub mod daemon;
 mod fault;
 pub mod fleet;
+mod gone;
 mod histogram;
 mod hook;
 pub mod mcp;

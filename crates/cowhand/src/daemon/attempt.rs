@@ -92,7 +92,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
-        let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
+        let schedule = agent.schedule(job.schedule());
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };

@@ -1,7 +1,6 @@
 //! Runs the hooks that ended jobs have left in the store. One loop that may die and begin again at any time; it holds no
 //! place of an agent and no schedule up.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,11 +173,8 @@ fn in_future(engine: &Engine, time: SignedDuration) -> Timestamp {
 
 /// All that is worth keeping of it is in the store.
 fn forget_folder(attempt: &Attempt) {
-    match fs::remove_dir_all(attempt.folder()) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            warn!("{} cannot be removed: {error}", attempt.folder().display());
-        }
-        _ => {}
+    if let Err(error) = attempt.discard() {
+        warn!("{} cannot be removed: {error}", attempt.folder().display());
     }
 }
 

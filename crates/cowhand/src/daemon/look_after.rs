@@ -38,6 +38,8 @@ impl Charge {
             }
             tokio::time::sleep(pause).await;
             if !self.is_ours().await {
+                // Settled, so nothing of it is left; or somebody else's, and then nothing may be.
+                self.end_all().await;
                 break;
             }
             (fresh, pause) = (false, pause * 2);
@@ -77,12 +79,16 @@ impl Charge {
         rules
     }
 
-    /// Ends what runs, and settles the attempt as lost.
-    async fn give_up(self, panicked: &Panicked) {
+    async fn end_all(&self) {
         let (attempt, until) = (self.attempt(), Instant::now() + LAST_LOOKS);
         while Instant::now() < until && attempt.aside(lives).await {
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Ends what runs, and settles the attempt as lost.
+    async fn give_up(self, panicked: &Panicked) {
+        self.end_all().await;
         let lost =
             format!("lost: looking after it went wrong {MOST_PANICS} times, and in the end {panicked}");
         self.settle(self.lost(lost), &self.rules()).await;

@@ -45,8 +45,7 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
 pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>) -> Result<Tried, Tried> {
     let (engine, owed) = (errand.engine, errand.owed);
     let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
-    let own = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own = launch::own_environment();
     let environment = launch::environment(errand.agent, errand.job, own, &errand.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
     let start = Start {

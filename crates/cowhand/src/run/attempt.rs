@@ -19,6 +19,7 @@ use super::runtime::Reader;
 use super::sandbox::Enclosure;
 use super::sandbox::proxy::Credentials;
 use crate::aside::aside;
+use crate::gone::gone;
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -85,14 +86,6 @@ pub struct Prelude {
     pub notes: Vec<String>,
     /// The session that it is to go on with.
     pub resumed: Option<String>,
-}
-
-/// What was not there is as good as removed.
-fn forgiving(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// The signal that asks an agent to stop; some write their result only on an interrupt.
@@ -224,14 +217,14 @@ impl Attempt {
 
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
-        forgiving(fs::remove_file(self.folder.join(CREDENTIALS)))?;
-        forgiving(fs::remove_dir_all(self.private()))
+        gone(fs::remove_file(self.folder.join(CREDENTIALS)))?;
+        gone(fs::remove_dir_all(self.private()))
     }
 
     /// After its end is settled: all that was said stands in the job's JSONL, without secrets.
     pub fn forget_output(&self) -> io::Result<()> {
-        forgiving(fs::remove_file(self.stdout()))?;
-        forgiving(fs::remove_file(self.stderr()))
+        gone(fs::remove_file(self.stdout()))?;
+        gone(fs::remove_file(self.stderr()))
     }
 
     /// Makes the folder and what the keeper needs, then the keeper.
@@ -265,7 +258,7 @@ impl Attempt {
         }
         match &prelude.resumed {
             Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
-            None => forgiving(fs::remove_file(self.folder.join(RESUMED)))?,
+            None => gone(fs::remove_file(self.folder.join(RESUMED)))?,
         }
         self.write("start.json", &start.by(program))?;
         let mark = self.mark();
@@ -290,7 +283,7 @@ impl Attempt {
 
     /// As if it had never been: only for one in which nothing happened.
     pub fn discard(&self) -> io::Result<()> {
-        forgiving(fs::remove_dir_all(&self.folder))
+        gone(fs::remove_dir_all(&self.folder))
     }
 
     /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take

@@ -51,9 +51,9 @@ async fn an_engine_that_does_not_answer_holds_up_nobody() {
     let (called, calls) = mpsc::channel();
     let (let_go, end) = mpsc::channel::<()>();
     let engine = std::thread::spawn(move || {
-        let (mut caller, _) = listener.accept().unwrap();
+        let (mut connection, _) = listener.accept().unwrap();
         let mut first = [0];
-        caller.read_exact(&mut first).unwrap();
+        connection.read_exact(&mut first).unwrap();
         called.send(()).unwrap();
         // Also if the test has failed.
         end.recv().ok();

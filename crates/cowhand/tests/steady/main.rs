@@ -1,7 +1,7 @@
 //! The daemon stays up and forgets no job, whatever goes wrong inside it: work that panics, a store that refuses, an
 //! engine of containers that does not answer.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod engine;
 mod panics;
@@ -107,26 +107,6 @@ impl Scene {
     fn starts(&self) -> usize {
         self.read("starts").lines().count()
     }
-
-    /// The agent, its keeper and whatever else carries the mark of an attempt of this job.
-    fn processes(&self, job: &Job) -> Vec<String> {
-        let mark = format!("COWHAND_ATTEMPT_ID={}.", job.id());
-        let of = |pid: &String| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            String::from_utf8_lossy(&environment).contains(&mark)
-        };
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        pids.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())).filter(of).collect()
-    }
-
-    /// As a power cut would.
-    fn kill_all_of(&self, job: &Job) {
-        for pid in self.processes(job) {
-            // One may have ended with another.
-            Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status().unwrap();
-        }
-    }
 }
 
 impl Drop for Scene {
@@ -144,5 +124,25 @@ impl Drop for Scene {
                 Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status().ok();
             }
         }
+    }
+}
+
+/// The agent, its keeper and whatever else carries the mark of an attempt of this job.
+fn processes(job: &Job) -> Vec<String> {
+    let mark = format!("COWHAND_ATTEMPT_ID={}.", job.id());
+    let of = |pid: &String| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(&mark)
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    pids.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())).filter(of).collect()
+}
+
+/// As a power cut would.
+fn kill_all_of(job: &Job) {
+    for pid in processes(job) {
+        // One may have ended with another.
+        Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status().unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
 
-use crate::Scene;
+use crate::{Scene, processes};
 
 const WORK: &str = "echo $COWHAND_JOB_ID >> starts; echo working; echo done";
 
@@ -36,7 +36,7 @@ async fn what_panics_each_time_is_given_up() {
     let error = record.error.unwrap();
     assert_eq!(error.kind, ErrorKind::Lost);
     assert!(error.message.contains("went wrong 5 times, and in the end panicked: the fault"), "{error:?}");
-    assert_eq!(scene.processes(&job), Vec::<String>::new(), "nothing of it is left");
+    assert_eq!(processes(&job), Vec::<String>::new(), "nothing of it is left");
     assert_eq!(scene.starts(), 1);
     scene.stop();
 }

@@ -5,7 +5,7 @@ use std::fs;
 use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
 use sqlx::Connection;
 
-use crate::Scene;
+use crate::{Scene, kill_all_of, processes};
 
 /// While an attempt that never began cannot be given back, it is tried again and again.
 #[tokio::test]
@@ -45,8 +45,8 @@ async fn what_has_spent_money_has_begun() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     scene.kill();
-    scene.kill_all_of(&job);
-    scene.until("all of it to be gone", || scene.processes(&job).is_empty()).await;
+    kill_all_of(&job);
+    scene.until("all of it to be gone", || processes(&job).is_empty()).await;
     fs::remove_dir_all(scene.path(&format!(".cowhand/attempts/{}.1", job.id()))).unwrap();
     assert!(scene.start(""), "{}", scene.read("log"));
     let job = scene.job(&store, "over", |job| job.status() == JobStatus::Failed).await;
