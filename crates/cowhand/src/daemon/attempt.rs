@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
+use cowhand_core::config::shape::Runtime;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
 };
@@ -146,6 +147,9 @@ impl Charge {
         if !fresh && !self.attempt().folder().exists() && !self.attempt().end_strays() {
             return self.give_back().await;
         }
+        if !fresh {
+            self.stopped = self.stopped_before();
+        }
         let mut pause = Duration::from_millis(200);
         loop {
             match self.follow(rules).await {
@@ -262,14 +266,24 @@ impl Charge {
         if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
             self.stopped = Some(Reason::OverBudget(Breach::Over(over)));
         }
-        let used_no_tool = usage.is_some() && tail.tool_calls() == 0;
-        let (metadata, breaker) = (self.metadata(rules, attempt), rules.breaker);
+        // Of a command that tells nothing it uses, nobody knows what it does.
+        let tells = usage.is_some() || rules.agent.settings.runtime != Some(Runtime::Command);
+        let used_no_tool = tells && tail.tool_calls() == 0;
+        let metadata = self.metadata(rules, attempt);
         let resets_at = finish.resets_at;
         match self.outcome(finish, ending) {
             Some(outcome) => {
                 let limit = self.limit(rules, &outcome, resets_at);
                 let silent = self.tells_in_the_end() && !matches!(outcome, Outcome::Completed { .. });
-                Followed::Over(Settlement { outcome, usage, silent, metadata, breaker, used_no_tool, limit })
+                Followed::Over(Settlement {
+                    outcome,
+                    usage,
+                    silent,
+                    metadata,
+                    breaker: None,
+                    used_no_tool,
+                    limit,
+                })
             }
             None => Followed::NotOurs,
         }
@@ -277,8 +291,7 @@ impl Charge {
 
     /// What it waits for, if its provider has sent it away.
     fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
-        let Outcome::Failed { error, .. } = outcome else { return None };
-        let provider = rules.agent.provider().filter(|_| error.kind == ErrorKind::RateLimited)?;
+        let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();
         let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
         (on_limit == OnLimit::Park).then_some(Limit { resets_at })
@@ -305,8 +318,11 @@ impl Charge {
     fn stop(&mut self, reason: Reason, hurry: bool, attempt: &Attempt, kill_at: &mut Option<Instant>) {
         let (job, now) = (self.job.id(), Instant::now());
         if self.stopped.is_none() || hurry {
+            if self.stopped.is_none() {
+                self.note_stop(reason, attempt);
+            }
             let patience = match attempt.stop() {
-                Ok(Stop::TooEarly) => return,
+                Ok(Stop::TooEarly) => return self.forget_stop(attempt),
                 Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
                 Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
                 Err(error) => {
@@ -395,6 +411,7 @@ impl Charge {
     /// Until it is written: a database that is away for a while must not make us forget how a job ended.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
+        settlement.breaker = rules.breaker;
         // What keeps an attempt from starting is told by programs, too.
         if let Outcome::Failed { error, .. } = &mut settlement.outcome {
             error.message = rules.veil.hide(&error.message).into_owned();

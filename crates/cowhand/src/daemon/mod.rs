@@ -12,6 +12,7 @@ mod prepare;
 mod prune;
 mod recover;
 mod spending;
+mod stopping;
 pub mod tick;
 mod triggers;
 mod trust;

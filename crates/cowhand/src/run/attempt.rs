@@ -458,7 +458,7 @@ impl Attempt {
         File::open(&self.folder)?.sync_all()
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+    pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         let path = self.folder.join(name);
         match fs::read(&path) {
             Ok(bytes) => {
