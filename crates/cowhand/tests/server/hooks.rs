@@ -247,7 +247,7 @@ agents:
   - name: worker
     runtime: command
     command: [sh, -c, "echo $COWHAND_JOB_ID >> ran; [ -e mended ]"]
-    max_concurrent: 9
+    instances: {max_concurrent: 9}
     breaker: {failures: 1, pause: 3s}
     schedules:
       hook: {type: webhook, secret_env: HOOK_OLD, prompt: Look.}
