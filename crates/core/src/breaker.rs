@@ -75,6 +75,10 @@ pub struct Pause {
 }
 
 impl Breaker {
+    pub const fn is_on(&self) -> bool {
+        self.failures > 0 || self.empty_runs > 0
+    }
+
     /// Takes note of a job, and says whether the schedule pauses.
     pub fn judge(&self, fuse: &mut Fuse, run: Run<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {

@@ -448,6 +448,11 @@ impl Outcome {
         }
     }
 
+    /// Its provider has sent it away for now.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Self::Failed { error, .. } if error.kind == ErrorKind::RateLimited)
+    }
+
     pub const fn status(&self) -> JobStatus {
         match self {
             Self::Completed { .. } => JobStatus::Completed,

@@ -13,6 +13,7 @@
 
 pub mod coming;
 mod due;
+mod held;
 mod seats;
 
 use std::collections::{HashMap, HashSet};
@@ -28,6 +29,7 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::work::WorkItemId;
+pub use held::{Held, Holds};
 use seats::{Seats, Taking};
 
 /// What is so: the store's answer at one moment.
@@ -89,9 +91,11 @@ pub struct LiveJob {
     pub chat: Option<String>,
     /// It runs in the strict sandbox.
     pub confined: bool,
-    /// An attempt was made, so there may be a session.
+    /// An attempt was made.
     pub began: bool,
-    /// Of one that runs: where.
+    /// It has to go on with a session that it had before a limit was met: the runtime of that.
+    pub resumes: Option<String>,
+    /// Where it runs, or ran last.
     pub provider: Option<String>,
     /// Of one that runs: no other with the same key does.
     pub session_key: Option<String>,
@@ -184,9 +188,11 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut seats = Seats::of(roster, snapshot);
     for agent in &roster.agents {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
-        let mut places = Places::of(agent, snapshot, over, now);
+        let holds = Holds::of(agent, snapshot, now);
+        let mut places = Places::of(agent, snapshot, &holds, over, now);
         for schedule in &agent.schedules {
             let preparing = snapshot.preparing.iter().filter(|firing| firing.schedule == schedule.id);
+            let preparing = preparing.filter(|firing| !snapshot.is_held_back(firing));
             plan.actions.extend(
                 preparing
                     .map(|firing| Action::Prepare { schedule: firing.schedule, key: firing.key.clone() }),
@@ -197,7 +203,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         }
         match over {
             Some(over) => plan.afterwards(agent, snapshot, over),
-            None => plan.starts(agent, snapshot, &mut seats),
+            None => plan.starts(agent, snapshot, &holds, &mut seats),
         }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
@@ -277,13 +283,15 @@ impl Draft {
         }
     }
 
-    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, seats: &mut Seats) {
+    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, seats: &mut Seats) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
             let LiveState::Pending { not_before } = job.state else { continue };
             match not_before {
                 Some(at) if at > self.now => self.wake(at),
+                // Its schedule's pause ends at a time that is known, and whoever goes first with an event.
+                _ if holds.job(job).is_some() => {}
                 _ if free > 0 => {
                     let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
                     // It waits for the end of the one that has its session, and others go before it.
@@ -351,7 +359,13 @@ struct Places {
 }
 
 impl Places {
-    fn of(agent: &Agent, snapshot: &Snapshot, over: Option<OverBudget>, now: Timestamp) -> Self {
+    fn of(
+        agent: &Agent,
+        snapshot: &Snapshot,
+        holds: &Holds<'_>,
+        over: Option<OverBudget>,
+        now: Timestamp,
+    ) -> Self {
         let ready = |job: &&LiveJob| match job.state {
             LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
             LiveState::Running { .. } => true,
@@ -359,8 +373,11 @@ impl Places {
         let of_agent = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
         // Each will need one at least. One whose source or command does not answer must not keep the others waiting.
         let preparing = snapshot.preparing.iter().filter(|firing| !firing.in_trouble);
+        let preparing = preparing.filter(|firing| !snapshot.is_held_back(firing));
         let preparing = preparing.filter(|firing| of_agent(firing.schedule)).count();
-        let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready).count();
+        let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready);
+        // Nor must those of a schedule that has paused itself.
+        let jobs = jobs.filter(|job| holds.job(job).is_none()).count();
         Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX), over }
     }
 

@@ -55,6 +55,13 @@ pub struct ProviderState {
     pub last_start: Option<Timestamp>,
 }
 
+impl ProviderState {
+    /// The limit that holds now, if one does.
+    pub fn used_up(&self, now: Timestamp) -> Option<&Parked> {
+        self.parked.as_ref().filter(|parked| parked.until > now)
+    }
+}
+
 /// What it takes to start a job at its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {

@@ -1,5 +1,7 @@
 //! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
+mod stand_in;
+
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
@@ -141,30 +143,6 @@ impl Agent {
         settings.permission_mode == Some(shape::PermissionMode::Ask)
             || settings.followups.is_some()
             || settings.fleet_tools == Some(true)
-    }
-
-    /// The agent as its fallback of this number has it.
-    pub fn standing_in(&self, number: usize) -> Option<Self> {
-        let other = self.settings.fallback.get(number)?;
-        let mut agent = self.clone();
-        let settings = &mut agent.settings;
-        if let Some(runtime) =
-            other.runtime.filter(|other| other.name() != settings.runtime.unwrap_or_default().name())
-        {
-            (settings.runtime, settings.model, settings.provider) = (Some(runtime), None, None);
-        }
-        settings.model = other.model.clone().or(settings.model.take());
-        settings.provider = other.provider.clone().or(settings.provider.take());
-        settings.command = other.command.clone().or(settings.command.take());
-        settings.env.extend(other.env.clone());
-        Some(agent)
-    }
-
-    /// Itself, and then what it falls back to, with their numbers.
-    pub fn and_stand_ins(&self) -> impl Iterator<Item = (Option<usize>, Self)> {
-        let others = (0..self.settings.fallback.len())
-            .filter_map(|number| Some((Some(number), self.standing_in(number)?)));
-        std::iter::once((None, self.clone())).chain(others)
     }
 
     pub fn session_policy(&self) -> SessionPolicy {

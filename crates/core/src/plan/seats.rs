@@ -1,11 +1,12 @@
 //! Places at providers, which agents share.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 
 use super::{LiveJob, LiveState, Snapshot};
-use crate::provider::{ProviderState, Seat};
+use crate::provider::{Parked, ProviderState, Seat};
 use crate::roster::{Agent, Roster};
 
 /// What is free at each provider of the fleet.
@@ -30,10 +31,32 @@ pub(super) enum Taking {
     Full,
 }
 
+/// Who may do it, the first one first: the agent and what stands in for it. But what has begun goes on only where its
+/// session can; finished work is not done again.
+fn candidates<'a>(
+    agent: &'a Agent,
+    job: &LiveJob,
+) -> Box<dyn Iterator<Item = (Option<usize>, Cow<'a, Agent>)> + 'a> {
+    match &job.resumes {
+        None => Box::new(agent.and_stand_ins()),
+        Some(runtime) => Box::new(agent.successors(runtime, job.provider.as_deref()).into_iter()),
+    }
+}
+
+impl Snapshot {
+    /// The limit that the job waits for: all who may do it are used up, and this one is the first to take jobs again.
+    pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
+        let used_up = |agent: &Agent| self.providers.get(agent.provider()?)?.used_up(now);
+        let limits: Option<Vec<&Parked>> =
+            candidates(agent, job).map(|(_, candidate)| used_up(&candidate)).collect();
+        limits?.into_iter().min_by_key(|parked| parked.until)
+    }
+}
+
 impl Seats {
     pub(super) fn of(roster: &Roster, snapshot: &Snapshot) -> Self {
         let mut providers = HashMap::new();
-        for agent in roster.agents.iter().filter(|agent| agent.provider().is_some()) {
+        for agent in &roster.agents {
             for (_, agent) in agent.and_stand_ins() {
                 let Some(seat) = roster.seat(&agent) else { continue };
                 let state = snapshot.providers.get(&seat.provider).cloned().unwrap_or_default();
@@ -50,29 +73,29 @@ impl Seats {
         Self { providers }
     }
 
-    /// The job starts, if it may. While the agent's own provider is used up, a fallback takes its place; but one that
-    /// has begun has a session, which only its own runtime can go on with.
+    /// The job starts, if it may. While the first who can do it is used up, the next one takes its place.
     pub(super) fn take(&mut self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Taking {
-        let own = match self.at(agent, now) {
-            Ok(()) => return Taking::Taken { stand_in: None },
-            Err(own) => own,
-        };
-        if !self.is_used_up(agent, now) {
-            return own;
-        }
-        let runtime = |agent: &Agent| agent.settings.runtime.unwrap_or_default().name();
-        for (number, other) in agent.and_stand_ins().skip(1) {
-            let may = !job.began || runtime(&other) == runtime(agent);
-            if may && self.at(&other, now).is_ok() {
-                return Taking::Taken { stand_in: number };
+        let mut waits: Option<Taking> = None;
+        for (number, candidate) in candidates(agent, job) {
+            let why = match self.at(&candidate, now) {
+                Ok(()) => return Taking::Taken { stand_in: number },
+                Err(why) => why,
+            };
+            if waits.is_none() && !self.is_used_up(&candidate, now) {
+                return why;
             }
+            waits = Some(match (waits, why) {
+                (Some(Taking::Opens(one)), Taking::Opens(other)) => Taking::Opens(one.min(other)),
+                (Some(Taking::Opens(at)), _) | (_, Taking::Opens(at)) => Taking::Opens(at),
+                (_, why) => why,
+            });
         }
-        own
+        waits.unwrap_or(Taking::Full)
     }
 
     fn is_used_up(&self, agent: &Agent, now: Timestamp) -> bool {
         let free = agent.provider().and_then(|provider| self.providers.get(provider));
-        free.and_then(|free| free.state.parked.as_ref()).is_some_and(|parked| parked.until > now)
+        free.is_some_and(|free| free.state.used_up(now).is_some())
     }
 
     fn at(&mut self, agent: &Agent, now: Timestamp) -> Result<(), Taking> {

@@ -87,6 +87,7 @@ impl Scene {
             by_trigger: whose == "clock",
             item: None,
             began: false,
+            resumes: None,
             provider: None,
             chat: None,
             confined: false,

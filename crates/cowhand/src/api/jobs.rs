@@ -9,6 +9,7 @@ use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
+use cowhand_core::plan::Holds;
 use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
-use super::{Api, Page, Problem, WorkspaceView, providers};
+use super::{Api, Page, Problem, WorkspaceView};
 use crate::fleet::{self, Changes, Listening};
 use crate::store::{Cancel, FollowupsOfJob, JobFilter, PastAttempt};
 
@@ -156,8 +157,8 @@ async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
     let Some(agent) = roster.agent(job.agent()).filter(|_| job.status() == JobStatus::Pending) else {
         return Ok(None);
     };
-    let ledger = api.store.spending(&roster, now).await?;
-    let over = roster.over_budget(agent, &ledger, now).map(|over| Waits {
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let over = roster.over_budget(agent, &snapshot.ledger, now).map(|over| Waits {
         reason: SkipReason::OverBudget,
         until: over.until,
         message: over.sentence(&agent.name, roster.zone()),
@@ -165,9 +166,12 @@ async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
     if over.is_some() {
         return Ok(over);
     }
-    let parked = providers::parked(api).await?;
-    let parked = parked.into_iter().find(|parked| Some(parked.provider.as_str()) == agent.provider());
-    Ok(parked.map(|parked| Waits {
+    // It may have begun since.
+    let Some(live) = snapshot.jobs.iter().find(|live| live.id == *job.id()) else { return Ok(None) };
+    if let Some(held) = Holds::of(agent, &snapshot, now).job(live) {
+        return Ok(Some(Waits { reason: held.reason(), until: held.until(), message: held.sentence() }));
+    }
+    Ok(snapshot.limit_of(agent, live, now).map(|parked| Waits {
         reason: SkipReason::UsageLimit,
         until: Some(parked.until),
         message: parked.sentence(),

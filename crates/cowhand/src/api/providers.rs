@@ -53,10 +53,13 @@ pub(super) async fn unpark(
 async fn views(api: &Api) -> Result<Vec<ProviderView>, Problem> {
     let (roster, now, known) = (api.roster(), api.now(), api.store.providers().await?);
     let mut views: Vec<ProviderView> = Vec::new();
-    for agent in &roster.agents {
-        let Some(seat) = roster.seat(agent) else { continue };
+    let all = roster.agents.iter().flat_map(|agent| agent.and_stand_ins().map(move |(_, who)| (agent, who)));
+    for (agent, who) in all {
+        let Some(seat) = roster.seat(&who) else { continue };
         if let Some(known) = views.iter_mut().find(|view| view.provider == seat.provider) {
-            known.agents.push(agent.name.clone());
+            if !known.agents.contains(&agent.name) {
+                known.agents.push(agent.name.clone());
+            }
             continue;
         }
         let parked = known.get(&seat.provider).and_then(|state| state.parked.clone());

@@ -221,9 +221,9 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
-/// When its provider takes jobs again; the sentence about a budget says by itself when that begins anew.
+/// When its provider takes jobs again, or its schedule's pause is over; the sentence about a budget says by itself when that begins anew.
 fn reset(waits: &Waits) -> Option<Timestamp> {
-    waits.until.filter(|_| waits.reason == SkipReason::UsageLimit)
+    waits.until.filter(|_| matches!(waits.reason, SkipReason::UsageLimit | SkipReason::Paused))
 }
 
 /// What it waits for, and what it has cost.

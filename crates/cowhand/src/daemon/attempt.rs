@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
+use cowhand_core::config::shape::Runtime;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
 };
@@ -82,7 +83,7 @@ enum Followed {
 pub(super) struct Rules {
     pub(super) agent: Agent,
     pub(super) retry: Retry,
-    breaker: Option<Breaker>,
+    pub(super) breaker: Option<Breaker>,
     timeout: Timeout,
     idle_timeout: Timeout,
     output_to_file: bool,
@@ -123,6 +124,9 @@ impl Charge {
     pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
         if !fresh && !self.attempt().folder().exists() && !self.end_strays().await {
             return self.give_back(rules).await;
+        }
+        if !fresh {
+            self.stopped = self.stopped_before();
         }
         let mut pause = Duration::from_millis(200);
         loop {
@@ -240,14 +244,24 @@ impl Charge {
         if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
             self.stopped = Some(Reason::OverBudget(Breach::Over(over)));
         }
-        let used_no_tool = usage.is_some() && tail.tool_calls() == 0;
-        let (metadata, breaker) = (self.metadata(rules, attempt), rules.breaker);
+        // Of a command that tells nothing it uses, nobody knows what it does.
+        let tells = usage.is_some() || rules.agent.settings.runtime != Some(Runtime::Command);
+        let used_no_tool = tells && tail.tool_calls() == 0;
+        let metadata = self.metadata(rules, attempt);
         let resets_at = finish.resets_at;
         match self.outcome(finish, ending) {
             Some(outcome) => {
                 let limit = self.limit(rules, &outcome, resets_at);
                 let silent = self.tells_in_the_end() && !matches!(outcome, Outcome::Completed { .. });
-                Followed::Over(Settlement { outcome, usage, silent, metadata, breaker, used_no_tool, limit })
+                Followed::Over(Settlement {
+                    outcome,
+                    usage,
+                    silent,
+                    metadata,
+                    breaker: None,
+                    used_no_tool,
+                    limit,
+                })
             }
             None => Followed::NotOurs,
         }
@@ -255,8 +269,7 @@ impl Charge {
 
     /// What it waits for, if its provider has sent it away.
     fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
-        let Outcome::Failed { error, .. } = outcome else { return None };
-        let provider = rules.agent.provider().filter(|_| error.kind == ErrorKind::RateLimited)?;
+        let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();
         let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
         (on_limit == OnLimit::Park).then_some(Limit { resets_at })

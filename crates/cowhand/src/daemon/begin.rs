@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cowhand_core::config::shape::Runtime;
-use cowhand_core::job::{ErrorKind, FailReason, JobError, Origin, Outcome, Termination};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, Origin, Outcome, Settlement, Termination};
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::Agent;
 use cowhand_core::workspace::IsolationKind;
@@ -102,7 +102,8 @@ impl Charge {
         if self.stand_in.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.settings.model);
             let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
-            notes.push(format!("its provider is used up; a fallback stands in, with {runtime}{model}"));
+            let why = if beginning.goes_on { "it goes on where it began" } else { "its provider is used up" };
+            notes.push(format!("{why}; a fallback stands in, with {runtime}{model}"));
         }
         let prelude = Prelude {
             notes,
@@ -166,7 +167,7 @@ impl Charge {
         if let Err(error) = self.attempt().forget_private() {
             warn!(job = %self.job.id(), "its private files are still there: {error}");
         }
-        self.settle(outcome, rules).await;
+        self.settle(Settlement { used_no_tool: true, ..outcome.into() }, rules).await;
     }
 
     /// Runs the set-up command of a workspace, if there is one, for as long as the job is wanted.
@@ -261,14 +262,11 @@ impl Charge {
         if self.job.parks() == 0 {
             return Ok(None);
         }
-        let history = store.history(id.clone()).await?;
-        let mut ended =
-            history.iter().flat_map(|history| &history.attempts).filter_map(|past| past.outcome.as_ref());
-        let limited = |outcome: &Outcome| matches!(outcome, Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited);
-        if !ended.next_back().is_some_and(limited) {
+        // Of the last attempt that began: one that could not even be started did nothing.
+        let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
+        if !stored.outcome.as_ref().is_some_and(Outcome::is_limit) {
             return Ok(None);
         }
-        let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
         let session = Session::Resume(stored.session_id.clone());
         if let Some(refusal) = plan::refusal(agent.runtime(), &session) {
             return Ok(Some(fresh(&stored, &refusal)));

@@ -132,8 +132,11 @@ impl Errand<'_> {
                 Some(ScheduleState::Disabled { .. } | ScheduleState::Error { .. }) => {
                     return Ok(Some(SkipReason::Disabled));
                 }
-                Some(ScheduleState::Paused { .. }) => return Ok(Some(SkipReason::Paused)),
-                Some(ScheduleState::Active) | None => {}
+                // What came from outside makes its jobs, and they wait.
+                Some(ScheduleState::Paused { .. }) if self.key.is_by_clock() => {
+                    return Ok(Some(SkipReason::Paused));
+                }
+                Some(ScheduleState::Active | ScheduleState::Paused { .. }) | None => {}
             }
         }
         Ok(None)

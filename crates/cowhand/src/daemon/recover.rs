@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
 use tracing::{info, warn};
 
 use crate::fault;
@@ -16,6 +17,7 @@ use crate::fleet::FleetError;
 use crate::prune::files::entries;
 use crate::run::attempt::Attempt;
 use crate::state::StateFolder;
+use crate::store::RunsAt;
 
 impl Daemon {
     /// Every attempt that this node started and nobody settled gets somebody who looks after it again, before
@@ -25,6 +27,7 @@ impl Daemon {
         for held in engine.store.adopt(engine.home.node.clone(), LEASE, engine.clock.now()).await? {
             fault::place("adopted");
             let Some(job) = engine.store.job(held.job).await? else { continue };
+            let stand_in = self.stand_in_of(&job).await?;
             if let Some(wishes) = engine.begin(job.id(), held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
                 let charge = Charge {
@@ -32,7 +35,7 @@ impl Daemon {
                     job,
                     epoch: held.epoch,
                     wishes,
-                    stand_in: None,
+                    stand_in,
                     stopped: None,
                 };
                 self.tasks.spawn(charge.look_after(false));
@@ -44,6 +47,16 @@ impl Daemon {
             warn!("the raw output of attempts that were settled is still there: {error}");
         }
         Ok(())
+    }
+
+    /// The number of the fallback that its attempt was started with.
+    async fn stand_in_of(&self, job: &Job) -> Result<Option<usize>, FleetError> {
+        let loaded = self.engine.loaded();
+        let agent = loaded.roster.agent(job.agent());
+        let place = self.engine.store.runs_at(job.id().clone()).await?;
+        Ok(agent.zip(place).and_then(|(agent, RunsAt { provider, runtime })| {
+            agent.stand_in_at(provider.as_deref(), runtime.as_deref())
+        }))
     }
 }
 

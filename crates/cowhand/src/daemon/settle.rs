@@ -16,6 +16,7 @@ impl Charge {
     /// Until it is written.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
+        settlement.breaker = rules.breaker;
         // What keeps an attempt from starting is told by programs, too.
         if let Outcome::Failed { error, .. } = &mut settlement.outcome {
             error.message = rules.veil.hide(&error.message).into_owned();

@@ -183,12 +183,15 @@ async fn act(
     }
 }
 
-/// The policy of the job's schedule, or of its agent, and whether the agent is one that would have told only in the end
+/// The policy of the job's schedule, or of its agent, and whether what ran it is one that would have told only in the end
 /// what it used. One that is gone from the config is not tried again.
 async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
     let schedule = agent.schedule(job.schedule());
     let retry = schedule.map_or(&agent.retry, |schedule| &schedule.retry);
-    Ok((retry.clone(), agent.tells() == Tells::AllInTheEnd))
+    let place = store.runs_at(id.clone()).await?;
+    let number = place.and_then(|at| agent.stand_in_at(at.provider.as_deref(), at.runtime.as_deref()));
+    let other = number.and_then(|number| agent.standing_in(number));
+    Ok((retry.clone(), other.as_ref().unwrap_or(agent).tells() == Tells::AllInTheEnd))
 }

@@ -85,8 +85,13 @@ impl Fleet {
         })
     }
 
+    /// What has paused itself takes deliveries all the same: they wait for the end of the pause.
     async fn is_on(&self, schedule: &Schedule) -> Result<bool, FleetError> {
         let record = self.store().schedule(schedule.id).await?;
-        Ok(schedule.enabled && record.is_some_and(|record| record.state == ScheduleState::Active))
+        Ok(schedule.enabled
+            && record.is_some_and(|record| match record.state {
+                ScheduleState::Active | ScheduleState::Paused { .. } => true,
+                ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => false,
+            }))
     }
 }

@@ -163,7 +163,7 @@ impl ScheduleView {
                 self.skip_reason = Some(SkipReason::OverBudget);
             }
             (self.skip_until, self.skip_note) = (over.until, Some(over.sentence(&agent.name, roster.zone())));
-        } else if let Some(parked) = parked(agent, schedule, snapshot, now) {
+        } else if let Some(parked) = limit(agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::UsageLimit);
             (self.skip_until, self.skip_note) = (Some(parked.until), Some(parked.sentence()));
         }
@@ -171,15 +171,14 @@ impl ScheduleView {
     }
 }
 
-/// What its jobs wait for, if some wait for their provider.
-fn parked<'a>(
+/// The limit that its jobs wait for, if one of them does; the oldest comes first.
+fn limit<'a>(
     agent: &Agent,
     schedule: &Schedule,
     snapshot: &'a Snapshot,
     now: Timestamp,
 ) -> Option<&'a Parked> {
     let waits =
-        |job: &LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
-    let state = snapshot.providers.get(agent.provider()?).filter(|_| snapshot.jobs.iter().any(waits));
-    state?.parked.as_ref().filter(|parked| parked.until > now)
+        |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
+    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.limit_of(agent, job, now))
 }

@@ -467,7 +467,7 @@ impl Attempt {
         self.folder.parent().map_or(Ok(()), |all| File::open(all)?.sync_all())
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+    pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         let path = self.folder.join(name);
         match fs::read(&path) {
             Ok(bytes) => {

@@ -26,6 +26,7 @@ pub mod lines;
 mod process;
 pub mod runtime;
 pub mod sandbox;
+pub mod stopped;
 pub mod tail;
 pub mod watch;
 pub(crate) mod workspace;

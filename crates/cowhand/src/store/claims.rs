@@ -25,7 +25,7 @@ statements! {
     IN_FRONT = same "select count(*) as live from jobs where agent = $1 and status in ('pending', 'running') \
         and (not_before is null or not_before <= $2)";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
-    JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at from jobs where id = $1";
+    JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at, acted from jobs where id = $1";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at) values ($1, $2, $3, $4, $5)";
     LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
     RENEW_LEASES =
@@ -41,6 +41,7 @@ statements! {
     HEARD_OF_ATTEMPT = same "select number from attempts where job_id = $1 and number = $2 \
         and (usage is not null or report is not null)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
+    ACTED = same "update jobs set acted = 1 where id = $1";
     END_ATTEMPT = same "update attempts set ended_at = $3, outcome = $4 where job_id = $1 and number = $2";
 }
 
@@ -81,13 +82,6 @@ pub(super) struct Beginning {
     pub(super) node: String,
     pub(super) lease: SignedDuration,
     pub(super) reserved: Reservation,
-}
-
-/// What a schedule's breaker has to know of a job that has ended.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Verdict {
-    breaker: Option<Breaker>,
-    used_no_tool: bool,
 }
 
 /// A lease that is still ours.
@@ -338,10 +332,12 @@ async fn settle(
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let written = jobs::written(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
+    if !used_no_tool {
+        tx.execute(ACTED, args![id.as_str()]).await?;
+    }
     asks::attempt_ended(tx, &job, now).await?;
     if matches!(job.state(), JobState::Ended { .. }) {
-        let verdict = Verdict { breaker, used_no_tool };
-        ended(tx, &job, &outcome, metadata.as_ref(), verdict, now).await?;
+        ended(tx, &job, &outcome, metadata.as_ref(), breaker, now).await?;
     }
     let fact = match parked {
         Some(Parked { provider, until, message, .. }) => {
@@ -435,12 +431,12 @@ pub(super) async fn ended(
     job: &Job,
     outcome: &Outcome,
     metadata: Option<&Value>,
-    verdict: Verdict,
+    breaker: Option<Breaker>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     owed::job_ended(tx, job, outcome, now).await?;
     hooks::job_ended(tx, job, outcome, metadata, now).await?;
-    tell_schedule(tx, job, outcome, verdict, now).await
+    tell_schedule(tx, job, outcome, breaker, now).await
 }
 
 /// A schedule counts from the end of the jobs that its trigger fired; those by hand do not move it.
@@ -448,7 +444,7 @@ async fn tell_schedule(
     tx: &mut Tx<'_>,
     job: &Job,
     outcome: &Outcome,
-    verdict: Verdict,
+    breaker: Option<Breaker>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
@@ -462,8 +458,9 @@ async fn tell_schedule(
         };
         schedule.finished(now, error);
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
-        let run = Run { outcome, empty: verdict.used_no_tool, microdollars };
-        let pause = verdict.breaker.and_then(|breaker| breaker.judge(&mut schedule.fuse, run, now));
+        let empty = row.get::<i64>("acted")? == 0;
+        let run = Run { outcome, empty, microdollars };
+        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.fuse, run, now));
         if let Some(pause) = pause
             && schedule.pause(pause.clone())
         {

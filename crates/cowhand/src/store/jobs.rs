@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::claims::Verdict;
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError};
@@ -171,8 +170,7 @@ impl Store {
                 let how = Termination::NotStarted;
                 job.cancel(how, now)?;
                 save(tx, &job).await?;
-                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, Verdict::default(), now)
-                    .await?;
+                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
                 record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
                 Ok(Cancel::Done(job))
             })

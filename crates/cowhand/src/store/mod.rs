@@ -68,7 +68,7 @@ pub use jobs::{Cancel, JobFilter};
 pub use nodes::BusyNode;
 pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned};
-pub use sessions::StoredSession;
+pub use sessions::{RunsAt, StoredSession};
 pub use tokens::{NewToken, Token};
 pub use usage::{Spent, SpentOnItem, SpentOnJob};
 pub use workspaces::{KnownWorkspace, Workspace, WorkspaceState};

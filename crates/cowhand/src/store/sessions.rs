@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::Outcome;
 use jiff::Timestamp;
 
 use super::db::{Row, Tx, args};
@@ -13,24 +14,36 @@ statements! {
     TURN_TAKEN = same "select id from jobs where agent = $1 and session_key = $2 and status = 'running' and id <> $3 limit 1";
     SET_KEY = same "update jobs set session_key = $2 where id = $1";
     FORGET_SESSIONS = same "update jobs set session_key = null where agent = $1 and status <> 'running' and session_key is not null";
-    NEWEST_SESSION = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime \
+    NEWEST_SESSION = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime, attempts.outcome \
         from jobs join attempts on attempts.job_id = jobs.id and attempts.number = jobs.attempt \
         where jobs.agent = $1 and jobs.session_key = $2 and jobs.session_id is not null and jobs.id <> $3 \
         and jobs.finished_at >= $4 and jobs.forked_from is null order by jobs.number desc limit 1";
-    SESSION_OF_JOB = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime \
+    SESSION_OF_JOB = same "select jobs.id, jobs.session_id, attempts.node, attempts.directory, attempts.runtime, attempts.outcome \
         from jobs join attempts on attempts.job_id = jobs.id where jobs.id = $1 and jobs.session_id is not null \
         and attempts.number <= jobs.attempt order by (attempts.runtime is null), attempts.number desc limit 1";
+    RUNS_BY = same "select jobs.provider, attempts.runtime from jobs left join attempts on attempts.job_id = jobs.id \
+        and attempts.number = jobs.attempt where jobs.id = $1";
     SET_PLACE = same "update attempts set directory = $3, runtime = $4 where job_id = $1 and number = $2";
 }
 
 /// A conversation that a job had, and where it can go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
     pub job: JobId,
     pub session_id: String,
     pub node: String,
     /// None for jobs of versions that did not write it down.
     pub directory: Option<PathBuf>,
+    pub runtime: Option<String>,
+    /// How the attempt ended that had it last; none while it runs.
+    pub outcome: Option<Outcome>,
+}
+
+/// Of an attempt: where it was claimed, and what runs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunsAt {
+    pub provider: Option<String>,
+    /// None until it is launched.
     pub runtime: Option<String>,
 }
 
@@ -58,6 +71,19 @@ impl Store {
         self.read(move |tx| {
             Box::pin(async move {
                 tx.one(SESSION_OF_JOB, args![job.as_str()]).await?.as_ref().map(read).transpose()
+            })
+        })
+        .await
+    }
+
+    /// Of the job's last attempt.
+    pub async fn runs_at(&self, job: JobId) -> Result<Option<RunsAt>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let row = tx.one(RUNS_BY, args![job.as_str()]).await?;
+                let read =
+                    |row: Row| Ok(RunsAt { provider: row.get("provider")?, runtime: row.get("runtime")? });
+                row.map(read).transpose()
             })
         })
         .await
@@ -119,5 +145,6 @@ fn read(row: &Row) -> Result<StoredSession, StoreError> {
         node: row.get("node")?,
         directory: row.get::<Option<String>>("directory")?.map(PathBuf::from),
         runtime: row.get("runtime")?,
+        outcome: row.json_opt("outcome")?,
     })
 }

@@ -1,6 +1,7 @@
 //! What the planner looks at: every schedule and every job that has not ended, at one moment.
 
-use cowhand_core::budget::Ledger;
+use cowhand_core::budget::{Amount, Ledger};
+use cowhand_core::job::{JobUsage, Outcome};
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
@@ -14,7 +15,10 @@ use super::{Store, StoreError, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
-        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, leases.expires_at from jobs left join leases on leases.job_id = jobs.id \
+        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
+        jobs.session_id, jobs.parks, jobs.acted, jobs.usage, leases.expires_at, attempts.runtime, attempts.outcome \
+        from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
+        and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
         where jobs.status in ('pending', 'running') order by jobs.number";
     PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' order by due_at, key";
 }
@@ -81,10 +85,23 @@ fn read(row: &Row) -> Result<LiveJob, StoreError> {
         by_trigger: row.get::<i64>("by_trigger")? == 1,
         item: row.json_opt::<Named>("work_item")?.map(|item| item.id),
         began: row.get::<i64>("attempt")? > 0,
+        resumes: resumes(row)?,
         provider: row.get("provider")?,
         chat: row.get("chat")?,
         confined: row.get::<Option<String>>("confined")?.is_some(),
         session_key: row.get("session_key")?,
         state,
     })
+}
+
+/// The runtime of the session that the job goes on with: a limit ended what it did there. One that had done nothing may as
+/// well begin elsewhere.
+fn resumes(row: &Row) -> Result<Option<String>, StoreError> {
+    let limited = row.json_opt::<Outcome>("outcome")?.is_some_and(|outcome| outcome.is_limit());
+    if !limited || row.get::<i64>("parks")? == 0 || row.get::<Option<String>>("session_id")?.is_none() {
+        return Ok(None);
+    }
+    let used = row.json_opt::<JobUsage>("usage")?.is_some_and(|usage| Amount::of(&usage).tokens > 0);
+    let acted = row.get::<i64>("acted")? == 1;
+    Ok(row.get::<Option<String>>("runtime")?.filter(|_| used || acted))
 }

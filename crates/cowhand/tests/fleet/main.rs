@@ -5,6 +5,7 @@
 mod api;
 mod asks;
 mod concurrency;
+mod fallbacks;
 mod followups;
 mod job_socket;
 mod jobs;
@@ -17,6 +18,7 @@ mod postgres;
 mod prune;
 mod reports;
 mod schedules;
+mod stopped;
 mod terminal;
 mod views;
 mod waits;
@@ -145,6 +147,17 @@ impl Scene {
     fn daemon(&self) -> Option<Pid> {
         let pid = self.json(&["status"])["daemon"]["pid"].as_i64()?;
         Pid::from_raw(pid.try_into().unwrap())
+    }
+
+    /// It is killed, and says nothing to anybody.
+    fn lose_the_daemon(&self) {
+        let daemon = self.daemon().unwrap();
+        kill_process(daemon, Signal::KILL).unwrap();
+        until("the daemon to be gone", || {
+            let stat =
+                fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero())).unwrap_or_default();
+            (!lives(daemon) || stat.contains(") Z")).then_some(())
+        });
     }
 
     /// What the daemon said so far.

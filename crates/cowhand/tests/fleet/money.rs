@@ -248,3 +248,27 @@ agents:
     let why = paused["skip_note"].as_str().unwrap();
     assert_eq!(why, "2 jobs in a row used no tool and cost $0.02");
 }
+
+/// Nobody can be asked for leave by a command, so nothing of it is started.
+#[test]
+fn a_schedule_whose_jobs_cannot_start_pauses() {
+    let scene = Scene::with(
+        r"
+agents:
+  - name: stuck
+    runtime: command
+    command: [sh, -c, cat]
+    permission_mode: ask
+    breaker: {failures: 2, pause: 1h}
+    schedules:
+      often: {type: interval, interval: 1s}
+",
+    );
+    scene.start();
+    let schedule = || scene.json(&["schedule", "show", "stuck/often"]);
+    let paused =
+        until("the schedule to pause", || Some(schedule()).filter(|view| view["status"] == "paused"));
+    let why = paused["skip_note"].as_str().unwrap();
+    assert!(why.starts_with("2 jobs in a row failed the same way: `permission_mode: ask` needs"), "{why}");
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 2);
+}

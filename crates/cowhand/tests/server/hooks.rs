@@ -240,3 +240,70 @@ agents:
         count("completed") == 5
     });
 }
+
+const FRAGILE: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: worker
+    runtime: command
+    command: [sh, -c, "echo $COWHAND_JOB_ID >> ran; [ -e mended ]"]
+    instances: {max_concurrent: 9}
+    breaker: {failures: 1, pause: 3s}
+    schedules:
+      hook: {type: webhook, secret_env: HOOK_OLD, prompt: Look.}
+      asking: {type: webhook, secret_env: HOOK_OLD, prompt: Look., when_command: ["true"]}
+"#;
+
+fn is_paused(scene: &Scene, schedule: &str) -> bool {
+    let (_, out, _) = scene.run(&["schedule", "show", &format!("worker/{schedule}"), "--json"]);
+    serde_json::from_str::<Value>(&out).unwrap()["status"] == "paused"
+}
+
+/// Deliveries of a schedule that has paused itself are kept; when the pause is over one of them goes first.
+#[tokio::test]
+async fn what_comes_during_a_pause_waits_for_its_end() {
+    let mut scene = Scene::of(FRAGILE);
+    let ran = |scene: &Scene| std::fs::read_to_string(scene.path("ran")).unwrap_or_default().lines().count();
+    assert_eq!(answer(scene.github("hook", "d1", "issues", BODY)).await.0, 202);
+    scene.until("the schedule pauses", || is_paused(&scene, "hook"));
+    let mut jobs = Vec::new();
+    for id in ["d2", "d3", "d4"] {
+        let (status, body) = answer(scene.github("hook", id, "issues", BODY)).await;
+        assert_eq!((status, &body["status"]), (202, &"accepted".into()), "{body}");
+        jobs.push(body["job"].as_str().unwrap().to_owned());
+        assert_eq!(answer(scene.github("hook", id, "issues", BODY)).await.0, 200, "once");
+    }
+    let job = |scene: &Scene, id: &str| -> Value {
+        serde_json::from_str(&scene.run(&["job", id, "--json"]).1).unwrap()
+    };
+    let waits = job(&scene, &jobs[2]);
+    if is_paused(&scene, "hook") {
+        assert_eq!(waits["waits"]["reason"], "paused", "{waits:#}");
+        let said = waits["waits"]["message"].as_str().unwrap();
+        assert!(said.starts_with("its schedule has paused itself: "), "{said}");
+    }
+    // One of them was tried after the pause, and that was enough. It makes no difference who does it.
+    scene.until("the first probe has failed", || job(&scene, &jobs[0])["status"] == "failed");
+    scene.kill();
+    std::fs::write(scene.path("mended"), "").unwrap();
+    scene.start(&[]);
+    scene.until("all are done", || jobs[1..].iter().all(|id| job(&scene, id)["status"] == "completed"));
+    assert_eq!(ran(&scene), 4, "each once");
+    // One that is turned off takes nothing.
+    assert_eq!(scene.run(&["schedule", "disable", "worker/hook"]).0, 0);
+    assert_eq!(answer(scene.github("hook", "d5", "issues", BODY)).await.0, 404);
+}
+
+/// What it runs for is not known yet either.
+#[tokio::test]
+async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
+    let scene = Scene::of(FRAGILE);
+    assert_eq!(answer(scene.github("asking", "d1", "issues", BODY)).await.0, 202);
+    scene.until("the schedule pauses", || is_paused(&scene, "asking"));
+    let (status, body) = answer(scene.github("asking", "d2", "issues", BODY)).await;
+    assert_eq!((status, &body["status"], &body["job"]), (202, &"accepted".into(), &Value::Null), "{body}");
+    std::fs::write(scene.path("mended"), "").unwrap();
+    scene.until("it is done", || scene.jobs().last().unwrap()["status"] == "completed");
+    let statuses: Vec<Value> = scene.jobs().iter().map(|job| job["status"].clone()).collect();
+    assert_eq!(statuses, ["failed", "completed"]);
+}

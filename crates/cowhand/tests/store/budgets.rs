@@ -7,8 +7,11 @@ use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Purse, Scope, Window};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, Outcome, Settlement};
+use cowhand_core::job::{
+    ErrorKind, FailReason, JobError, JobUsage, Limit, ModelUsage, NewJob, Outcome, Settlement,
+};
 use cowhand_core::policy::Retry;
+use cowhand_core::provider::{Provider, Seat};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleState;
 use jiff::tz::TimeZone;
@@ -28,6 +31,7 @@ on_both! {
     a_command_that_uses_no_model_learns_to_share,
     a_run_is_told_what_it_passes,
     a_schedule_that_keeps_failing_pauses,
+    a_job_is_empty_as_a_whole,
     a_person_proves_that_it_works,
     days_are_those_of_the_zone,
     items_and_jobs_have_their_sums,
@@ -441,4 +445,45 @@ async fn items_and_jobs_have_their_sums(place: Place) {
     let seen: Vec<_> =
         jobs.iter().map(|row| (row.agent.as_str(), row.amount.microdollars, row.attempts)).collect();
     assert_eq!(seen, [("a", 3_000_000, 1), ("a", 1_000_000, 1)]);
+}
+
+/// What a job did before it was parked is not forgotten when it ends in words.
+async fn a_job_is_empty_as_a_whole(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
+    let fuse = async || store.schedule(schedule).await.unwrap().unwrap();
+    let seat = || Seat { provider: "claude".into(), limits: Provider::default() };
+    for (number, worked) in [(1, true), (1_000, false)] {
+        let firing =
+            Firing { schedule, key: cron_key(number), due: at(number), decision: Decision::Run(new_job()) };
+        let Fired::Recorded(Some(job)) = store.fire_once(firing, at(number)).await.unwrap() else {
+            panic!("fired before")
+        };
+        let id = job.id().clone();
+        let claim = async |second| {
+            let starter = Starter {
+                node: "node".into(),
+                lease: LEASE,
+                max_concurrent: 9,
+                session_key: None,
+                purse: None,
+                seat: Some(seat()),
+            };
+            match store.claim_in_turn(id.clone(), starter, at(second)).await.unwrap() {
+                Claim::Claimed { epoch, .. } => epoch,
+                other => panic!("{other:?}"),
+            }
+        };
+        let epoch = claim(number).await;
+        let error = JobError { kind: ErrorKind::RateLimited, message: "the limit".into() };
+        let limited = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        let limit = Some(Limit { resets_at: Some(at(number + 10)) });
+        let limited = Settlement { limit, used_no_tool: !worked, ..limited.into() };
+        store.settle(id.clone(), epoch, limited, Retry::default(), at(number + 1)).await.unwrap();
+        let epoch = claim(number + 10).await;
+        let words = Settlement { breaker: Some(breaker), used_no_tool: true, ..completed(None) };
+        store.settle(id.clone(), epoch, words, Retry::default(), at(number + 11)).await.unwrap();
+        let paused = matches!(fuse().await.state, ScheduleState::Paused { .. });
+        assert_eq!(paused, !worked, "{number}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Providers: a limit parks everybody who shares one, and nobody starts where there is no seat.
 
-use cowhand::store::{Claim, Settled, Starter, Store};
+use cowhand::store::{Claim, RunsAt, Settled, Starter, Store};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, Limit, NewJob, Outcome, Settlement};
@@ -15,6 +15,7 @@ on_both! {
     what_is_shared_is_shared_by_all,
     starts_keep_their_distance,
     one_seat_is_taken_once,
+    what_has_begun_is_bound_to_its_runtime,
 }
 
 const AGENTS: [&str; 2] = ["coder", "other"];
@@ -141,4 +142,46 @@ async fn one_seat_is_taken_once(place: Place) {
         won += u32::from(matches!(racer.await.unwrap(), Claim::Claimed { .. }));
     }
     assert_eq!(won, 1);
+}
+
+/// What the planner sees of a job that a limit has stopped: the runtime of its session, once something was done there.
+async fn what_has_begun_is_bound_to_its_runtime(place: Place) {
+    let store = place.open().await;
+    let any = Provider::default();
+    let job = job_of(&store, "coder").await;
+    let resumes = async || store.snapshot().await.unwrap().jobs.pop().unwrap().resumes;
+    let runs_at = async || store.runs_at(job.clone()).await.unwrap().unwrap();
+    let attempt = async |number: u32, session: Option<&str>, settlement: Settlement| {
+        let second = i64::from(number) * 100;
+        let epoch = epoch(claim(&store, &job, &any, second).await);
+        assert_eq!(runs_at().await.runtime, None, "not launched yet");
+        if let Some(session) = session {
+            store.set_place(job.clone(), number, "/srv".as_ref(), "codex").await.unwrap();
+            assert_eq!(
+                runs_at().await,
+                RunsAt { provider: Some("claude".into()), runtime: Some("codex".into()) }
+            );
+            store.set_session(job.clone(), epoch, session.to_owned(), at(second)).await.unwrap();
+        }
+        let retry = Retry { max_attempts: 9, ..Retry::default() };
+        store.settle(job.clone(), epoch, settlement, retry, at(second + 1)).await.unwrap();
+    };
+    let away = |second: i64, used_no_tool| Settlement { used_no_tool, ..sent_away(Some(at(second))) };
+    assert_eq!(resumes().await, None);
+    attempt(1, Some("x"), away(150, true)).await;
+    assert_eq!(resumes().await, None, "it had done nothing");
+    attempt(2, Some("x"), away(250, false)).await;
+    assert_eq!(resumes().await.as_deref(), Some("codex"));
+    attempt(3, Some("x"), away(350, true)).await;
+    assert_eq!(resumes().await.as_deref(), Some("codex"), "what was done before counts");
+    // It could not even be started: that changes nothing.
+    let error = JobError { kind: ErrorKind::StartFailed, message: "no".into() };
+    let failed = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+    attempt(4, None, Settlement { used_no_tool: true, ..failed.clone().into() }).await;
+    assert_eq!(resumes().await.as_deref(), Some("codex"));
+    let session = store.session_of(job.clone()).await.unwrap().unwrap();
+    assert!(session.outcome.unwrap().is_limit());
+    // What failed begins anew, wherever there is a place.
+    attempt(5, Some("x"), failed.into()).await;
+    assert_eq!(resumes().await, None);
 }

@@ -149,7 +149,9 @@ async fn the_newest_session_of_a_key_goes_on(place: Place) {
         node: "n".into(),
         directory: Some("/srv/desk".into()),
         runtime: Some("claude".into()),
+        outcome: known.outcome.clone(),
     };
+    assert!(matches!(known.outcome, Some(Outcome::Completed { .. })), "{known:?}");
     assert_eq!(known, expected);
     assert_eq!(store.session_of(jobs[2].id().clone()).await.unwrap(), None);
     store.forget_session(jobs[1].id().clone()).await.unwrap();

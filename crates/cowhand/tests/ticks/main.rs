@@ -6,8 +6,9 @@
 mod postgres;
 
 use cowhand::daemon::tick::{AtOnce, Tick, tick};
-use cowhand::store::{Claim, Store};
-use cowhand_core::job::{Job, Outcome};
+use cowhand::store::{Claim, Starter, Store};
+use cowhand_core::budget::Purse;
+use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use jiff::tz::TimeZone;
@@ -189,6 +190,7 @@ on_both! {
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
     ticking_twice_changes_nothing,
+    what_is_lost_is_what_stood_in,
 }
 
 const EVERY: &str = r#"{"type":"interval","interval":"5m"}"#;
@@ -352,4 +354,41 @@ async fn ticking_twice_changes_nothing(database: &str) {
         assert_eq!(again, Tick { fired: 0, ..first.clone() });
     }
     assert_eq!(story.store.last_event().await.unwrap(), events);
+}
+
+/// The agent itself would have told what it spends; what stood in for it tells that only in the end, so when its node is
+/// gone all that was reserved counts.
+async fn what_is_lost_is_what_stood_in(database: &str) {
+    for (provider, assumed) in [("claude", None), ("spare", Some(2.0))] {
+        let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[]).await;
+        story.roster.agents[0].settings = serde_json::from_str(
+            r#"{"budget":{"per_job_usd":2},"fallback":[{"runtime":"acp","provider":"spare","command":["x"]}]}"#,
+        )
+        .unwrap();
+        let new = NewJob {
+            agent: "a".parse().unwrap(),
+            trigger_type: TriggerType::Manual,
+            schedule: None,
+            prompt: None,
+            origin: None,
+            work_item: None,
+            chat: None,
+            confined: None,
+            not_before: None,
+        };
+        let job = story.store.add_job(new, story.now).await.unwrap().id().clone();
+        let starter = Starter {
+            node: "node".into(),
+            lease: SignedDuration::from_mins(1),
+            max_concurrent: 1,
+            session_key: None,
+            purse: Purse::of(&story.roster, &story.roster.agents[0], story.now),
+            seat: Some(story.roster.seat_at(provider)),
+        };
+        let claim = story.store.claim_in_turn(job.clone(), starter, story.now).await.unwrap();
+        assert!(matches!(claim, Claim::Claimed { .. }), "{claim:?}");
+        tick(&story.store, &story.roster, story.now + SignedDuration::from_mins(2), None).await.unwrap();
+        let lost = story.store.job(job).await.unwrap().unwrap();
+        assert_eq!(lost.usage().and_then(|usage| usage.assumed_usd), assumed, "{provider}: {lost:?}");
+    }
 }

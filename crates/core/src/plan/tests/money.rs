@@ -91,3 +91,86 @@ fn a_pause() {
     assert_eq!((record.fuse.pauses, record.generation), (0, 1));
     assert!(!record.proved(at("10:00")));
 }
+
+#[test]
+fn what_comes_during_a_pause() {
+    let hook = r#"{"type":"webhook"}"#;
+    let paused = |jobs: &[(&str, LiveState)]| {
+        let scene = jobs
+            .iter()
+            .fold(Scene::new(hook).max(2), |scene, (whose, state)| scene.job(whose, state.clone()));
+        let mut scene = scene.last_due("09:00");
+        scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
+        scene.record().fuse.pauses = 1;
+        scene
+    };
+    let over = |jobs: &[(&str, LiveState)]| {
+        let mut scene = paused(jobs);
+        scene.record().state = ScheduleState::Active;
+        scene
+    };
+    let began = |mut scene: Scene| {
+        scene.snapshot.jobs[0].began = true;
+        scene
+    };
+    let later = LiveState::Pending { not_before: Some(at("10:20")) };
+    let two = [("clock", PENDING), ("clock", PENDING)];
+    let mut other = paused(&two);
+    other.add("other", OFTEN);
+    let mut off = paused(&two);
+    off.record().disable(DisabledBy::Person);
+    let mut without = over(&two);
+    without.roster.agents[0].schedules[0].breaker.failures = 0;
+    let mut gone = paused(&two);
+    gone.roster.agents[0].schedules.clear();
+    check([
+        ("it waits", paused(&two), "10:00", "wake 10:30"),
+        (
+            "a person's does not",
+            paused(&[("clock", PENDING), ("hand", PENDING)]),
+            "10:00",
+            "start 2 | wake 10:30",
+        ),
+        ("nor what has begun", began(paused(&two)), "10:00", "start 1 | wake 10:30"),
+        ("it takes nobody's place", other, "10:00", "ran interval:1 00:00 | wake 10:30"),
+        ("one goes first", over(&two), "10:00", "start 1"),
+        ("and is waited for", over(&[("clock", RUNNING), ("clock", PENDING)]), "10:00", ""),
+        (
+            "also between its attempts",
+            began(over(&[("clock", later.clone()), ("clock", PENDING)])),
+            "10:00",
+            "wake 10:20",
+        ),
+        (
+            "the first that is ready",
+            over(&[("clock", later), ("clock", PENDING)]),
+            "10:00",
+            "start 2 | wake 10:20",
+        ),
+        ("turned off meanwhile", off, "11:00", ""),
+        ("the breaker was taken away", without, "10:00", "start 1 | start 2"),
+        ("the schedule was taken away", gone, "10:00", "start 1 | start 2"),
+    ]);
+    let mut well = over(&two);
+    well.record().fuse = crate::breaker::Fuse::default();
+    assert_eq!(well.plan("10:00"), "start 1 | start 2", "it went well");
+}
+
+#[test]
+fn what_is_found_out_after_a_pause() {
+    let scene = |key: &str, paused: bool| {
+        let mut scene = Scene::new(r#"{"type":"webhook"}"#);
+        let (schedule, key) = (scene.record().id, FiringKey::stored(key.to_owned()));
+        scene.snapshot.preparing.push(Preparing { schedule, key, in_trouble: false });
+        if paused {
+            scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
+        }
+        scene
+    };
+    check([
+        ("no pause", scene("webhook:7", false), "10:00", "prepare webhook:7"),
+        ("a delivery", scene("webhook:7", true), "10:00", "wake 10:30"),
+        ("a person's wish", scene("manual:7", true), "10:00", "prepare manual:7 | wake 10:30"),
+        ("what the clock fired is let go", scene("cron:7", true), "10:00", "prepare cron:7 | wake 10:30"),
+    ]);
+}

@@ -72,13 +72,6 @@ fn what_stands_in_for_a_provider_that_is_used_up() {
     assert_eq!(stand_in(&with(Some("11:30"), two)), a(Some(1)), "the first has the same provider");
     let account = r#"[{"provider":"second","env":{"KEY":"other"}},{"runtime":"codex"}]"#;
     assert_eq!(stand_in(&with(Some("11:30"), account)), a(Some(0)));
-    // What has begun goes on only where its session can.
-    let mut begun = with(Some("11:30"), two);
-    begun.snapshot.jobs[0].began = true;
-    assert_eq!(stand_in(&begun), vec![]);
-    let mut begun = with(Some("11:30"), account);
-    begun.snapshot.jobs[0].began = true;
-    assert_eq!(stand_in(&begun), a(Some(0)));
     // All are used up.
     let mut all = with(Some("11:30"), account);
     for provider in ["second", "codex"] {
@@ -86,6 +79,89 @@ fn what_stands_in_for_a_provider_that_is_used_up() {
         all.snapshot.providers.insert(provider.to_owned(), state);
     }
     assert_eq!(stand_in(&all), vec![]);
+}
+
+/// Agent `a` has a job; of each provider that is used up, until when. The plan, and the limit that the job waits for.
+fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -> String {
+    let mut scene = Scene::new(r#"{"type":"manual"}"#).job("agent", PENDING);
+    scene.roster.agents[0].settings = serde_json::from_str(own).unwrap();
+    let job = &mut scene.snapshot.jobs[0];
+    if let Some((runtime, provider)) = resumes {
+        (job.resumes, job.provider) = (Some(runtime.to_owned()), Some(provider.to_owned()));
+    }
+    for (provider, until) in used_up {
+        let (since, until, message) = (at("09:00"), at(until), String::new());
+        let parked = Parked { provider: (*provider).to_owned(), since, until, message, times: 1 };
+        let state = ProviderState { parked: Some(parked), last_start: None };
+        scene.snapshot.providers.insert((*provider).to_owned(), state);
+    }
+    let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
+    let starts = plan.actions.iter().map(|action| match action {
+        Action::Start { stand_in, .. } => stand_in.map_or("itself".to_owned(), |number| number.to_string()),
+        other => format!("{other:?}"),
+    });
+    let wake = plan.wake_at.map(|wake| format!("wake {}", short(wake)));
+    let limit = scene.snapshot.limit_of(&scene.roster.agents[0], &scene.snapshot.jobs[0], at("10:00"));
+    let limit = limit.map(|limit| format!("waits for {}", limit.provider));
+    starts.chain(wake).chain(limit).collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn what_has_begun_goes_on_only_where_its_session_can() {
+    let codex = r#"{"fallback":[{"runtime":"codex"}]}"#;
+    let account =
+        r#"{"fallback":[{"runtime":"codex"},{"provider":"second"},{"runtime":"codex","provider":"spare"}]}"#;
+    let acp =
+        r#"{"fallback":[{"runtime":"acp","provider":"x","command":["x"]},{"runtime":"acp","provider":"y"}]}"#;
+    let (on_claude, on_codex) = (Some(("claude", "claude")), Some(("codex", "codex")));
+    let (claude, codex_too) = (("claude", "11:30"), ("codex", "10:30"));
+    for (name, own, resumes, used_up, expected) in [
+        ("nothing begun", codex, None, vec![claude], "0"),
+        ("nothing begun, all used up", codex, None, vec![claude, codex_too], "wake 10:30 | waits for codex"),
+        ("begun with its own", codex, on_claude, vec![claude], "wake 11:30 | waits for claude"),
+        ("begun with its own, which is open again", codex, on_claude, vec![codex_too], "itself"),
+        // Its own provider is open, but does not know the session.
+        ("begun with a fallback", codex, on_codex, vec![codex_too], "wake 10:30 | waits for codex"),
+        (
+            "begun with a fallback, all used up",
+            codex,
+            on_codex,
+            vec![claude, codex_too],
+            "wake 10:30 | waits for codex",
+        ),
+        ("begun with a fallback, which is open again", codex, on_codex, vec![], "0"),
+        ("another account of the same runtime", account, on_claude, vec![claude], "1"),
+        ("another account of a fallback's runtime", account, on_codex, vec![codex_too], "2"),
+        (
+            "not its own, even if that is open",
+            account,
+            on_codex,
+            vec![codex_too, ("spare", "10:20")],
+            "wake 10:20 | waits for spare",
+        ),
+        ("who knows what program", acp, Some(("acp", "y")), vec![("y", "10:30")], "wake 10:30 | waits for y"),
+        ("the same program", acp, Some(("acp", "y")), vec![], "1"),
+        ("nobody is left who knows it", codex, Some(("gemini", "gemini")), vec![claude], "0"),
+    ] {
+        assert_eq!(resumed(own, resumes, &used_up), expected, "{name}");
+    }
+}
+
+#[test]
+fn as_what_an_attempt_runs() {
+    let mut agent = Agent::new("a".parse().unwrap());
+    let fallback = r#"{"fallback":[{"provider":"second"},{"runtime":"codex"},{"runtime":"command"}]}"#;
+    agent.settings = serde_json::from_str(fallback).unwrap();
+    for (provider, runtime, expected) in [
+        (Some("claude"), Some("claude"), None),
+        (Some("second"), Some("claude"), Some(0)),
+        (Some("codex"), Some("codex"), Some(1)),
+        (Some("codex"), None, Some(1)),
+        (None, Some("command"), Some(2)),
+        (Some("gone"), Some("gemini"), None),
+    ] {
+        assert_eq!(agent.stand_in_at(provider, runtime), expected, "{provider:?} {runtime:?}");
+    }
 }
 
 #[test]

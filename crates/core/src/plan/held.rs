@@ -1,0 +1,104 @@
+//! Jobs that wait because their schedule has paused itself: nothing of it starts during the pause, and then one goes first.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use super::{LiveJob, LiveState, Preparing, Snapshot};
+use crate::id::{JobId, ScheduleId};
+use crate::roster::{Agent, Schedule};
+use crate::schedule::{DisabledBy, ScheduleState, SkipReason};
+
+/// What a job of a schedule waits for before it may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held<'a> {
+    Paused {
+        reason: &'a str,
+        until: Timestamp,
+    },
+    /// The pause is over, and this one shows whether it goes well now.
+    Probe(&'a JobId),
+    /// Somebody turned the schedule off during its pause.
+    Off,
+}
+
+impl Held<'_> {
+    pub const fn reason(self) -> SkipReason {
+        match self {
+            Self::Paused { .. } | Self::Probe(_) => SkipReason::Paused,
+            Self::Off => SkipReason::Disabled,
+        }
+    }
+
+    pub const fn until(self) -> Option<Timestamp> {
+        match self {
+            Self::Paused { until, .. } => Some(until),
+            Self::Probe(_) | Self::Off => None,
+        }
+    }
+
+    pub fn sentence(self) -> String {
+        match self {
+            Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
+            Self::Probe(job) => format!("its schedule had paused itself, and {job} goes first"),
+            Self::Off => "its schedule had paused itself, and was turned off then".to_owned(),
+        }
+    }
+}
+
+/// What keeps the jobs of an agent's schedules from starting.
+#[derive(Debug)]
+pub struct Holds<'a>(HashMap<ScheduleId, Held<'a>>);
+
+impl<'a> Holds<'a> {
+    pub fn of(agent: &Agent, snapshot: &'a Snapshot, now: Timestamp) -> Self {
+        let of_schedule = |schedule: &Schedule| Some((schedule.id, snapshot.hold(schedule, now)?));
+        Self(agent.schedules.iter().filter_map(of_schedule).collect())
+    }
+
+    /// What has begun goes on, and jobs by hand are somebody's wish; all else that the schedule fired waits with it.
+    pub fn job(&self, job: &LiveJob) -> Option<Held<'a>> {
+        let waits = job.by_trigger && !job.began && matches!(job.state, LiveState::Pending { .. });
+        let held = self.0.get(&job.schedule.filter(|_| waits)?)?;
+        (*held != Held::Probe(&job.id)).then_some(*held)
+    }
+}
+
+impl Snapshot {
+    fn hold(&self, schedule: &Schedule, now: Timestamp) -> Option<Held<'_>> {
+        let record = self.schedules.get(&schedule.id)?;
+        match &record.state {
+            ScheduleState::Paused { reason, until } => Some(Held::Paused { reason, until: *until }),
+            ScheduleState::Disabled { why: DisabledBy::Person } if record.fuse.pauses > 0 => Some(Held::Off),
+            ScheduleState::Active if record.fuse.pauses > 0 && schedule.breaker.is_on() => {
+                self.probe(schedule, now).map(Held::Probe)
+            }
+            ScheduleState::Active | ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => None,
+        }
+    }
+
+    /// The one that is under way, or else the oldest that is ready.
+    fn probe(&self, schedule: &Schedule, now: Timestamp) -> Option<&JobId> {
+        let mut ready = None;
+        for job in self.jobs.iter().filter(|job| job.by_trigger && job.schedule == Some(schedule.id)) {
+            match job.state {
+                LiveState::Running { .. } => return Some(&job.id),
+                LiveState::Pending { .. } if job.began => return Some(&job.id),
+                LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now) => {
+                    ready = ready.or(Some(&job.id));
+                }
+                LiveState::Pending { .. } => {}
+            }
+        }
+        ready
+    }
+
+    /// A firing from outside is not dropped because of a pause: what it runs for is found out afterwards. What the clock
+    /// fired is not made up.
+    pub(super) fn is_held_back(&self, firing: &Preparing) -> bool {
+        let paused = |id: &ScheduleId| {
+            self.schedules.get(id).is_some_and(|record| matches!(record.state, ScheduleState::Paused { .. }))
+        };
+        !firing.key.is_by_clock() && !firing.key.is_by_hand() && paused(&firing.schedule)
+    }
+}

@@ -1,0 +1,133 @@
+//! What stands in for a provider that is used up, and what becomes of the work that it has begun.
+//!
+//! Two programs that speak as Claude Code and Codex do. Claude is used up until there is a file `claude-open`; Codex runs a
+//! tool, and is used up then, until there is a file `codex-open`. What they were asked stands in `asked`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::{Scene, until};
+
+const CLAUDE: &str = r#"#!/bin/sh
+echo "claude: $(cat)" >> "$ROOT/asked"
+echo '{"type":"system","subtype":"init","session_id":"c-1"}'
+if [ -e "$ROOT/claude-open" ]; then
+  echo '{"type":"result","subtype":"success","is_error":false,"result":"Claude did it.","session_id":"c-1"}'
+else
+  echo '{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"You have hit your limit. Try again in 1 day.","session_id":"c-1","usage":{"input_tokens":0,"output_tokens":0},"modelUsage":{}}'
+fi
+"#;
+
+const CODEX: &str = r#"#!/bin/sh
+echo "codex: $(cat) [$(echo "$*" | grep -o 'resume [a-z0-9-]*')]" >> "$ROOT/asked"
+echo '{"type":"thread.started","thread_id":"x-1"}'
+echo '{"type":"turn.started"}'
+if [ -e "$ROOT/slow" ]; then
+  echo up > "$ROOT/up"
+  while [ ! -e "$ROOT/go" ]; do sleep 0.05; done
+fi
+if [ -e "$ROOT/codex-open" ]; then
+  echo '{"type":"item.completed","item":{"id":"item_2","type":"agent_message","text":"Codex did it."}}'
+  echo '{"type":"turn.completed","usage":{"input_tokens":20,"cached_input_tokens":0,"output_tokens":10}}'
+  exit 0
+fi
+echo '{"type":"item.started","item":{"id":"item_1","type":"command_execution","command":"deploy","aggregated_output":"","exit_code":null,"status":"in_progress"}}'
+echo deployed >> "$ROOT/deployed"
+echo '{"type":"item.completed","item":{"id":"item_1","type":"command_execution","command":"deploy","aggregated_output":"","exit_code":0,"status":"completed"}}'
+echo '{"type":"error","message":"You have hit your usage limit. Try again in 2 days."}'
+echo '{"type":"turn.failed","error":{"message":"You have hit your usage limit. Try again in 2 days."}}'
+exit 1
+"#;
+
+/// `coder` is Claude, and Codex stands in; `plain` is Claude and nobody else.
+fn fleet(more: &Value) -> Scene {
+    let scene = Scene::with("");
+    for (name, text) in [("claude", CLAUDE), ("codex", CODEX)] {
+        let program = scene.root.join("bin").join(name);
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let root = scene.root.display();
+    let path = format!("{root}/bin:{}", std::env::var("PATH").unwrap());
+    let env = json!({"ROOT": root.to_string(), "PATH": path, "HOME": root.to_string()});
+    let agent = |name: &str, fallback: Value| {
+        json!({
+            "name": name, "runtime": "claude", "env": env, "default_prompt": "Deploy.",
+            "permission_mode": "bypassPermissions", "fallback": fallback,
+            "schedules": {"by-hand": {"type": "manual", "prompt": "Deploy."}},
+        })
+    };
+    let agents = [agent("coder", json!([{"runtime": "codex"}])), agent("plain", json!([]))];
+    let mut fleet = json!({"agents": agents});
+    fleet.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    // JSON is YAML, but the scene adds a line of its own.
+    let keys = fleet.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
+    scene.write("cowhand.yaml", &keys.collect::<String>());
+    scene.start();
+    scene
+}
+
+impl Scene {
+    fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.root.join(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn what_a_fallback_has_begun_is_finished_by_it() {
+    let scene = fleet(&json!({}));
+    let job = scene.json(&["trigger", "coder", "by-hand"])["id"].as_str().unwrap().to_owned();
+    // Claude sends it away before it has done anything, so Codex may have it. That runs its tool, and is used up.
+    until("both to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
+    let asked = ["claude: Deploy.", "codex: Deploy. []"];
+    assert_eq!(scene.lines("asked"), asked);
+    // Both are waited for, but only one knows what was done.
+    let waits = |job: &str| scene.job(job)["waits"]["message"].as_str().unwrap().to_owned();
+    assert!(waits(&job).starts_with("codex is used up: "), "{}", waits(&job));
+
+    scene.write("claude-open", "");
+    assert_eq!(scene.run(&["unpark", "claude"]).code, Some(0));
+    // Agents are looked at in their order: when this one runs, the other had its chance.
+    let other = scene.json(&["trigger", "plain", "--wait"]);
+    assert_eq!(other["summary"], "Claude did it.", "{other:#}");
+    assert_eq!(scene.lines("asked").len(), 3, "{:?}", scene.lines("asked"));
+    let shown = scene.run(&["job", &job]).stdout;
+    assert!(shown.contains("pending") && shown.contains("codex is used up: "), "{shown}");
+    assert!(!shown.contains("claude is used up"), "{shown}");
+    let why = scene.run(&["why", "coder/by-hand"]).stdout;
+    assert!(why.contains("codex is used up: "), "{why}");
+
+    scene.write("codex-open", "");
+    assert_eq!(scene.run(&["unpark", "codex"]).code, Some(0));
+    let ended = until("it to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
+    assert_eq!(ended["summary"], "Codex did it.", "{ended:#}");
+    assert_eq!(scene.lines("deployed"), ["deployed"], "finished work is not done again");
+    let asked = scene.lines("asked");
+    let last = asked.last().unwrap();
+    assert!(last.starts_with("codex: Your provider's usage limit stopped you here."), "{last}");
+    assert!(last.ends_with("[resume x-1]"), "{last}");
+}
+
+/// What runs is what was started, also for a daemon that did not start it.
+#[test]
+fn a_fallback_is_known_again_after_a_crash() {
+    let scene = fleet(&json!({"providers": {"codex": {"on_limit": "fail"}}}));
+    scene.write("slow", "");
+    let job = scene.json(&["trigger", "coder"])["id"].as_str().unwrap().to_owned();
+    until("Codex to be up", || scene.root.join("up").exists().then_some(()));
+    scene.lose_the_daemon();
+    scene.start();
+    scene.write("go", "");
+    // Claude's limits are waited for, those of Codex are not.
+    let ended = until("it to be over", || Some(scene.job(&job)).filter(|job| job["status"] != "running"));
+    assert_eq!(
+        (&ended["status"], &ended["error"]["kind"]),
+        (&"failed".into(), &"rate_limited".into()),
+        "{ended:#}"
+    );
+    assert_eq!(ended["parks"], 1, "{ended:#}");
+}
