@@ -120,16 +120,12 @@ impl Charge {
         let id = self.job.id().clone();
         let engine = Arc::clone(&self.engine);
         let loaded = engine.loaded();
-        let Some(agent) = loaded.roster.agent(self.job.agent()) else {
-            // Taken up again, but its agent is gone from the config: let it run out under the defaults.
-            let rules = Rules::of(&loaded, &Agent::new(self.job.agent().clone()), &self.job);
-            self.run(&rules, false).await;
-            workspaces::tidy(&engine, &id).await;
-            engine.end(&id);
-            return;
-        };
+        let known = loaded.roster.agent(self.job.agent());
+        // Without an agent in the config nothing begins; what has begun runs out under the defaults.
+        let fresh = fresh && known.is_some();
+        let agent = known.cloned().unwrap_or_else(|| Agent::new(self.job.agent().clone()));
         let other = self.stand_in.and_then(|number| agent.standing_in(number));
-        let mut rules = Rules::of(&loaded, other.as_ref().unwrap_or(agent), &self.job);
+        let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
         rules.veil = rules.veil.and_text(self.token());
         if !fresh || self.launch(&rules).await {
             self.run(&rules, fresh).await;
@@ -395,10 +391,7 @@ impl Charge {
     /// Until it is written: a database that is away for a while must not make us forget how a job ended.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
-        // What keeps an attempt from starting is told by programs, too.
-        if let Outcome::Failed { error, .. } = &mut settlement.outcome {
-            error.message = rules.veil.hide(&error.message).into_owned();
-        }
+        rules.veil.hide_in_outcome(&mut settlement.outcome);
         let mut pause = Duration::from_millis(200);
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));

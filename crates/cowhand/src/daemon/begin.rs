@@ -117,10 +117,10 @@ impl Charge {
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let loaded = self.engine.loaded();
-        let agent = self.with_voice(agent);
+        let agent = self.with_voice(agent)?;
         let mut launch =
             Launch::of(&agent, &self.job, session, own, &loaded.variables, &self.attempt().private())?;
-        launch.environment.extend(self.voice());
+        launch.environment.extend(self.voice()?);
         Ok(launch)
     }
 
