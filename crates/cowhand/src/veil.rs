@@ -259,7 +259,9 @@ mod tests {
             Outcome::Failed { reason: FailReason::Error, error, summary: said },
             Outcome::Cancelled { how: Termination::Graceful },
         ];
-        outcomes.iter_mut().for_each(|outcome| veil.hide_in_outcome(outcome));
+        for outcome in &mut outcomes {
+            veil.hide_in_outcome(outcome);
+        }
         let [completed, failed, _] = outcomes;
         assert_eq!(completed, Outcome::Completed { summary: Some("a ***".to_owned()) });
         let Outcome::Failed { error, summary, .. } = failed else { panic!("{failed:?}") };

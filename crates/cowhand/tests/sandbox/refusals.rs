@@ -208,7 +208,9 @@ fn no_agent_is_given_a_socket_of_an_engine() {
         for kind in ["landlock", "bubblewrap"] {
             // The runtime folder of these stories is the scene's own.
             let mut scene = agent(&json!({"sandbox": {"kind": kind, "write": [format!("../{place}")]}}));
-            scene.write(place, "");
+            // Both are there, so neither is hidden only because it is the one that would be used.
+            scene.write("docker.sock", "");
+            scene.write("podman/podman.sock", "");
             let why = refused(&mut scene);
             assert!(why.contains("which no agent is given"), "{place}: {why}");
         }
