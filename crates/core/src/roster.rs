@@ -181,9 +181,11 @@ impl Agent {
     pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
         let schedule = self.schedule(schedule);
         let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
-        let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
-        let own = own.into_iter().flatten().map(Sandbox::rules);
-        let all = docker.and_then(Docker::rules).into_iter().chain(own);
+        let own = self.settings.sandbox.as_ref().map(Sandbox::rules);
+        let own = docker.and_then(Docker::rules).into_iter().chain(own).reduce(SandboxRules::and);
+        let of_schedule = schedule.and_then(|schedule| schedule.sandbox.as_ref()).map(Sandbox::rules);
+        // What the agent leaves unsaid is closed, and nobody after it opens that.
+        let all = own.map(SandboxRules::closed).into_iter().chain(of_schedule);
         let all = all.chain(confined.then(|| self.strict(schedule)));
         let mut asked = all.reduce(SandboxRules::and).unwrap_or_default().asked();
         if let Some(docker) = docker {
@@ -379,6 +381,48 @@ mod tests {
         let own = r#"{"strangers":"sandbox","sandbox":{"kind":"landlock","network":"off"}}"#;
         assert_eq!(held(Runtime::Claude, "null", own).kind, SandboxKind::Landlock);
         assert_eq!(held(Runtime::Claude, "\"bubblewrap\"", own).kind, SandboxKind::Bubblewrap);
+    }
+
+    /// What the agent does not say is closed, and its schedule can only close more; where the agent has no sandbox, its
+    /// schedule decides.
+    #[test]
+    fn a_schedule_opens_nothing() {
+        use crate::sandbox::{Reaches, SandboxKind};
+        let held = |agent: &str, schedule: &str| {
+            let mut own = Agent::new("a".parse().unwrap());
+            own.settings.sandbox = serde_json::from_str(agent).unwrap();
+            let mut more = Schedule::new(&own.name, "s".parse().unwrap(), TriggerConfig::Manual {});
+            more.sandbox = serde_json::from_str(schedule).unwrap();
+            own.schedules = vec![more];
+            let asked = own.sandbox(Some(&"s".parse().unwrap()), false);
+            (asked.kind, asked.network, asked.write, asked.read)
+        };
+        let open = r#"{"kind":"bubblewrap","network":"on","write":["/srv"],"read":["/books"]}"#;
+        let (bubblewrap, paths) = (SandboxKind::Bubblewrap, |path: &str| vec![path.to_owned()]);
+        let opened = (bubblewrap, Reaches::Everybody, paths("/srv"), paths("/books"));
+        let closed = (bubblewrap, Reaches::Nobody, Vec::new(), Vec::new());
+        for (agent, schedule, expected) in [
+            (r#""bubblewrap""#, open, &closed),
+            (r#""landlock""#, open, &closed),
+            (open, r#""bubblewrap""#, &opened),
+            (open, open, &opened),
+            (open, "null", &opened),
+            (open, r#"{"kind":"bubblewrap","network":"off","write":[],"read":[]}"#, &closed),
+            ("null", open, &opened),
+            (r#""none""#, open, &opened),
+            (r#"{"kind":"none","pids":50}"#, open, &opened),
+        ] {
+            assert_eq!(&held(agent, schedule), expected, "{agent} and {schedule}");
+        }
+    }
+
+    /// Both keys are the agent's, and each says what the other does not.
+    #[test]
+    fn a_container_has_two_keys() {
+        let mut agent = Agent::new("a".parse().unwrap());
+        agent.settings.docker = serde_json::from_str(r#"{"enabled":true,"image":"i"}"#).unwrap();
+        agent.settings.sandbox = serde_json::from_str(r#"{"kind":"docker","read":["/books"]}"#).unwrap();
+        assert_eq!(agent.sandbox(None, false).read, ["/books"]);
     }
 
     /// A container is the stricter one, so it stays, and loses what it was given of the machine.

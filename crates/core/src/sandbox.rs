@@ -5,7 +5,7 @@
 mod container;
 mod host;
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -185,6 +185,20 @@ impl SandboxRules {
         }
     }
 
+    /// With what is unsaid as it is meant.
+    #[must_use]
+    pub(crate) fn closed(self) -> Self {
+        if self.kind == SandboxKind::None {
+            return self;
+        }
+        Self {
+            write: self.write.or_else(|| Some(Vec::new())),
+            read: self.read.or_else(|| Some(Vec::new())),
+            network: self.network.or(Some(Network::Word(NetworkWord::Off))),
+            ..self
+        }
+    }
+
     /// The smaller of each cap.
     fn capped(self, other: &Self) -> Self {
         Self {
@@ -226,7 +240,12 @@ fn both<T>(own: Option<T>, more: Option<T>, and: impl FnOnce(T, T) -> T) -> Opti
 /// Paths that lie in both lists.
 #[expect(clippy::needless_pass_by_value, reason = "what is put together is taken apart")]
 fn in_both(own: Vec<String>, more: Vec<String>) -> Vec<String> {
-    let within = |path: &String, list: &[String]| list.iter().any(|above| Path::new(path).starts_with(above));
+    // What leads up again may lead anywhere.
+    let lies_in = |path: &String, above: &String| {
+        let below = Path::new(path).strip_prefix(above);
+        below.is_ok_and(|below| !below.components().any(|part| part == Component::ParentDir))
+    };
+    let within = |path: &String, list: &[String]| list.iter().any(|above| lies_in(path, above));
     let of_own = own.iter().filter(|path| within(path, &more));
     let of_more = more.iter().filter(|path| within(path, &own) && !own.contains(path));
     of_own.chain(of_more).cloned().collect()

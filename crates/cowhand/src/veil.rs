@@ -1,10 +1,13 @@
 //! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
 
+pub(crate) mod named;
+
 use std::borrow::Cow;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use cowhand_core::config::shape::{Hook, HookAction};
 use cowhand_core::config::{MASK, looks_secret};
+use cowhand_core::job::Outcome;
 use cowhand_core::roster::Agent;
 use cowhand_core::trigger::TriggerConfig;
 use indexmap::IndexMap;
@@ -25,8 +28,9 @@ pub struct Veil {
 }
 
 impl Veil {
-    /// What the daemon knows and what it gives to an agent: the values of variables whose names say that they are
-    /// secret, passwords in addresses, what signs deliveries, and what the agent's MCP servers are told.
+    /// What the daemon knows and what it gives to an agent: the values of variables that the config names as secrets, or
+    /// whose names say that they are, passwords in addresses, what signs deliveries, and what the agent's MCP servers and
+    /// the collector of traces are told.
     pub(crate) fn over(loaded: &Loaded, agent: Option<&Agent>) -> Self {
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -51,16 +55,16 @@ impl Veil {
             password.into_iter().chain(looks_secret(&name).then_some(value))
         });
         let schedules = loaded.roster.agents.iter().flat_map(|agent| &agent.schedules);
-        let of_schedules = schedules.flat_map(|schedule| {
-            let named =
-                schedule.trigger.secret_names().filter_map(|name| loaded.sources.setting().variable(name));
-            let own = match &schedule.trigger {
-                TriggerConfig::Webhook { secret, .. } => secret.clone(),
-                _ => None,
-            };
-            named.chain(own).collect::<Vec<_>>()
+        let of_schedules = schedules.filter_map(|schedule| match &schedule.trigger {
+            TriggerConfig::Webhook { secret, .. } => secret.clone(),
+            _ => None,
         });
-        Self::of(variables.chain(headers).chain(of_schedules).collect())
+        let named = loaded.named.iter().filter_map(|name| loaded.sources.setting().variable(name));
+        let store = loaded.roster.store.as_deref().and_then(password).map(str::to_owned);
+        let traces = loaded.roster.traces.iter().flat_map(|traces| traces.headers.values());
+        let traces = traces.flat_map(|value| said_in_parts(value));
+        let all = variables.chain(headers).chain(of_schedules).chain(named).chain(store).chain(traces);
+        Self::of(all.collect())
     }
 
     pub fn of(secrets: Vec<String>) -> Self {
@@ -107,6 +111,18 @@ impl Veil {
         }
     }
 
+    /// Of a text that goes on: up to where it is known what is hidden. What comes after may be the beginning of a secret.
+    pub(crate) fn settled(&self, text: &str) -> usize {
+        let Some(finder) = &self.finder else { return text.len() };
+        let begun = |secret: &String| {
+            let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
+            (1..most).rev().find(|length| text.as_bytes().ends_with(&secret[..*length]))
+        };
+        let cut = text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0);
+        let across = finder.find_iter(text).find(|found| found.start() < cut && cut < found.end());
+        across.map_or(cut, |found| found.start())
+    }
+
     /// Of a file that need not be text.
     pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         match &self.finder {
@@ -132,6 +148,20 @@ impl Veil {
                 }
             }
             _ => self.hide(line),
+        }
+    }
+
+    /// What a job came to is told by its agent, and by programs that kept it from starting.
+    pub(crate) fn hide_in_outcome(&self, outcome: &mut Outcome) {
+        let (message, summary) = match outcome {
+            Outcome::Completed { summary } => (None, summary.as_mut()),
+            Outcome::Failed { error, summary, .. } => (Some(&mut error.message), summary.as_mut()),
+            Outcome::Cancelled { .. } => (None, None),
+        };
+        for text in message.into_iter().chain(summary) {
+            if let Cow::Owned(hidden) = self.hide(text) {
+                *text = hidden;
+            }
         }
     }
 
@@ -186,6 +216,8 @@ fn escaped(secret: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cowhand_core::job::{ErrorKind, FailReason, JobError, Termination};
+
     use super::*;
 
     fn veil(secrets: &[&str]) -> Veil {
@@ -215,6 +247,25 @@ mod tests {
         ] {
             assert_eq!(veil.hide_in_line(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn what_a_job_came_to() {
+        let veil = veil(&["canary"]);
+        let error = JobError { kind: ErrorKind::Exit, message: "no canary".to_owned() };
+        let said = Some("a canary".to_owned());
+        let mut outcomes = [
+            Outcome::Completed { summary: said.clone() },
+            Outcome::Failed { reason: FailReason::Error, error, summary: said },
+            Outcome::Cancelled { how: Termination::Graceful },
+        ];
+        for outcome in &mut outcomes {
+            veil.hide_in_outcome(outcome);
+        }
+        let [completed, failed, _] = outcomes;
+        assert_eq!(completed, Outcome::Completed { summary: Some("a ***".to_owned()) });
+        let Outcome::Failed { error, summary, .. } = failed else { panic!("{failed:?}") };
+        assert_eq!((error.message.as_str(), summary.as_deref()), ("no ***", Some("a ***")));
     }
 
     #[test]

@@ -9,7 +9,13 @@ pub const MASK: &str = "***";
 /// Does a variable of this name hold a secret? Better one too many than one too few.
 pub fn looks_secret(variable: &str) -> bool {
     let upper = variable.to_ascii_uppercase().replace("AUTHORI", "AUTH").replace("AUTHOR", "");
-    ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH"].iter().any(|word| upper.contains(word))
+    let parts = ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH", "WEBHOOK_UR", "CONNECTION_STRING"];
+    // A `PATH` is no personal access token, and `PWD` by itself is a directory.
+    let words = ["PAT", "DSN", "PWD"];
+    let mut own = upper.split(|sign: char| !sign.is_alphanumeric());
+    parts.iter().any(|part| upper.contains(part))
+        || upper.ends_with("WEBHOOK")
+        || (upper != "PWD" && own.any(|own| words.contains(&own)))
 }
 
 /// Did such a variable go into the text?
@@ -76,10 +82,19 @@ mod tests {
             "AWS_CREDENTIALS",
             "BASIC_AUTH",
             "AUTHORIZATION",
+            "GITHUB_PAT",
+            "PAT",
+            "SENTRY_DSN",
+            "MYSQL_PWD",
+            "SLACK_WEBHOOK",
+            "SLACK_WEBHOOK_URL",
+            "AZURE_STORAGE_CONNECTION_STRING",
         ] {
             assert!(looks_secret(name), "{name}");
         }
-        for name in ["HOME", "MODEL", "REPO", "GIT_AUTHOR_NAME"] {
+        for name in
+            ["HOME", "MODEL", "REPO", "GIT_AUTHOR_NAME", "PATH", "PWD", "OLDPWD", "PATTERN", "WEBHOOK_HOST"]
+        {
             assert!(!looks_secret(name), "{name}");
         }
     }

@@ -53,6 +53,11 @@ fn the_stricter_wins() {
             r#"{"kind":"landlock","write":["/b/c","/a/x"]}"#,
         ),
         (
+            r#"{"kind":"landlock","write":["~/a","../b"]}"#,
+            r#"{"kind":"landlock","write":["~/a/../../etc","~/a/..","~/a/x","../b","../b/c","../b/../c"]}"#,
+            r#"{"kind":"landlock","write":["../b","~/a/x","../b/c"]}"#,
+        ),
+        (
             r#"{"kind":"landlock","read":["/a"]}"#,
             r#"{"kind":"landlock"}"#,
             r#"{"kind":"landlock","read":["/a"]}"#,

@@ -48,6 +48,12 @@ fn ignored(other: &Path, file: &Path) -> String {
     format!("{} is ignored, because {} stands beside it", name(other), name(file))
 }
 
+/// What would be found in place of this file, were it there.
+fn before(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let others = NAMES.iter().map(|name| file.with_file_name(name));
+    others.take_while(move |other| other != file)
+}
+
 /// A fleet from the disk.
 #[derive(Debug)]
 pub struct FromDisk {
@@ -56,7 +62,7 @@ pub struct FromDisk {
     pub variables: HashMap<String, String>,
     /// What the user should know about that.
     pub notes: Vec<String>,
-    /// All that was asked for, there or not.
+    /// All that was asked for, there or not, and what would be asked for instead if it were there.
     pub files: Vec<PathBuf>,
 }
 
@@ -73,6 +79,7 @@ pub fn load(file: &Path) -> FromDisk {
         real.or_else(|| variables.get(name).cloned())
     };
     let mut files = vec![dotenv];
+    files.extend(before(file));
     let mut read = |path: &Path| {
         files.push(path.to_owned());
         read(path)

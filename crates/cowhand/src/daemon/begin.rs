@@ -119,10 +119,10 @@ impl Charge {
     fn plan(&self, agent: &Agent, session: &Session) -> Result<Launch, String> {
         let own = launch::own_environment();
         let loaded = self.engine.loaded();
-        let agent = self.with_voice(agent);
+        let agent = self.with_voice(agent)?;
         let mut launch =
             Launch::of(&agent, &self.job, session, own, &loaded.variables, &self.attempt().private())?;
-        launch.environment.extend(self.voice());
+        launch.environment.extend(self.voice()?);
         Ok(launch)
     }
 

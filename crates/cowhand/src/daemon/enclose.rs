@@ -89,7 +89,7 @@ fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {
         Reaches::Hosts(hosts) => hosts.iter().any(|host| {
             host.name() == "localhost" || host.address().is_some_and(|address| address.is_loopback())
         }),
-        _ => false,
+        Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => false,
     };
     let direct = if outside { "" } else { "localhost,127.0.0.1,::1" };
     environment.retain(|name, _| !name.to_ascii_lowercase().ends_with("_proxy"));

@@ -92,6 +92,8 @@ pub(crate) struct Loaded {
     pub(crate) shown: Option<Value>,
     /// What it was read from; an agent in a sandbox does not write there.
     pub(crate) files: Vec<PathBuf>,
+    /// The variables that it names as secrets.
+    pub(crate) named: Vec<String>,
 }
 
 impl Loaded {

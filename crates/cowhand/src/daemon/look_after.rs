@@ -69,12 +69,11 @@ impl Charge {
     /// Of its agent, or of whoever stands in for it.
     fn rules(&self) -> Rules {
         let loaded = self.engine.loaded();
-        let Some(agent) = loaded.roster.agent(self.job.agent()) else {
-            // The defaults are good enough to let it run out.
-            return Rules::of(&loaded, &Agent::new(self.job.agent().clone()), &self.job);
-        };
+        // For one that is gone from the config the defaults are good enough to let it run out.
+        let gone = || Agent::new(self.job.agent().clone());
+        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
         let other = self.stand_in.and_then(|number| agent.standing_in(number));
-        let mut rules = Rules::of(&loaded, other.as_ref().unwrap_or(agent), &self.job);
+        let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
         rules.veil = rules.veil.and_text(self.token());
         rules
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::job::{Outcome, Settlement};
+use cowhand_core::job::Settlement;
 use tracing::{info, warn};
 
 use super::attempt::{Charge, LONGEST_PAUSE, Rules, Wish};
@@ -17,10 +17,7 @@ impl Charge {
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
-        // What keeps an attempt from starting is told by programs, too.
-        if let Outcome::Failed { error, .. } = &mut settlement.outcome {
-            error.message = rules.veil.hide(&error.message).into_owned();
-        }
+        rules.veil.hide_in_outcome(&mut settlement.outcome);
         let mut pause = FIRST_PAUSE;
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));

@@ -6,7 +6,6 @@ use cowhand_core::config::shape::{McpServer, PermissionMode};
 use cowhand_core::permission::Permissions;
 use cowhand_core::roster::{Agent, OWN_SERVER};
 use cowhand_core::sandbox::SandboxKind;
-use tracing::warn;
 
 use super::attempt::Charge;
 use crate::api;
@@ -17,13 +16,14 @@ impl Charge {
         self.engine.home.job_key.token(self.job.id(), self.job.attempts())
     }
 
-    /// What the attempt's processes find in their environment.
-    pub(super) fn voice(&self) -> [(String, String); 2] {
-        let socket = api::job_socket(&self.engine.home.state).unwrap_or_else(|error| {
-            warn!(job = %self.job.id(), "its agent cannot speak to the fleet: {error}");
-            PathBuf::new()
-        });
-        [(TOKEN.to_owned(), self.token()), (SOCKET.to_owned(), socket.display().to_string())]
+    /// What the attempt's processes find in their environment. Who cannot be heard would be denied everything he asks for,
+    /// so without it nothing is started.
+    pub(super) fn voice(&self) -> Result<[(String, String); 2], String> {
+        let socket = api::job_socket(&self.engine.home.state).map_err(|error| {
+            let folder = self.engine.home.state.path().display();
+            format!("its agent could not speak to the fleet: the folder of the socket of jobs cannot be made in {folder}: {error}")
+        })?;
+        Ok([(TOKEN.to_owned(), self.token()), (SOCKET.to_owned(), socket.display().to_string())])
     }
 
     /// The folder of the socket, for an agent in a sandbox that has to speak to the fleet; or why it cannot be had there.
@@ -42,11 +42,11 @@ impl Charge {
 
     /// An agent that has to ask, or may ask for further jobs, gets the server that it does that with, and the rules of
     /// the job's schedule.
-    pub(super) fn with_voice(&self, agent: &Agent) -> Agent {
+    pub(super) fn with_voice(&self, agent: &Agent) -> Result<Agent, String> {
         let mut agent = agent.clone();
         let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
         if !agent.needs_a_voice() {
-            return agent;
+            return Ok(agent);
         }
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
             // Nobody can be asked whether it may speak to the fleet.
@@ -65,10 +65,10 @@ impl Charge {
         let server = McpServer {
             command: Some(self.engine.program.display().to_string()),
             args: Some(vec!["mcp".to_owned(), "--job".to_owned()]),
-            env: Some(self.voice().into_iter().collect()),
+            env: Some(self.voice()?.into_iter().collect()),
             ..McpServer::default()
         };
         agent.settings.mcp_servers.insert(OWN_SERVER.to_owned(), server);
-        agent
+        Ok(agent)
     }
 }

@@ -49,6 +49,7 @@ use crate::daemon::{Contents, Daemon, Engine, Loaded, load};
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::trigger::Registry as Triggers;
+use crate::veil;
 use crate::work::{Registry, Setting, Sources};
 
 pub use ask::Heard;
@@ -379,7 +380,8 @@ impl Surroundings {
         let Contents { roster, variables, shown, files } = contents;
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
-        Loaded { roster: Arc::new(roster), variables, sources, shown, files }
+        let named = veil::named::variables(&roster, shown.as_ref());
+        Loaded { roster: Arc::new(roster), variables, sources, shown, files, named }
     }
 }
 

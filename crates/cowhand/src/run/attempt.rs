@@ -221,8 +221,10 @@ impl Attempt {
         gone(fs::remove_dir_all(self.private()))
     }
 
-    /// After its end is settled: all that was said stands in the job's JSONL, without secrets.
+    /// After its end is settled: all that was said stands in the job's JSONL, without secrets. How far that had come is
+    /// forgotten, too: what was held back between two pieces of a speech may be half a secret.
     pub fn forget_output(&self) -> io::Result<()> {
+        gone(fs::remove_file(self.folder.join("index")))?;
         gone(fs::remove_file(self.stdout()))?;
         gone(fs::remove_file(self.stderr()))
     }

@@ -172,3 +172,51 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     let memory = most_memory(&scene);
     assert!(memory < 250, "{memory} MB");
 }
+
+/// A job whose agent has left the config runs on, and its token is as secret as before.
+#[test]
+fn the_token_of_a_job_whose_agent_is_gone() {
+    let fleet = r#"
+agents:
+  - name: waiter
+    runtime: command
+    command: [sh, -c, "echo $COWHAND_JOB_TOKEN > token; echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; echo it is $COWHAND_JOB_TOKEN"]
+"#;
+    let scene = Scene::with(fleet);
+    scene.start();
+    let (job, _) = scene.waiting_job();
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    scene.write("cowhand.yaml", &fleet.replace("waiter", "other"));
+    scene.start();
+    scene.go();
+    let job = until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
+    let token = fs::read_to_string(scene.root.join("token")).unwrap();
+    let jsonl = scene.root.join(format!(".cowhand/jobs/{}.jsonl", job["id"].as_str().unwrap()));
+    let said = fs::read_to_string(jsonl).unwrap();
+    assert!(said.contains("it is ***"), "{said}");
+    assert!(
+        token.len() > 20 && !said.contains(token.trim()) && !job.to_string().contains(token.trim()),
+        "{said}"
+    );
+}
+
+/// Whoever has to ask and cannot would be denied everything, so nobody is started without a way to be heard.
+#[test]
+fn without_a_socket_nothing_is_started() {
+    let fleet =
+        "agents: [{name: worker, runtime: command, command: [sh, -c, touch ran], followups: {max: 1}}]\n";
+    let scene = Scene::with(fleet);
+    scene.start();
+    let talk = scene.root.join(".cowhand/talk");
+    fs::remove_dir_all(&talk).unwrap();
+    fs::write(&talk, "").unwrap();
+    let job = scene.json(&["trigger", "worker"])["id"].as_str().unwrap().to_owned();
+    let job = until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "failed"));
+    assert_eq!(job["error"]["kind"], "start_failed", "{job:#}");
+    let why = job["error"]["message"].as_str().unwrap();
+    assert!(
+        why.contains("its agent could not speak to the fleet: the folder of the socket of jobs"),
+        "{why}"
+    );
+    assert!(!scene.root.join("ran").exists());
+}

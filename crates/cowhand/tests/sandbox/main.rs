@@ -242,9 +242,15 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
-            self.command(&["stop", "--cancel"]).output().ok();
+            let stopped = self.command(&["stop", "--timeout", "0"]).output();
             daemon.kill().ok();
             daemon.wait().ok();
+            let stopped = stopped.unwrap();
+            let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
+            assert!(
+                stopped.status.success() || std::thread::panicking(),
+                "the daemon was not stopped: {said}"
+            );
         }
         for pid in mentioned(&self.root) {
             kill_process(pid, Signal::KILL).ok();

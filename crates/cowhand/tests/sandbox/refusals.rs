@@ -83,6 +83,140 @@ fn bubblewrap_keeps_what_lies_in_the_workspace() {
     assert!(scene.path("fleet/new").exists());
 }
 
+/// What is given although it lies in the state folder is there, wherever that lies: the client of an agent that speaks ACP
+/// finds its orders, which are private files.
+#[test]
+fn bubblewrap_leaves_an_agent_its_own_files() {
+    let script = r#"
+        hear() { IFS= read -r heard || exit 9; }
+        say() { printf '%s\n' "$1"; }
+        hear; say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
+        hear; say '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s-1"}}'
+        hear; word=$(ls .cowhand/attempts .cowhand | tr '\n' ' ')
+        say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$word"'"}}}}'
+        say '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'; cat >/dev/null"#;
+    let mut scene = agent(&json!({"runtime": "acp", "sandbox": "bubblewrap", "working_directory": "."}));
+    scene.write("fleet/agent.sh", script);
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    let seen = format!(".cowhand: attempts .cowhand/attempts: {}.1", job["id"].as_str().unwrap());
+    let words = job["summary"].as_str().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words, seen, "and nothing else of the state");
+}
+
+/// Names that would be read if they were there: variables for all agents, and configs that count before the one that is.
+fn no_name_of_the_config(kind: &str) {
+    let script = "for name in .env cowhand.yaml cowhand.yml; do echo \"LD_PRELOAD=/x\" >$name && echo made $name; rm -rf \
+                  $name && echo removed $name; mv $name else && echo moved $name; echo x >x; mv x $name && echo replaced \
+                  $name; ln -sf agent.sh $name && echo linked $name; done; echo x >new && echo end";
+    let mut scene = agent(&json!({"sandbox": kind, "working_directory": "."}));
+    let config = fs::read_to_string(scene.path("fleet/cowhand.yaml")).unwrap();
+    fs::remove_file(scene.path("fleet/cowhand.yaml")).unwrap();
+    scene.write("fleet/herdctl.yaml", &config);
+    scene.write("fleet/agent.sh", script);
+    scene.start();
+    // What stands there by now is no obstacle to the next.
+    for _ in 0..2 {
+        let (job, said) = scene.run();
+        assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+        assert!(said.lines().any(|line| line == "end"), "{said}");
+        for word in ["made cowhand", "removed", "moved", "replaced", "linked"] {
+            assert!(!said.lines().any(|line| line.starts_with(word)), "{word}: {said}");
+        }
+        assert_eq!(fs::read(scene.path("fleet/.env")).unwrap(), b"");
+        for name in ["cowhand.yaml", "cowhand.yml"] {
+            assert_eq!(fs::read_dir(scene.path(&format!("fleet/{name}"))).unwrap().count(), 0, "{name}");
+        }
+        assert!(scene.path("fleet/new").is_file());
+    }
+    // Whoever comes after finds the old one.
+    let shown = scene.command(&["config", "check"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&[shown.stdout, shown.stderr].concat()).into_owned();
+    assert!(shown.contains("ok: 1 agent"), "{shown}");
+}
+
+#[test]
+fn no_name_of_the_config_is_made_in_bubblewrap() {
+    no_name_of_the_config("bubblewrap");
+}
+
+#[test]
+fn no_name_of_the_config_is_made_in_a_container() {
+    no_name_of_the_config("docker");
+}
+
+/// A folder that holds something that is kept does not go away with it.
+fn no_folder_of_the_config(kind: &str) {
+    let script = "mv ops else && mkdir ops && echo x >ops/wild.yaml && echo carried off; echo x >ops/wild.yaml && echo \
+                  written; echo x >ops/new && echo end";
+    let mut scene = agent(&json!({"sandbox": kind, "working_directory": ".."}));
+    let config = fs::read_to_string(scene.path("fleet/cowhand.yaml")).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    let fleet = json!({"agents": [{"path": "ops/wild.yaml"}], "server": {"enabled": false}});
+    scene.write("fleet/cowhand.yaml", &fleet.to_string());
+    scene.write("fleet/ops/wild.yaml", &config["agents"][0].to_string());
+    scene.write("fleet/agent.sh", script);
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    assert!(said.lines().any(|line| line == "end"), "{said}");
+    assert!(!said.contains("carried off") && !said.contains("written"), "{said}");
+    assert!(scene.path("fleet/ops/new").exists() && !scene.path("fleet/else").exists());
+}
+
+#[test]
+fn no_folder_of_the_config_is_carried_off_in_bubblewrap() {
+    no_folder_of_the_config("bubblewrap");
+}
+
+#[test]
+fn no_folder_of_the_config_is_carried_off_in_a_container() {
+    no_folder_of_the_config("docker");
+}
+
+/// Where the agent may write it can lead a link elsewhere, and no mount keeps one.
+#[test]
+fn a_config_behind_a_link_cannot_be_kept() {
+    for kind in ["bubblewrap", "landlock"] {
+        let mut scene = agent(&json!({"sandbox": kind, "working_directory": "."}));
+        fs::rename(scene.path("fleet/cowhand.yaml"), scene.path("outside/real.yaml")).unwrap();
+        std::os::unix::fs::symlink("../outside/real.yaml", scene.path("fleet/cowhand.yaml")).unwrap();
+        scene.write("fleet/agent.sh", "touch ../desk/ran");
+        let why = refused(&mut scene);
+        assert!(why.contains("fleet/cowhand.yaml is a link"), "{why}");
+    }
+}
+
+/// What one job leads elsewhere would be given to the next.
+#[test]
+fn no_path_behind_a_link_that_the_agent_could_change() {
+    for kind in ["bubblewrap", "landlock"] {
+        for key in ["write", "read"] {
+            let mut scene = agent(&json!({"sandbox": {"kind": kind, key: ["data"]}}));
+            std::os::unix::fs::symlink("../outside", scene.path("desk/data")).unwrap();
+            let why = refused(&mut scene);
+            assert!(why.contains("desk/data is a link"), "{why}");
+        }
+    }
+}
+
+/// The engine's own sockets, also of one that needs no root: whoever has one has what this user has.
+#[test]
+fn no_agent_is_given_a_socket_of_an_engine() {
+    for place in ["docker.sock", "podman/podman.sock"] {
+        for kind in ["landlock", "bubblewrap"] {
+            // The runtime folder of these stories is the scene's own.
+            let mut scene = agent(&json!({"sandbox": {"kind": kind, "write": [format!("../{place}")]}}));
+            // Both are there, so neither is hidden only because it is the one that would be used.
+            scene.write("docker.sock", "");
+            scene.write("podman/podman.sock", "");
+            let why = refused(&mut scene);
+            assert!(why.contains("which no agent is given"), "{place}: {why}");
+        }
+    }
+}
+
 #[test]
 fn no_agent_is_given_keys_or_a_home() {
     for (write, word) in [

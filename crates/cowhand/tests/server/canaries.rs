@@ -1,6 +1,7 @@
 //! Secrets are planted wherever people put them, and then everything that this program says is searched for them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -30,7 +31,7 @@ agents:
   - name: taker
     runtime: command
     command: [sh, -c, cat]
-    work_source: {type: github, repo: acme/api, api_url: "http://127.0.0.1:9", auth: {token_env: WORK_TOKEN}}
+    work_source: {type: github, repo: acme/api, api_url: "http://127.0.0.1:9", auth: {token_env: WORK_ACCESS}}
     schedules:
       issues: {type: interval, interval: 1h, prompt: Work.}
 "#;
@@ -88,11 +89,11 @@ fn addresses(document: &Value, job: &str) -> Vec<String> {
 #[tokio::test]
 async fn no_secret_is_ever_shown() {
     let mut scene = Scene::prepared(FLEET);
-    let dotenv =
-        format!("HOOK_NEW={NEW}\nDOT_ENV_TOKEN=canary-in-dot-env\nGITHUB_TOKEN=canary-in-dot-env-github\n");
+    let dotenv = format!(
+        "HOOK_NEW={NEW}\nDOT_ENV_TOKEN=canary-in-dot-env\nGITHUB_TOKEN=canary-in-dot-env-github\nWORK_ACCESS=canary-of-work-source\n"
+    );
     fs::write(scene.path(".env"), dotenv).unwrap();
     scene.also("ANTHROPIC_API_KEY", "canary-in-environment");
-    scene.also("WORK_TOKEN", "canary-of-work-source");
     scene.start(&["--log-format", "json"]);
     let token = scene.token("tester", "admin");
     let (_, link, _) = scene.run(&["dashboard"]);
@@ -105,7 +106,9 @@ async fn no_secret_is_ever_shown() {
     let job = serde_json::from_str::<Value>(&job).unwrap()["id"].as_str().map(str::to_owned);
     let job = job.unwrap_or_else(|| scene.jobs()[0]["id"].as_str().unwrap().to_owned());
     let (_, said, _) = scene.run(&["logs", &job]);
-    for masked in ["SERVICE_TOKEN=***", "FROM_FILE=***", "HOOK_NEW=***", "ANTHROPIC_API_KEY=***"] {
+    for masked in
+        ["SERVICE_TOKEN=***", "FROM_FILE=***", "HOOK_NEW=***", "ANTHROPIC_API_KEY=***", "WORK_ACCESS=***"]
+    {
         assert!(said.contains(masked), "{masked}: {said}");
     }
     assert_eq!(answer(scene.deliver("literal", "{}")).await.0, 401);
@@ -164,5 +167,80 @@ async fn no_secret_is_ever_shown() {
     search.look_through(&scene.path(".cowhand"));
     search.look("the log", &scene.log());
     assert!(search.searched > 100, "only {} places were searched", search.searched);
+    assert_eq!(search.found, Vec::<String>::new());
+}
+
+const SPEAKERS: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - {name: gemini, runtime: gemini, default_prompt: Speak.}
+  - {name: claude, runtime: claude, partial_messages: true, default_prompt: Speak.}
+"#;
+
+/// What programs say in pieces; in the first half of each secret there is no other.
+const SPEECHES: [(&str, &[&str]); 2] = [
+    (
+        "gemini",
+        &[
+            r#"{"type":"init","session_id":"238a8f3d-b2bf-462d-8a9e-03093de7a936"}"#,
+            r#"{"type":"message","role":"assistant","content":"It is canary-","delta":true}"#,
+            r#"{"type":"message","role":"assistant","content":"in-pieces, is it not, can","delta":true}"#,
+            r#"{"type":"result","status":"success"}"#,
+        ],
+    ),
+    (
+        "claude",
+        &[
+            r#"{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"It is canary-"}}}"#,
+            r#"{"type":"stream_event","event":{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"command\":\"canary-in"}}}"#,
+            r#"{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"in-pieces, is it not, can"}}}"#,
+            r#"{"type":"stream_event","event":{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"-pieces\"}"}}}"#,
+            r#"{"type":"stream_event","event":{"type":"content_block_stop","index":0}}"#,
+            r#"{"type":"stream_event","event":{"type":"content_block_stop","index":1}}"#,
+            r#"{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"It is canary-in-pieces, is it not, can"}]}}"#,
+            r#"{"type":"result","subtype":"success","is_error":false,"result":"It is canary-in-pieces, is it not, can"}"#,
+        ],
+    ),
+];
+
+/// No line has the whole of it, and nobody who joins the lines has it either.
+#[tokio::test]
+async fn a_secret_in_two_pieces() {
+    let mut scene = Scene::prepared(SPEAKERS);
+    fs::create_dir(scene.path("bin")).unwrap();
+    for (name, lines) in SPEECHES {
+        let program = scene.path(&format!("bin/{name}"));
+        let script = format!("#!/bin/sh\ncat >/dev/null\ncat <<'END'\n{}\nEND\n", lines.join("\n"));
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap();
+    scene.also("PATH", &format!("{}:{path}", scene.path("bin").display()));
+    scene.also("SERVICE_TOKEN", "canary-in-pieces");
+    scene.start(&[]);
+    let token = scene.token("tester", "admin");
+    let mut search = Search { found: Vec::new(), searched: 0, more: Vec::new() };
+    for (name, _) in SPEECHES {
+        let (code, job, wrong) = scene.run(&["trigger", name, "--wait", "--json"]);
+        assert_eq!(code, 0, "{name}: {job}{wrong}");
+        let job: Value = serde_json::from_str(&job).unwrap();
+        assert_eq!(job["summary"], "It is ***, is it not, can", "{name}: {job:#}");
+        let id = job["id"].as_str().unwrap();
+        let followed = scene.run(&["logs", id, "--follow"]).1;
+        // Nobody is told it twice, whatever was held back meanwhile; the last line is ours.
+        let said = followed.lines().filter(|line| !line.starts_with("──"));
+        let told = said.filter(|line| line.contains("It is ***, is it not, can")).count();
+        assert_eq!(told, 1, "{name}: {followed}");
+        search.look("logs --follow", &followed);
+        for address in
+            [format!("/api/v1/jobs/{id}"), format!("/api/v1/jobs/{id}/output"), format!("/jobs/{id}")]
+        {
+            let response = scene.ask("GET", &address).bearer_auth(&token).send().await.unwrap();
+            assert!(response.status().is_success(), "{address}");
+            search.look(&address, &response.text().await.unwrap());
+        }
+    }
+    scene.kill();
+    search.look_through(&scene.path(".cowhand"));
     assert_eq!(search.found, Vec::<String>::new());
 }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::heard::{Heard, one_line};
 use super::json::{Fields, name, object, take_object, take_text, text, under_line};
+use super::pieces::Under;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::run::acp::{ASKED, FAILED, NOTE, OURS, PERMISSION};
@@ -45,17 +46,7 @@ pub struct Acp {
     status: Option<u64>,
     failed: Option<Failed>,
     #[serde(skip)]
-    veil: Under,
-}
-
-/// It is no part of what is remembered.
-#[derive(Debug, Clone, Default)]
-struct Under(Veil);
-
-impl PartialEq for Under {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
+    under: Under,
 }
 
 /// The request of ours that is not answered yet.
@@ -106,7 +97,7 @@ impl Listen for Acp {
     }
 
     fn under(&mut self, veil: &Veil) {
-        self.veil = Under(veil.clone());
+        self.under = Under(veil.clone());
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {
@@ -283,7 +274,7 @@ impl Acp {
             messages.extend(self.flush_words());
         }
         let words = self.words.get_or_insert_with(|| Words::new(thinking, id));
-        if let Some(other) = words.add(update, &self.veil.0) {
+        if let Some(other) = words.add(update, &self.under) {
             messages.extend(self.flush_words());
             messages.push(other);
         }
@@ -291,7 +282,7 @@ impl Acp {
     }
 
     fn flush_words(&mut self) -> Vec<OutputMessage> {
-        self.words.take().and_then(Words::message).into_iter().collect()
+        self.words.take().and_then(|words| words.message(&self.under)).into_iter().collect()
     }
 
     fn flush(&mut self) -> Vec<OutputMessage> {

@@ -17,9 +17,11 @@ use serde_json::Value;
 
 use super::heard::Heard;
 use super::json::{Fields, name, text, under_line};
+use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::run::ending::ExitStatus;
+use crate::veil::Veil;
 use blocks::{Rest, said};
 pub(super) use launch::DESCRIPTION;
 
@@ -40,6 +42,18 @@ pub struct Claude {
     before: JobUsage,
     /// When the limit ends that it met.
     resets_at: Option<i64>,
+    /// Those that are being told in pieces.
+    blocks: BTreeMap<String, Block>,
+    #[serde(skip)]
+    under: Under,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Block {
+    /// Or a thought, or a call of a tool.
+    word: bool,
+    pieces: Pieces,
 }
 
 impl Listen for Claude {
@@ -60,6 +74,10 @@ impl Listen for Claude {
 
     fn session_id(&self) -> Option<&str> {
         self.session_id.as_deref()
+    }
+
+    fn under(&mut self, veil: &Veil) {
+        self.under = Under(veil.clone());
     }
 
     fn usage(&self) -> Option<JobUsage> {
@@ -99,7 +117,7 @@ impl Claude {
                 let (blocks, mut rest) = Rest::of(fields);
                 blocks.into_iter().map(|block| blocks::answered(block, &mut rest)).collect()
             }
-            "stream_event" => vec![blocks::partial(fields)],
+            "stream_event" => self.partial(fields),
             "result" => vec![self.result(fields)],
             "system" | "error" => {
                 let message = OutputMessage::from_json(Value::Object(fields.clone()));
@@ -114,6 +132,28 @@ impl Claude {
             }
             _ => vec![unknown(fields)],
         }
+    }
+
+    /// Blocks of several agents may come side by side.
+    fn partial(&mut self, mut fields: Fields) -> Vec<OutputMessage> {
+        let parent = name(&fields, "parent_tool_use_id").unwrap_or_default();
+        let event = fields.get("event").unwrap_or(&Value::Null);
+        let block = format!("{parent}/{}", event["index"].as_u64().unwrap_or_default());
+        let mut messages = Vec::new();
+        if let Some((word, piece)) = blocks::piece(&mut fields) {
+            if self.blocks.len() >= SIDE_BY_SIDE && !self.blocks.contains_key(&block) {
+                self.blocks.pop_first();
+            }
+            let known = self.blocks.entry(block).or_default();
+            known.word = word;
+            *piece = known.pieces.add(piece, &self.under);
+        } else if let Some(mut known) = self.blocks.remove(&block) {
+            // Thoughts and calls are told once more as a whole, and nobody looks at their pieces.
+            let rest = known.pieces.rest(&self.under);
+            messages.extend((known.word && !rest.is_empty()).then(|| blocks::rest(rest)));
+        }
+        messages.push(blocks::partial(fields));
+        messages
     }
 
     fn assistant(&mut self, fields: Fields) -> Vec<OutputMessage> {

@@ -15,9 +15,11 @@ use serde_json::{Value, json};
 
 use super::heard::Heard;
 use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::run::ending::ExitStatus;
+use crate::veil::Veil;
 pub(super) use chat::Chat;
 pub(super) use launch::DESCRIPTION;
 
@@ -31,7 +33,10 @@ pub struct Gemini {
     session_id: Option<String>,
     /// What it has said since it last did something else.
     saying: String,
+    pieces: Pieces,
     chat: Chat,
+    #[serde(skip)]
+    under: Under,
 }
 
 impl Listen for Gemini {
@@ -58,7 +63,7 @@ impl Listen for Gemini {
         }
         messages.push(self.object(&kind, fields, timestamp));
         if self.saying.len() > SPEECH_CAP {
-            messages.extend(self.whole(timestamp));
+            messages.extend(self.told(timestamp));
         }
         for message in &messages {
             self.heard.message(message);
@@ -74,6 +79,19 @@ impl Listen for Gemini {
         self.session_id.as_deref()
     }
 
+    fn under(&mut self, veil: &Veil) {
+        self.under = Under(veil.clone());
+    }
+
+    fn rest(&mut self) -> Vec<OutputMessage> {
+        // Its last words, if it was ended while it spoke.
+        let messages = self.whole(None);
+        for message in &messages {
+            self.heard.message(message);
+        }
+        messages
+    }
+
     fn usage(&self) -> Option<JobUsage> {
         let told = self.heard.result.as_ref().map(|result| &result.usage);
         told.filter(|usage| !usage.per_model.is_empty()).cloned().or_else(|| self.chat.usage())
@@ -81,10 +99,7 @@ impl Listen for Gemini {
 
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.chat.look(self.session_id.as_deref());
-        // Its last words, if it was ended while it spoke.
-        if let Some(message) = self.whole(None) {
-            self.heard.message(&message);
-        }
+        self.rest();
         if let (Some(result), ExitStatus::Code { code }) = (&mut self.heard.result, status) {
             result.learn_status(status_of_exit(*code));
         }
@@ -99,16 +114,16 @@ impl Gemini {
         Self { chat: Chat::from_now_on(environment), ..Self::default() }
     }
 
-    /// All that was said since the last time, as one message.
-    fn whole(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
-        let content = std::mem::take(&mut self.saying);
-        (!content.is_empty()).then(|| OutputMessage::Assistant {
-            content: Some(content),
-            partial: None,
-            usage: None,
-            timestamp,
-            extra: Fields::new(),
-        })
+    /// What was held back of the pieces; and all that was said since the last time, as one message.
+    fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
+        let rest = self.pieces.rest(&self.under);
+        self.saying += &rest;
+        said(rest, Some(true), timestamp).into_iter().chain(self.told(timestamp)).collect()
+    }
+
+    /// What is held back may go on.
+    fn told(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
+        said(std::mem::take(&mut self.saying), None, timestamp)
     }
 
     fn object(&mut self, kind: &str, mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
@@ -145,7 +160,7 @@ impl Gemini {
     }
 
     fn message(&mut self, mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
-        let content = take_text(&mut fields, "content");
+        let mut content = take_text(&mut fields, "content");
         if text(&fields, "role") != Some("assistant") {
             let subtype = Some("user_input".to_owned());
             fields.shift_remove("type");
@@ -154,7 +169,9 @@ impl Gemini {
         }
         let partial = (fields.shift_remove("delta") == Some(Value::Bool(true))).then_some(true);
         if partial == Some(true) {
-            self.saying.push_str(content.as_deref().unwrap_or_default());
+            let piece = self.pieces.add(content.as_deref().unwrap_or_default(), &self.under);
+            self.saying += &piece;
+            content = Some(piece);
         }
         fields.shift_remove("type");
         fields.shift_remove("role");
@@ -190,6 +207,13 @@ impl Gemini {
             extra: under_line(Value::Object(fields)),
         }
     }
+}
+
+/// None if it is nothing.
+fn said(text: String, partial: Option<bool>, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
+    let content = (!text.is_empty()).then_some(text)?;
+    let (content, usage, extra) = (Some(content), None, Fields::new());
+    Some(OutputMessage::Assistant { content, partial, usage, timestamp, extra })
 }
 
 fn tool_result(mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {

@@ -8,6 +8,7 @@ mod gemini;
 mod heard;
 mod json;
 mod opencode;
+mod pieces;
 pub mod plan;
 mod record;
 mod result_line;

@@ -10,7 +10,7 @@ use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
 
 use super::docker::{self, Bound, Contained};
 use super::git::Worktree;
-use super::{Enclosure, ability};
+use super::{Enclosure, ability, kept};
 use crate::run::runtime::plan::Description;
 
 /// Where programs, libraries and the machine's settings are.
@@ -117,8 +117,8 @@ pub(crate) fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String
         return Ok(Some(Enclosure { program, caps, network: Reaches::Everybody, ..Enclosure::default() }));
     }
     let hidden = hidden(setting);
-    let frozen = present(setting.files.iter().cloned());
     let write = written(setting, &hidden).map_err(refused)?;
+    let frozen = frozen(setting, &write).map_err(refused)?;
     let mut read = readable(setting, &program, &hidden).map_err(refused)?;
     if let Some(agent) = setting.agent {
         read.push(package(&found(setting, agent)?));
@@ -183,19 +183,43 @@ fn contained(setting: &Setting<'_>) -> Result<Enclosure, String> {
         left_outside: Vec::new(),
         state: setting.state.canonicalize().unwrap_or_else(|_| setting.state.to_owned()),
     };
+    let frozen = frozen(setting, &write)?;
     Ok(Enclosure {
         kind: asked.kind,
         home: home(setting),
         read,
         write,
         hidden,
-        frozen: present(setting.files.iter().cloned()),
+        frozen,
         network: asked.network.clone(),
         caps: asked.caps,
         stead: stead(setting)?,
         container: Some(container),
         ..Enclosure::default()
     })
+}
+
+/// The files of the config, and the names of those that are not there but would be read. Landlock keeps no name, so it is
+/// not started where it would have to.
+fn frozen(setting: &Setting<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    no_links(setting, write)?;
+    for file in setting.files {
+        if setting.asked.kind != SandboxKind::Landlock {
+            kept::take(file, write)?;
+        }
+    }
+    Ok(each_once(setting.files.iter().filter_map(|file| kept::real(file))))
+}
+
+/// What an agent leads elsewhere would be read by cowhand, or given to the next.
+fn no_links(setting: &Setting<'_>, write: &[PathBuf]) -> Result<(), String> {
+    let Asked { write: own, read, container, .. } = setting.asked;
+    let volumes = container.volumes.iter().map(|volume| &volume.from);
+    for path in own.iter().chain(read).chain(volumes) {
+        kept::no_link(&placed(setting, path)?, write)?;
+    }
+    let files = setting.files.iter().map(PathBuf::as_path);
+    files.chain([setting.state]).try_for_each(|file| kept::no_link(file, write))
 }
 
 /// Landlock cannot take back a part of what it gives.
@@ -228,7 +252,11 @@ fn home(setting: &Setting<'_>) -> Option<PathBuf> {
 
 /// Those that are there, by their real names.
 fn present(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = paths.filter_map(|path| path.canonicalize().ok()).collect();
+    each_once(paths.filter_map(|path| path.canonicalize().ok()))
+}
+
+fn each_once(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = paths.collect();
     found.sort();
     found.dedup();
     found
@@ -311,11 +339,15 @@ fn make(folder: &Path) -> Result<(), String> {
 }
 
 /// A path of the config.
+fn placed(setting: &Setting<'_>, path: &str) -> Result<PathBuf, String> {
+    match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
+        Some(below) => Ok(home(setting).ok_or("HOME is not set")?.join(below)),
+        None => Ok(setting.base.join(path)),
+    }
+}
+
 fn declared(setting: &Setting<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
-    let placed = match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
-        Some(below) => home(setting).ok_or("HOME is not set")?.join(below),
-        None => setting.base.join(path),
-    };
+    let placed = placed(setting, path)?;
     let real = placed.canonicalize().map_err(|error| format!("{path} cannot be used: {error}"))?;
     match hidden.iter().find(|hidden| real.starts_with(hidden)) {
         Some(hidden) => Err(format!("{path} lies in {}, which no agent is given", hidden.display())),

@@ -28,26 +28,9 @@ pub(super) fn argv(
     if let Some(home) = &enclosure.home {
         words.0.extend(["--dir".into(), home.into()]);
     }
-    // What is given although it lies in something hidden is meant, and comes after that was hidden.
-    let meant = |path: &&PathBuf| enclosure.hidden.iter().any(|hidden| path.starts_with(hidden));
-    for path in apart(&enclosure.read).into_iter().filter(|path| !meant(path)) {
-        words.read(path);
-    }
-    for path in below(&enclosure.hidden, &enclosure.read) {
-        words.hide(path);
-    }
-    for path in sorted(&enclosure.read).into_iter().filter(meant) {
-        words.read(path);
-    }
-    for path in sorted(&enclosure.write) {
-        words.pair("--bind", path, path);
-    }
-    for path in below(&enclosure.frozen, &enclosure.write) {
-        words.pair("--ro-bind", path, path);
-    }
-    for path in below(&enclosure.hidden, &enclosure.write) {
-        words.hide(path);
-    }
+    // What is given although it lies in something hidden is meant, and comes after all that is hidden.
+    words.files(enclosure, |path| !is_meant(enclosure, path));
+    words.files(enclosure, |path| is_meant(enclosure, path));
     for (ours, theirs) in &enclosure.stead {
         words.pair("--bind", ours, theirs);
     }
@@ -69,25 +52,29 @@ pub(super) fn argv(
     words.0
 }
 
+fn is_meant(enclosure: &Enclosure, path: &Path) -> bool {
+    enclosure.hidden.iter().any(|hidden| path.starts_with(hidden))
+}
+
 /// The kernel has its own; ours would be the outer one's.
 const MADE_ANEW: [&str; 3] = ["/proc", "/dev", "/sys"];
 
 /// What contains comes before what is contained.
-fn sorted(paths: &[PathBuf]) -> Vec<&PathBuf> {
-    let mut paths: Vec<&PathBuf> = paths.iter().collect();
+fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> {
+    let mut paths: Vec<&PathBuf> = paths.into_iter().collect();
     paths.sort_by_key(|path| path.components().count());
     paths.retain(|path| !MADE_ANEW.iter().any(|made| path.starts_with(made)));
     paths
 }
 
 /// Those that are not in another one already.
-fn apart(paths: &[PathBuf]) -> Vec<&PathBuf> {
-    let folders: Vec<&PathBuf> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
-    let inside = |path: &PathBuf| folders.iter().any(|folder| path != *folder && path.starts_with(folder));
-    sorted(paths).into_iter().filter(|path| !inside(path)).collect()
+fn apart<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
+    let folders: Vec<_> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
+    let inside = |path: &PathBuf| folders.iter().any(|folder| path != **folder && path.starts_with(folder));
+    sorted(paths.iter().copied()).into_iter().filter(|path| !inside(path)).collect()
 }
 
-fn below<'a>(inner: &'a [PathBuf], outer: &[PathBuf]) -> Vec<&'a PathBuf> {
+fn below<'a>(inner: &'a [PathBuf], outer: &[&PathBuf]) -> Vec<&'a PathBuf> {
     let holds = |inner: &PathBuf| outer.iter().any(|outer| inner.starts_with(outer));
     sorted(inner).into_iter().filter(|inner| holds(inner)).collect()
 }
@@ -102,6 +89,30 @@ impl Words {
 
     fn pair(&mut self, option: &str, from: &Path, to: &Path) {
         self.0.extend([option.into(), from.into(), to.into()]);
+    }
+
+    /// Those of them that are asked for: what is given, and over it what is kept from the agent.
+    fn files(&mut self, enclosure: &Enclosure, wanted: impl Fn(&Path) -> bool) {
+        let read: Vec<_> = enclosure.read.iter().filter(|path| wanted(path)).collect();
+        let write: Vec<_> = enclosure.write.iter().filter(|path| wanted(path)).collect();
+        for path in apart(&read) {
+            self.read(path);
+        }
+        for path in below(&enclosure.hidden, &read) {
+            self.hide(path);
+        }
+        for path in sorted(write.iter().copied()) {
+            self.pair("--bind", path, path);
+        }
+        for path in below(&enclosure.pinned(), &write) {
+            self.pair("--bind", path, path);
+        }
+        for path in below(&enclosure.frozen, &write) {
+            self.pair("--ro-bind", path, path);
+        }
+        for path in below(&enclosure.hidden, &write) {
+            self.hide(path);
+        }
     }
 
     /// A link stays a link: programs look at where theirs lead.

@@ -12,6 +12,7 @@ pub(crate) mod confine;
 pub mod docker;
 pub(crate) mod forward;
 mod git;
+mod kept;
 mod landlock;
 pub(crate) mod proxy;
 mod sockets;
@@ -101,7 +102,7 @@ fn way_out(enclosure: &Enclosure, attempt: &Attempt) -> io::Result<PathBuf> {
     let credentials = if enclosure.gateway { Some(attempt.take_credentials()?) } else { None };
     let hosts = match &enclosure.network {
         Reaches::Hosts(hosts) => hosts.clone(),
-        _ => Vec::new(),
+        Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => Vec::new(),
     };
     proxy::start(attempt.folder(), attempt.append("stderr")?, hosts, credentials.as_ref())
 }

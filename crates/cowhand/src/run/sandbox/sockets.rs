@@ -69,8 +69,9 @@ fn sockets(network: &Reaches) -> Result<Rules, seccompiler::BackendError> {
     let mut rules = Vec::new();
     let netlink = libc::AF_NETLINK;
     let known = match network {
-        Reaches::Nobody => vec![netlink],
-        _ => vec![netlink, libc::AF_INET, libc::AF_INET6],
+        // Hosts are nothing that Landlock knows, and no enclosure of it has them.
+        Reaches::Nobody | Reaches::Hosts(_) => vec![netlink],
+        Reaches::Ports(_) | Reaches::Everybody => vec![netlink, libc::AF_INET, libc::AF_INET6],
     };
     let others = known.iter().map(|known| number(domain, Ne, *known)).collect::<Result<_, _>>()?;
     rules.push(SeccompRule::new(others)?);

@@ -1,19 +1,14 @@
 //! Words that come in chunks, and lists that are too long to keep.
 
-use std::borrow::Cow;
-
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::json::{Fields, rest, take_object, take_text, text};
-use crate::veil::Veil;
+use super::super::pieces::{Pieces, Under};
 
 /// What is joined is remembered until it is whole, so it must not be endless: a longer text comes in several messages.
 const WORDS_CAP: usize = 256 << 10;
-
-/// Of those that come in pieces. Each line of a longer one is hidden by itself.
-const LONGEST_SECRET: usize = 4 << 10;
 
 /// Chunks that belong together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -22,6 +17,7 @@ pub(super) struct Words {
     thinking: bool,
     id: Option<String>,
     text: String,
+    pieces: Pieces,
     /// What some chunks said besides, the last word of each key.
     extra: Fields,
 }
@@ -37,14 +33,14 @@ impl Words {
     }
 
     /// A chunk that is no text, like a picture, is a message of its own and comes back.
-    pub(super) fn add(&mut self, mut update: Fields, veil: &Veil) -> Option<OutputMessage> {
+    pub(super) fn add(&mut self, mut update: Fields, under: &Under) -> Option<OutputMessage> {
         let mut content = take_object(&mut update, "content").unwrap_or_default();
         if text(&content, "type") != Some("text") {
             update.insert("content".to_owned(), Value::Object(content));
             return Some(super::about("content", update));
         }
         content.shift_remove("type");
-        self.join(&take_text(&mut content, "text").unwrap_or_default(), veil);
+        self.text += &self.pieces.add(&take_text(&mut content, "text").unwrap_or_default(), under);
         for key in ["sessionUpdate", "messageId"] {
             update.shift_remove(key);
         }
@@ -55,18 +51,9 @@ impl Words {
         None
     }
 
-    /// A secret may have come in pieces, none of which was one.
-    fn join(&mut self, chunk: &str, veil: &Veil) {
-        let from = self.text.floor_char_boundary(self.text.len().saturating_sub(LONGEST_SECRET));
-        self.text += chunk;
-        if let Cow::Owned(hidden) = veil.hide(&self.text[from..]) {
-            self.text.truncate(from);
-            self.text += &hidden;
-        }
-    }
-
     /// None if nothing was said.
-    pub(super) fn message(self) -> Option<OutputMessage> {
+    pub(super) fn message(mut self, under: &Under) -> Option<OutputMessage> {
+        self.text += &self.pieces.rest(under);
         if self.text.is_empty() && self.extra.is_empty() {
             return None;
         }

@@ -153,6 +153,16 @@ fn tool_result(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp, extra: rest.extra(block) }
 }
 
+/// The piece in a line, if there is one, and whether it is a word: it may also be a thought, or a part of what a tool is
+/// called with.
+pub(super) fn piece(fields: &mut Fields) -> Option<(bool, &mut String)> {
+    let delta = fields.get_mut("event")?.get_mut("delta")?.as_object_mut()?;
+    delta.iter_mut().find_map(|(key, value)| match (key.as_str(), value) {
+        (key @ ("text" | "thinking" | "partial_json"), Value::String(piece)) => Some((key == "text", piece)),
+        _ => None,
+    })
+}
+
 /// A piece of a message that comes whole later.
 pub(super) fn partial(fields: Fields) -> OutputMessage {
     let (_, mut rest) = Rest::of(fields);
@@ -161,6 +171,12 @@ pub(super) fn partial(fields: Fields) -> OutputMessage {
     let content = delta.and_then(|delta| take_text(delta, "text"));
     let (partial, timestamp) = (Some(true), rest.timestamp);
     OutputMessage::Assistant { content, partial, usage: None, timestamp, extra: rest.extra(Fields::new()) }
+}
+
+/// What was held back of the pieces.
+pub(super) fn rest(text: String) -> OutputMessage {
+    let (content, partial) = (Some(text), Some(true));
+    OutputMessage::Assistant { content, partial, usage: None, timestamp: None, extra: Fields::new() }
 }
 
 /// The text in the blocks of a tool's answer.

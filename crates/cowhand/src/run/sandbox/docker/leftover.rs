@@ -42,8 +42,19 @@ impl Record {
         }
     }
 
-    fn of(attempt: &Attempt) -> Option<Self> {
-        serde_json::from_reader(attempt.open(RECORD).ok()?).ok()
+    /// None if there is no container. One that cannot be read is of a container that may be there.
+    fn of(attempt: &Attempt) -> Result<Option<Self>, String> {
+        let read = match attempt.open(RECORD) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.and_then(|file| Ok(serde_json::from_reader(file)?)),
+        };
+        let place = attempt.folder().join(RECORD);
+        read.map(Some).map_err(|error| {
+            format!(
+                "its container may still be there, and nobody knows its name: {}: {error}",
+                place.display()
+            )
+        })
     }
 }
 
@@ -63,7 +74,7 @@ pub(super) async fn end(engine: &Engine, name: &str) -> Result<bool, Trouble> {
 
 /// The container of an attempt that is over, if there is one. After an error nothing is known.
 pub(in crate::run) async fn end_of(attempt: &Attempt) -> Result<(), String> {
-    let Some(Record { socket, name }) = Record::of(attempt) else { return Ok(()) };
+    let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
     let ended = async {
         let engine = Engine::find(&socket).await?;
         if !end(&engine, &name).await? {
@@ -134,5 +145,25 @@ fn is_watched(folder: &Path) -> bool {
         Ok(Standing::Ended(_) | Standing::Gone) => false,
         // What cannot be read now may be watched over all the same.
         Err(_) => folder.exists(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_no_absence() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("job-2026-11-16-abc123.1");
+        fs::create_dir(&place).unwrap();
+        let attempt = Attempt::at(&place).unwrap();
+        assert_eq!(end_of(&attempt).await, Ok(()));
+        for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
+            fs::write(place.join(RECORD), wrong).unwrap();
+            let why = end_of(&attempt).await.unwrap_err();
+            assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
+            assert!(place.join(RECORD).exists());
+        }
     }
 }

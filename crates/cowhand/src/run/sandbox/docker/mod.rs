@@ -63,15 +63,18 @@ pub(crate) fn socket(asked: &Container) -> Result<PathBuf, String> {
     if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
         return host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| ELSEWHERE.to_owned());
     }
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let own = own.iter().flat_map(|folder| OWN_PLACES.map(|place| folder.join(place)));
-    let found = PLACES.iter().map(PathBuf::from).chain(own).find(|place| place.exists());
-    Ok(found.unwrap_or_else(|| PathBuf::from(PLACES[0])))
+    Ok(places().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(PLACES[0])))
 }
 
-/// Sockets that are here; whoever reaches one owns the machine.
+fn places() -> impl Iterator<Item = PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter();
+    let own = own.flat_map(|folder| OWN_PLACES.map(|place| folder.join(place)));
+    PLACES.iter().map(PathBuf::from).chain(own)
+}
+
+/// Sockets that are here; whoever reaches one owns the machine, or all that is this user's.
 pub(super) fn sockets(asked: &Container) -> impl Iterator<Item = PathBuf> {
-    PLACES.iter().map(PathBuf::from).chain(socket(asked).ok())
+    places().chain(socket(asked).ok())
 }
 
 /// Whether a container could be made now: the engine answers and has the image.

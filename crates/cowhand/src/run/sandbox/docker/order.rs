@@ -48,7 +48,8 @@ impl Order<'_> {
         let network = match (&self.enclosure.network, contained.host_network) {
             (Reaches::Everybody, true) => "host",
             (Reaches::Everybody, false) => "bridge",
-            _ => "none",
+            // Ports and hosts are nothing that an engine knows; they were refused before.
+            (Reaches::Nobody | Reaches::Ports(_) | Reaches::Hosts(_), _) => "none",
         };
         let variables = self.environment.iter().filter(|(name, _)| !contained.left_outside.contains(name));
         let variables: Vec<String> = variables.map(|(name, value)| format!("{name}={value}")).collect();
@@ -117,6 +118,9 @@ impl Order<'_> {
         }
         for path in write {
             put(path, path, true);
+        }
+        for path in self.enclosure.pinned() {
+            put(&path, &path, true);
         }
         for path in frozen.iter().filter(|path| within(path, write)) {
             put(path, path, false);

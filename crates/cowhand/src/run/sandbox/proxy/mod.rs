@@ -75,13 +75,13 @@ pub(crate) fn start(
     let notes = Notes { file: Mutex::new(stderr), written: AtomicUsize::new(0) };
     let proxy = Arc::new(Proxy { reach: Reach::new(hosts), gateway, notes });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("proxy".to_owned()).spawn(move || {
-        runtime.block_on(async move {
-            if let Ok(listener) = UnixListener::from_std(listener) {
-                serve(listener, proxy).await;
-            }
-        });
-    })?;
+    let listener = {
+        let _within = runtime.enter();
+        UnixListener::from_std(listener)?
+    };
+    std::thread::Builder::new()
+        .name("proxy".to_owned())
+        .spawn(move || runtime.block_on(serve(listener, proxy)))?;
     Ok(path)
 }
 

@@ -1,0 +1,84 @@
+//! Text that comes in pieces. A secret that was cut in two is in none of them, so the end of what has come is held back
+//! as long as it may be the beginning of one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::veil::Veil;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Pieces {
+    held: String,
+}
+
+impl Pieces {
+    /// What can be told now.
+    pub(super) fn add(&mut self, piece: &str, under: &Under) -> String {
+        self.held += piece;
+        let rest = self.held.split_off(under.0.settled(&self.held));
+        let told = std::mem::replace(&mut self.held, rest);
+        under.0.hide(&told).into_owned()
+    }
+
+    /// Nothing more will come.
+    pub(super) fn rest(&mut self, under: &Under) -> String {
+        under.0.hide(&std::mem::take(&mut self.held)).into_owned()
+    }
+}
+
+/// What hides it. It is no part of what a reader remembers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Under(pub(super) Veil);
+
+impl PartialEq for Under {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(secrets: &[&str], pieces: &[&str]) -> Vec<String> {
+        let under = Under(Veil::of(secrets.iter().map(|secret| (*secret).to_owned()).collect()));
+        let mut all = Pieces::default();
+        let mut told: Vec<_> = pieces.iter().map(|piece| all.add(piece, &under)).collect();
+        told.push(all.rest(&under));
+        told
+    }
+
+    #[test]
+    fn a_secret_in_two_is_told_by_neither() {
+        for (secrets, pieces, expected) in [
+            (&[][..], &["How ", "now"][..], &["How ", "now", ""][..]),
+            (&["canary"], &["a can", "ary!"], &["a ", "***!", ""]),
+            (&["canary"], &["c", "a", "n", "a", "r", "y"], &["", "", "", "", "", "***", ""]),
+            (&["canary"], &["a can", " of beer"], &["a ", "can of beer", ""]),
+            (&["canary"], &["a can"], &["a ", "can"]),
+            (&["canary"], &["cancan", "ary"], &["can", "***", ""]),
+            // One that may become a longer one waits, too.
+            (&["canary", "canary-bird"], &["canary", "-bird"], &["", "***", ""]),
+            (&["canary", "canary-bird"], &["canary", "-b", "ox"], &["", "", "***-box", ""]),
+            // And one whose end may begin another.
+            (&["canary", "ry-bread"], &["canary", "-x"], &["", "***-x", ""]),
+            (&["zwölf-ä"], &["é zwö", "lf-ä"], &["é ", "***", ""]),
+        ] {
+            assert_eq!(told(secrets, pieces), expected, "{secrets:?} {pieces:?}");
+        }
+    }
+
+    /// However it is cut, nothing is lost and nothing is shown.
+    #[test]
+    fn at_every_place() {
+        let text = "x=sk-aa-aab-sk-aa-aac; sk-aa";
+        let secrets = ["sk-aa-aab", "sk-aa-aac", "aab-sk"];
+        let whole = Veil::of(secrets.map(str::to_owned).into()).hide(text).into_owned();
+        for first in 0..text.len() {
+            for second in first..text.len() {
+                let pieces = [&text[..first], &text[first..second], &text[second..]];
+                assert_eq!(told(&secrets, &pieces).concat(), whole, "{pieces:?}");
+            }
+        }
+    }
+}

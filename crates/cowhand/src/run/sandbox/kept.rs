@@ -1,0 +1,162 @@
+//! What an agent must not make, lead elsewhere or carry away where it may write: the names that cowhand reads.
+//!
+//! A mount keeps what is there. So a name that nobody has taken yet is taken before the agent starts, by something empty
+//! that stays: another agent may hold on to it, too. Whatever stands above is pinned, since a folder with mounts in it can
+//! be renamed, and a link that lies there cannot be kept at all.
+
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::Enclosure;
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// Whoever may write where a link lies can lead it elsewhere.
+pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), String> {
+    let mut links = Vec::new();
+    find_links(file, &mut links);
+    match links.iter().find(|link| is_within(link, write)) {
+        None => Ok(()),
+        Some(link) => Err(format!(
+            "{} is a link, and the agent may write where it lies and could lead it elsewhere; name what it leads to, put that in its place, or give the agent another `working_directory`",
+            link.display()
+        )),
+    }
+}
+
+/// Where links lie on the way to a file.
+fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
+    for above in path.ancestors() {
+        let (Ok(target), Some(folder), Some(name)) = (above.read_link(), above.parent(), above.file_name())
+        else {
+            continue;
+        };
+        let Ok(folder) = folder.canonicalize() else { continue };
+        if links.len() < MOST_LINKS {
+            links.push(folder.join(name));
+            find_links(&folder.join(target), links);
+        }
+    }
+}
+
+/// The name of a file without links, there or not; none if even its folder is not there.
+pub(super) fn real(file: &Path) -> Option<PathBuf> {
+    let by_folder = || Some(file.parent()?.canonicalize().ok()?.join(file.file_name()?));
+    file.canonicalize().ok().or_else(by_folder)
+}
+
+/// If the agent could: something empty that nobody reads anything out of. For variables that is a file; for what would be a
+/// config a folder, since an empty file is a config, too.
+pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), String> {
+    if !real(file).is_some_and(|place| is_within(&place, write)) {
+        return Ok(());
+    }
+    let made = if file.file_name().is_some_and(|name| name == ".env") {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map(drop)
+    } else {
+        fs::create_dir(file)
+    };
+    match made.map_err(|error| (error.kind(), error)) {
+        // What is there is kept as it is. Where we cannot make it, the agent, who is the same user, cannot either.
+        Ok(())
+        | Err((ErrorKind::AlreadyExists | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _)) => {
+            Ok(())
+        }
+        Err((_, error)) => Err(format!("the name {} cannot be kept from the agent: {error}", file.display())),
+    }
+}
+
+fn is_within(path: &Path, outer: &[PathBuf]) -> bool {
+    outer.iter().any(|outer| path.starts_with(outer))
+}
+
+impl Enclosure {
+    /// The folders between where the agent may write and what is kept from it there.
+    pub(super) fn pinned(&self) -> Vec<PathBuf> {
+        let kept = self.frozen.iter().chain(&self.hidden);
+        let above = kept.flat_map(|kept| kept.ancestors().skip(1));
+        let inside = |folder: &&Path| {
+            self.write.iter().any(|write| folder.starts_with(write))
+                && !self.write.iter().any(|write| write == folder)
+        };
+        let mut pinned: Vec<PathBuf> = above.filter(inside).map(Path::to_owned).collect();
+        pinned.sort();
+        pinned.dedup();
+        pinned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_on_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        for name in ["desk/sub", "out"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        fs::write(at("out/real"), "").unwrap();
+        fs::write(at("desk/sub/file"), "").unwrap();
+        symlink("../out/real", at("desk/link")).unwrap();
+        symlink(at("desk/link"), at("out/twice")).unwrap();
+        symlink(at("desk/sub"), at("out/folder")).unwrap();
+        symlink(at("out"), at("desk/out")).unwrap();
+        symlink("round", at("desk/round")).unwrap();
+        let write = [at("desk")];
+        for (name, may_change) in [
+            ("desk/link", true),
+            ("out/twice", true),
+            ("desk/out/real", true),
+            ("desk/round", true),
+            // The links lie elsewhere, whatever they lead to.
+            ("out/folder/file", false),
+            ("desk/sub/file", false),
+            ("out/real", false),
+            ("nowhere/at/all", false),
+        ] {
+            assert_eq!(no_link(&at(name), &write).is_err(), may_change, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_agent_could_take_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        for name in ["desk", "out"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("desk/there"), "text").unwrap();
+        for name in ["desk/.env", "desk/cowhand.yaml", "desk/there", "out/.env", "nowhere/.env"] {
+            for _ in 0..2 {
+                take(&at(name), &[at("desk")]).unwrap();
+            }
+        }
+        assert_eq!(fs::read(at("desk/.env")).unwrap(), b"");
+        assert!(at("desk/cowhand.yaml").is_dir());
+        assert_eq!(fs::read(at("desk/there")).unwrap(), b"text");
+        assert!(!at("out/.env").exists() && !at("nowhere").exists());
+        let why = take(&at("desk/there/below"), &[at("desk")]).unwrap_err();
+        assert!(why.contains("below cannot be kept from the agent"), "{why}");
+    }
+
+    #[test]
+    fn what_lies_between() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let enclosure = Enclosure {
+            write: paths(&["/w", "/w/a/b", "/v"]),
+            frozen: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
+            hidden: paths(&["/w/d/state"]),
+            ..Enclosure::default()
+        };
+        assert_eq!(enclosure.pinned(), paths(&["/w/a", "/w/a/b/c", "/w/d"]));
+    }
+}
