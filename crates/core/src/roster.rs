@@ -59,6 +59,16 @@ pub struct Agent {
     pub settings: shape::Agent,
 }
 
+/// What holds a job beside the rules of its agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Holding<'a> {
+    /// Nothing: it is of no schedule.
+    Agent,
+    Schedule(&'a Schedule),
+    /// Its schedule has left the config. What it forbade nobody knows, so nothing may be taken for allowed.
+    Gone(ScheduleName),
+}
+
 /// The name of the fleet's own MCP server among an agent's; its tools are `mcp__cowhand__…`.
 pub const OWN_SERVER: &str = "cowhand";
 
@@ -129,7 +139,7 @@ impl Agent {
     pub fn needs_a_voice(&self) -> bool {
         let settings = &self.settings;
         settings.permission_mode == Some(shape::PermissionMode::Ask)
-            || settings.followups.is_some()
+            || settings.followups.as_ref().is_some_and(|followups| followups.max.is_some())
             || settings.fleet_tools == Some(true)
     }
 
@@ -191,7 +201,7 @@ impl Agent {
     /// What the processes of a job may reach, by its agent and the schedule it comes from; and by the strict sandbox, if
     /// it is confined.
     pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
-        let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
+        let schedule = schedule.and_then(|name| self.schedule(name));
         let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
         let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
         let own = own.into_iter().flatten().map(Sandbox::rules);
@@ -226,9 +236,21 @@ impl Agent {
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
+    pub fn schedule(&self, name: &ScheduleName) -> Option<&Schedule> {
+        self.schedules.iter().find(|known| known.name == *name)
+    }
+
+    /// The schedule whose rules hold a job, if any do.
+    pub fn holding(&self, job: &Job) -> Holding<'_> {
+        match job.schedule() {
+            None => Holding::Agent,
+            Some(name) => self.schedule(name).map_or_else(|| Holding::Gone(name.clone()), Holding::Schedule),
+        }
+    }
+
     /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
     pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
-        let schedule = self.schedules.iter().find(|known| Some(&known.name) == schedule);
+        let schedule = schedule.and_then(|name| self.schedule(name));
         schedule.map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
     }
 
@@ -244,6 +266,15 @@ impl Agent {
     pub fn new(name: AgentName) -> Self {
         let (directory, settings) = (PathBuf::from("."), shape::Agent::default());
         Self { name, max_concurrent: 1, retry: Retry::default(), schedules: Vec::new(), directory, settings }
+    }
+}
+
+impl<'a> Holding<'a> {
+    pub fn schedule(&self) -> Option<&'a Schedule> {
+        match self {
+            Self::Schedule(schedule) => Some(schedule),
+            Self::Agent | Self::Gone(_) => None,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::ask::Denial;
 use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
@@ -46,6 +47,7 @@ impl Job {
         } else {
             details(&job.job, Timestamp::now());
             report(job.report.as_ref());
+            denials(&job.denials);
             followups(&job);
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
@@ -160,6 +162,15 @@ fn report(report: Option<&Report>) {
     print::line(format!("{:<13}{}: {summary}", "reported", report.outcome.in_words()));
     for artifact in &report.artifacts {
         print::line(format!("{:<13}{}", "", print::one_line(artifact, 300)));
+    }
+}
+
+/// `denied       WebFetch, by the rule WebFetch, 3 times`
+fn denials(denials: &[Denial]) {
+    for denial in denials {
+        let times = if denial.times > 1 { format!(", {} times", denial.times) } else { String::new() };
+        let tool = print::one_line(&denial.tool, 200);
+        print::line(format!("{:<13}{tool}, by the rule {}{times}", "denied", denial.rule));
     }
 }
 

@@ -16,6 +16,7 @@ mod money;
 mod postgres;
 mod prune;
 mod reports;
+mod rights;
 mod schedules;
 mod terminal;
 mod views;
