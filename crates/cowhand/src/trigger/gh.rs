@@ -217,7 +217,7 @@ mod tests {
             match (standing, expected) {
                 (Ok(standing), expected) => assert_eq!(Ok(standing), expected, "{shown}"),
                 (Err(error), Err(expected)) => {
-                    assert!(error.to_string().ends_with(expected), "{shown}: {error}")
+                    assert!(error.to_string().ends_with(expected), "{shown}: {error}");
                 }
                 (Err(error), Ok(_)) => panic!("{shown}: {error}"),
             }
