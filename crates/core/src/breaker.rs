@@ -26,11 +26,19 @@ pub struct Breaker {
     /// Of those, only if together they cost this much.
     #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub empty_usd: f64,
+    /// And only those of so long a time: a schedule that talks once a week burns no money.
+    pub empty_within: Interval,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { failures: 5, pause: Interval::seconds(15 * 60), empty_runs: 0, empty_usd: 0.0 }
+        Self {
+            failures: 5,
+            pause: Interval::seconds(15 * 60),
+            empty_runs: 0,
+            empty_usd: 0.0,
+            empty_within: Interval::seconds(24 * 60 * 60),
+        }
     }
 }
 
@@ -42,8 +50,9 @@ pub struct Fuse {
     pub signature: Option<String>,
     /// How many in a row failed like that.
     pub failures: u32,
-    /// How many in a row did nothing, and what they cost.
+    /// How many in a row did nothing, since when, and what they cost.
     pub empty: u32,
+    pub empty_since: Option<Timestamp>,
     pub empty_microdollars: u64,
     /// How often it has paused since something went well.
     pub pauses: u32,
@@ -86,7 +95,7 @@ impl Breaker {
         let same = fuse.signature.as_ref() == Some(&signature);
         fuse.failures = if same { fuse.failures.saturating_add(1) } else { 1 };
         fuse.signature = Some(signature);
-        (fuse.empty, fuse.empty_microdollars) = (0, 0);
+        (fuse.empty, fuse.empty_since, fuse.empty_microdollars) = (0, None, 0);
         let probe = fuse.pauses > 0;
         if self.failures == 0 || (fuse.failures < self.failures && !probe) {
             return None;
@@ -95,13 +104,18 @@ impl Breaker {
         let what = if probe && times < self.failures {
             "the run after its pause failed".to_owned()
         } else {
-            format!("{times} jobs in a row failed the same way")
+            format!("{} failed the same way", jobs_in_a_row(times))
         };
         Some(self.pause(fuse, now, &format!("{what}: {} ({})", error.message, error.kind)))
     }
 
     fn empty(&self, fuse: &mut Fuse, microdollars: u64, now: Timestamp) -> Option<Pause> {
         (fuse.signature, fuse.failures) = (None, 0);
+        let since = *fuse.empty_since.get_or_insert(now);
+        // After a pause even one is a reason for the next.
+        if fuse.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
+            (fuse.empty, fuse.empty_since, fuse.empty_microdollars) = (0, Some(now), 0);
+        }
         fuse.empty = fuse.empty.saturating_add(1);
         fuse.empty_microdollars = fuse.empty_microdollars.saturating_add(microdollars);
         let cost = crate::budget::microdollars(self.empty_usd);
@@ -113,7 +127,7 @@ impl Breaker {
             return None;
         }
         let (runs, cost) = (fuse.empty, crate::budget::money(fuse.empty_microdollars));
-        Some(self.pause(fuse, now, &format!("{runs} jobs in a row used no tool and cost {cost}")))
+        Some(self.pause(fuse, now, &format!("{} used no tool and cost {cost}", jobs_in_a_row(runs))))
     }
 
     fn pause(&self, fuse: &mut Fuse, now: Timestamp, reason: &str) -> Pause {
@@ -127,6 +141,10 @@ impl Breaker {
             reason: cut(reason, 0, LONGEST_REASON),
         }
     }
+}
+
+fn jobs_in_a_row(count: u32) -> String {
+    if count == 1 { "one job".to_owned() } else { format!("{count} jobs in a row") }
 }
 
 /// It stands in an event and on one line of a screen.
@@ -199,11 +217,15 @@ mod tests {
     }
 
     /// f: fails as before, g: fails otherwise, l: is lost, c: is cancelled, o: goes well, e: goes well and does nothing
-    /// for a cent.
+    /// for a cent. At a blank an hour passes.
     fn story(breaker: Breaker, runs: &str) -> String {
         let mut fuse = Fuse::default();
-        let mut answers = String::new();
+        let (mut answers, mut now) = (String::new(), at(0));
         for run in runs.chars() {
+            if run == ' ' {
+                now += SignedDuration::from_hours(1);
+                continue;
+            }
             let outcome = match run {
                 'f' => failed(ErrorKind::Exit, "no such file 7"),
                 'g' => failed(ErrorKind::Exit, "permission denied"),
@@ -212,10 +234,9 @@ mod tests {
                 _ => completed(),
             };
             let run = Run { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
-            let pause = breaker.judge(&mut fuse, run, at(0));
-            answers += &pause.map_or("-".to_owned(), |pause| {
-                format!("[{}m]", pause.until.duration_since(at(0)).as_mins())
-            });
+            let pause = breaker.judge(&mut fuse, run, now);
+            answers += &pause
+                .map_or("-".to_owned(), |pause| format!("[{}m]", pause.until.duration_since(now).as_mins()));
         }
         answers
     }
@@ -227,6 +248,7 @@ mod tests {
         let off = Breaker { failures: 0, ..usual };
         let empty = Breaker { failures: 0, empty_runs: 2, ..usual };
         let dear = Breaker { empty_usd: 0.035, ..empty };
+        let hour = Breaker { empty_runs: 3, empty_within: Interval::seconds(60 * 60), ..empty };
         for (name, breaker, runs, expected) in [
             ("five by default", usual, "fffff", "----[15m]"),
             ("another failure is another story", three, "ffgff", "-----"),
@@ -250,6 +272,9 @@ mod tests {
             ("nothing done", empty, "eefoee", "-[15m]---[15m]"),
             ("not worth it", dear, "eee", "---"),
             ("worth it", dear, "eeee", "---[15m]"),
+            ("at this rate", hour, "ee e", "--[15m]"),
+            ("but not at that", hour, "ee  eee", "----[15m]"),
+            ("the probe counts whenever it comes", hour, "eee    e", "--[15m][30m]"),
         ] {
             assert_eq!(story(breaker, runs), expected, "{name}");
         }

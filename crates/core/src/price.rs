@@ -22,6 +22,10 @@ pub struct Price {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub cached_input: Option<f64>,
+    /// Input that the provider puts into its cache; unset means a quarter more than any other, as most ask.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub cache_write: Option<f64>,
     #[schemars(range(min = 0))]
     pub output: f64,
 }
@@ -53,8 +57,8 @@ impl Price {
     #[expect(clippy::cast_precision_loss, reason = "nobody uses so many tokens that it shows")]
     fn cost(&self, used: &ModelUsage) -> f64 {
         let millions = |tokens: u64| tokens as f64 / 1_000_000.0;
-        let fresh = used.input_tokens.saturating_add(used.cache_creation_input_tokens);
-        millions(fresh) * self.input
+        millions(used.input_tokens) * self.input
+            + millions(used.cache_creation_input_tokens) * self.cache_write.unwrap_or(self.input * 1.25)
             + millions(used.cache_read_input_tokens) * self.cached_input.unwrap_or(self.input)
             + millions(used.output_tokens) * self.output
     }
@@ -88,6 +92,11 @@ mod tests {
             prices.fill_in(&mut usage);
             assert_eq!(usage.total_cost_usd, expected, "{usage:?}");
         }
+        let written = |cache_write: Option<f64>| {
+            let price = Price { input: 2.0, cached_input: None, cache_write, output: 1.0 };
+            price.cost(&ModelUsage { cache_creation_input_tokens: 1_000_000, ..ModelUsage::default() })
+        };
+        assert_eq!((written(None), written(Some(4.0)), written(Some(0.0))), (2.5, 4.0, 0.0));
         let told = BTreeMap::from([("big".to_owned(), used(0))]);
         let mut told = JobUsage { per_model: told, total_cost_usd: Some(0.1), ..JobUsage::default() };
         prices.fill_in(&mut told);

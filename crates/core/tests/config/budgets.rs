@@ -64,7 +64,7 @@ fn keys_of_budgets_and_breakers() {
         ("opencode behind a client", agent("runtime: acp\ncommand: [opencode, acp]\nbudget: {per_day_tokens: 1}")),
         ("somebody behind a client", agent("runtime: acp\ncommand: [my-agent]\nbudget: {per_job_usd: 1}")),
         ("somebody without a budget", agent("runtime: acp\ncommand: [my-agent]")),
-        ("a breaker", agent("breaker: {failures: 0, pause: 1m, empty_runs: 3, empty_usd: 0.5}")),
+        ("a breaker", agent("breaker: {failures: 0, pause: 1m, empty_runs: 3, empty_usd: 0.5, empty_within: 6h}")),
         ("a breaker of a schedule", schedule("{type: manual, breaker: {failures: 1}}")),
         (
             "a bad breaker",

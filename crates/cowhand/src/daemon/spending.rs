@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Purse, Reservation, Spending, Tells};
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome, Settlement};
 use cowhand_core::policy::Retry;
+use cowhand_core::roster::Agent;
 use tracing::warn;
 
 use super::attempt::{Charge, Rules};
@@ -85,7 +86,10 @@ impl Charge {
 
     fn purse(&self) -> Option<Purse> {
         let loaded = self.engine.loaded();
-        Purse::of(&loaded.roster, loaded.roster.agent(self.job.agent())?, self.now())
+        let gone = || Agent::new(self.job.agent().clone());
+        // One that is gone from the config still spends the fleet's money.
+        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
+        Purse::of(&loaded.roster, &agent, self.now())
     }
 
     /// What the agent's program may be told to spend at most: what its budgets leave now.

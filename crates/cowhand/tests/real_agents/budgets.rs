@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::models::{CACHED, INPUT, OUTPUT, Scenario};
-use super::{Cli, Scene, came_to, until};
+use super::{Cli, Scene, came_to, left_over, until};
 
 /// What one call says that it has used.
 const CALL: u64 = INPUT + CACHED + OUTPUT;
@@ -144,18 +145,24 @@ fn claude_loops_for_five_cents() {
     assert_eq!(usage["total"]["attempts"], 2);
 }
 
-/// Claude tells dollars when it ends. One that is cut short has spent some all the same, and the day knows of it.
+/// Claude tells dollars when it ends, also when it is cancelled. One that is killed has spent some all the same, and the
+/// day knows of it.
 #[test]
-fn claude_cut_short_counts_all_the_same() {
+fn claude_killed_counts_all_the_same() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_day_usd": 3.0}}));
     scene.change(|fleet| fleet["prices"] = json!({}));
     let id = scene.trigger("SCENARIO:loop");
     // A third call was made, so that of the first is told.
     until("some calls of the model", || (scene.models.served().len() >= 3).then_some(()));
-    scene.json(&["cancel", &id]);
+    let daemon = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
+    for pid in left_over(scene.folder.path()) {
+        if i64::from(pid.as_raw_nonzero().get()) != daemon {
+            kill_process(pid, Signal::KILL).ok();
+        }
+    }
     let job = scene.finished(&id);
-    assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
-    let assumed = job["usage"]["assumed_usd"].as_f64().unwrap();
+    assert_eq!(came_to(&job), ["failed", "error", "lost"], "{job:#}");
+    let assumed = job["usage"]["assumed_usd"].as_f64().unwrap_or_else(|| panic!("{job:#}"));
     println!("{assumed} dollars for {} tokens", tokens(&job));
     assert!((0.01..=3.0).contains(&assumed), "{job:#}");
     let usage = scene.json(&["usage"]);
