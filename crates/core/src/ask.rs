@@ -15,6 +15,10 @@ use crate::word::written_as;
 /// For so long an agent waits for an answer, if the config says nothing.
 pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 
+/// For so long, all in all, the clock of an attempt stands still while its agent waits; or for as long as one answer may
+/// take, if that is longer. Else an agent that asks on and on would never come to its end.
+pub const LONGEST_STANDSTILL: SignedDuration = SignedDuration::from_hours(24);
+
 /// The job, and which of its asks: `job-2026-01-05-a1b2c3.1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -145,6 +149,34 @@ impl Ask {
     }
 }
 
+/// For how long an attempt, since it began, waited for at least one of these to be answered.
+pub fn waited(asks: &[Ask], since: Timestamp, now: Timestamp) -> SignedDuration {
+    let end = |ask: &Ask| ask.state.since().unwrap_or(ask.expires_at).min(now);
+    let mut spans: Vec<_> = asks.iter().map(|ask| (ask.asked_at, end(ask))).collect();
+    spans.sort_unstable();
+    let (mut waited, mut counted) = (SignedDuration::ZERO, since);
+    for (from, to) in spans {
+        let from = from.max(counted);
+        if to > from {
+            waited += to.duration_since(from);
+            counted = to;
+        }
+    }
+    waited
+}
+
+/// What a rule denied, so that nobody was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Denial {
+    pub tool: String,
+    /// As it is written in the config.
+    pub rule: String,
+    /// How often the job tried.
+    pub times: u32,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+}
+
 impl Asked {
     /// In one or two words.
     pub fn label(&self) -> &str {
@@ -246,6 +278,31 @@ mod tests {
             "x.1",
         ] {
             assert!(text.parse::<AskId>().is_err(), "{text}");
+        }
+    }
+
+    /// The attempt began at 100; it is 200.
+    #[test]
+    fn how_long_it_waited() {
+        let open = |from, until| Ask {
+            asked_at: at(from),
+            expires_at: at(until),
+            ..ask(Asked::Question { question: "Which?".into() })
+        };
+        let over = |from, to| Ask { state: AskState::Ended { answered_at: at(to) }, ..open(from, 900) };
+        for (asks, expected) in [
+            (vec![], 0),
+            (vec![over(110, 130)], 20),
+            (vec![open(110, 900)], 90),
+            // Nobody has said yet that its time is over.
+            (vec![open(110, 150)], 40),
+            // Those that wait together wait once.
+            (vec![over(110, 150), over(120, 130), over(140, 160)], 50),
+            (vec![over(150, 160), over(110, 120), open(190, 900)], 30),
+            // Of an attempt before.
+            (vec![over(10, 90), over(50, 110)], 10),
+        ] {
+            assert_eq!(waited(&asks, at(100), at(200)).as_secs(), expected, "{asks:?}");
         }
     }
 

@@ -165,6 +165,9 @@ pub enum Fact {
     /// Nobody answered in time, or before the attempt was over.
     #[serde(rename = "ask:expired")]
     AskExpired { ask: AskId, status: AskStatus },
+    /// A rule denied a tool, so nobody was asked; once for each tool and rule of a job, however often it tries.
+    #[serde(rename = "ask:denied")]
+    AskDenied { tool: String, rule: String },
     /// An agent said what its work came to; a later report of the same attempt takes its place.
     #[serde(rename = "job:reported")]
     JobReported { attempt: u32, outcome: ReportedOutcome },
@@ -270,6 +273,7 @@ impl Fact {
             Self::AskMade { .. } => "ask:made",
             Self::AskAnswered { .. } => "ask:answered",
             Self::AskExpired { .. } => "ask:expired",
+            Self::AskDenied { .. } => "ask:denied",
             Self::HookCompleted { .. } => "hook:completed",
             Self::HookFailed { .. } => "hook:failed",
             Self::HookSkipped { .. } => "hook:skipped",

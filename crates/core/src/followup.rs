@@ -5,22 +5,28 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::id::JobId;
+use crate::id::{AgentName, JobId};
 use crate::interval::Interval;
+use crate::roster::{Agent, Roster};
 
-/// Whether jobs of an agent may ask for further jobs, and how far that goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Whether jobs of an agent may ask for further jobs, how far that goes, and who else may ask for its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Followups {
-    /// How many there are at most, over the whole chain, whichever agents they are of.
+    /// How many there are at most, over the whole chain, whichever agents they are of; unset means that its jobs may ask
+    /// for none.
+    #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
-    pub max: u32,
+    pub max: Option<u32>,
     /// One begins no earlier than this after it was asked for; unset means 1m.
     #[serde(default)]
     pub min_interval: Option<Interval>,
     /// How long after its first job a chain may go on; unset means 7d.
     #[serde(default)]
     pub expires: Option<Interval>,
+    /// Other agents that may ask for jobs of this one, with a prompt of their own; unset means that only its own jobs may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
 }
 
 const MIN_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
@@ -37,8 +43,12 @@ pub struct Chain {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FollowupRefused {
-    #[error("this agent may not ask for follow-ups: it has no `followups` in its config")]
+    #[error("this agent may not ask for follow-ups: it has no `followups.max` in its config")]
     NotAllowed,
+    #[error("{of} takes no follow-ups from {by}: it is not among `followups.from` of {of}")]
+    NotFrom { by: AgentName, of: AgentName },
+    #[error("{of} does not trust what this job was told: {why}")]
+    Distrusted { of: AgentName, why: String },
     #[error("this chain of jobs has had {made} follow-ups, and {max} are the most (`followups.max`)")]
     TooMany { made: u32, max: u32 },
     #[error("this chain of jobs began at {began}, and goes on for {expires} at most (`followups.expires`)")]
@@ -57,11 +67,30 @@ pub struct FollowupRefusal {
     pub message: String,
 }
 
+/// Whose bounds are kept when a job of one agent asks for a job of another, or of its own; or why it may not. Who may not
+/// ask at all may not by another's leave, and nobody gets a stranger's prompt who has not said so.
+pub fn rules(roster: &Roster, by: &AgentName, of: &Agent) -> Result<Vec<Followups>, FollowupRefused> {
+    let own = roster.agent(by).and_then(|agent| agent.settings.followups.as_ref());
+    let own = own.filter(|own| own.max.is_some()).ok_or(FollowupRefused::NotAllowed)?;
+    if of.name == *by {
+        return Ok(vec![own.clone()]);
+    }
+    let means = |name: &String| roster.agent_near(&of.name, name).is_some_and(|agent| agent.name == *by);
+    let theirs = of.settings.followups.as_ref().filter(|theirs| theirs.from.iter().any(means));
+    let refused = || FollowupRefused::NotFrom { by: by.clone(), of: of.name.clone() };
+    theirs.map(|theirs| vec![own.clone(), theirs.clone()]).ok_or_else(refused)
+}
+
 impl Followups {
     /// When the next one may begin, which is not before `wanted`.
-    pub fn next(self, chain: Chain, wanted: Timestamp, now: Timestamp) -> Result<Timestamp, FollowupRefused> {
-        if chain.made >= self.max {
-            return Err(FollowupRefused::TooMany { made: chain.made, max: self.max });
+    pub fn next(
+        &self,
+        chain: Chain,
+        wanted: Timestamp,
+        now: Timestamp,
+    ) -> Result<Timestamp, FollowupRefused> {
+        if let Some(max) = self.max.filter(|max| chain.made >= *max) {
+            return Err(FollowupRefused::TooMany { made: chain.made, max });
         }
         let after = |from: Timestamp, wait: SignedDuration| from.checked_add(wait).unwrap_or(Timestamp::MAX);
         let begins = wanted.max(after(now, self.min_interval.map_or(MIN_INTERVAL, Interval::duration)));
@@ -90,9 +119,11 @@ mod tests {
             max,
             min_interval: min_interval.map(|text| text.parse().unwrap()),
             expires: expires.map(|text| text.parse().unwrap()),
+            from: Vec::new(),
         };
-        let usual = rules(3, None, None);
-        let quick = rules(3, Some("5s"), Some("1h"));
+        let usual = &rules(Some(3), None, None);
+        let quick = &rules(Some(3), Some("5s"), Some("1h"));
+        let of_others = &rules(None, None, None);
         let too_many = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
         let too_long = "this chain of jobs began at 1970-01-01T00:00:00Z, and goes on for 1h at most (`followups.expires`)";
         let too_soon = "the next one begins at 1970-01-01T01:00:01Z at the earliest (`followups.min_interval`), and this chain of jobs, which began at 1970-01-01T00:00:00Z, goes on for 1h at most (`followups.expires`)";
@@ -100,6 +131,7 @@ mod tests {
             (usual, 0, 0, 100, Ok(160)),
             (usual, 2, 500, 100, Ok(500)),
             (usual, 3, 500, 100, Err(too_many)),
+            (of_others, 3, 0, 100, Ok(160)),
             (quick, 0, 100, 100, Ok(105)),
             (quick, 0, 3600, 100, Ok(3600)),
             (quick, 0, 3601, 100, Err(too_long)),
@@ -116,6 +148,46 @@ mod tests {
             let chain = Chain { made, began: at(0) };
             let next = rules.next(chain, at(wanted), at(now)).map(Timestamp::as_second);
             assert_eq!(next.map_err(|refused| refused.to_string()), expected.map_err(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_who_has_not_said_so() {
+        let agent = |name: &str, followups: &str| {
+            let mut agent = Agent::new(name.parse().unwrap());
+            agent.settings.followups = serde_json::from_str(followups).unwrap();
+            agent
+        };
+        let roster = Roster::of(vec![
+            agent("planner", r#"{"max": 5}"#),
+            agent("coder", r#"{"max": 9, "from": ["planner"]}"#),
+            agent("mute", r#"{"from": ["planner", "coder"]}"#),
+            agent("web.planner", r#"{"max": 5}"#),
+            agent("web.coder", r#"{"max": 7, "from": ["planner", "web.coder"]}"#),
+            agent("web.closed", "null"),
+        ]);
+        let not_allowed = "this agent may not ask for follow-ups: it has no `followups.max` in its config";
+        let not_from = |by: &str, of: &str| {
+            format!("{of} takes no follow-ups from {by}: it is not among `followups.from` of {of}")
+        };
+        for (by, of, expected) in [
+            ("planner", "planner", Ok(vec![Some(5)])),
+            ("coder", "coder", Ok(vec![Some(9)])),
+            ("planner", "coder", Ok(vec![Some(5), Some(9)])),
+            ("planner", "mute", Ok(vec![Some(5), None])),
+            ("coder", "planner", Err(not_from("coder", "planner"))),
+            // Its own fleet's agent of that name is meant, and not the root's.
+            ("planner", "web.coder", Err(not_from("planner", "web.coder"))),
+            ("web.planner", "web.coder", Ok(vec![Some(5), Some(7)])),
+            ("web.coder", "web.closed", Err(not_from("web.coder", "web.closed"))),
+            ("mute", "mute", Err(not_allowed.to_owned())),
+            ("mute", "coder", Err(not_allowed.to_owned())),
+            ("web.closed", "web.closed", Err(not_allowed.to_owned())),
+            ("gone", "coder", Err(not_allowed.to_owned())),
+        ] {
+            let found = rules(&roster, &by.parse().unwrap(), roster.agent(&of.parse().unwrap()).unwrap());
+            let found = found.map(|rules| rules.into_iter().map(|rules| rules.max).collect::<Vec<_>>());
+            assert_eq!(found.map_err(|refused| refused.to_string()), expected, "{by} {of}");
         }
     }
 }

@@ -61,6 +61,16 @@ pub struct Agent {
     pub settings: shape::Agent,
 }
 
+/// What holds a job beside the rules of its agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Holding<'a> {
+    /// Nothing: it is of no schedule.
+    Agent,
+    Schedule(&'a Schedule),
+    /// Its schedule has left the config. What it forbade nobody knows, so nothing may be taken for allowed.
+    Gone(ScheduleName),
+}
+
 /// The name of the fleet's own MCP server among an agent's; its tools are `mcp__cowhand__…`.
 pub const OWN_SERVER: &str = "cowhand";
 
@@ -141,7 +151,7 @@ impl Agent {
     pub fn needs_a_voice(&self) -> bool {
         let settings = &self.settings;
         settings.permission_mode == Some(shape::PermissionMode::Ask)
-            || settings.followups.is_some()
+            || settings.followups.as_ref().is_some_and(|followups| followups.max.is_some())
             || settings.fleet_tools == Some(true)
     }
 
@@ -216,6 +226,16 @@ impl Agent {
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
+    /// The schedule whose rules hold a job, if any do.
+    pub fn holding(&self, job: &Job) -> Holding<'_> {
+        match job.schedule() {
+            None => Holding::Agent,
+            Some(name) => {
+                self.schedule(Some(name)).map_or_else(|| Holding::Gone(name.clone()), Holding::Schedule)
+            }
+        }
+    }
+
     /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
     pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
         self.schedule(schedule).map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
@@ -233,6 +253,15 @@ impl Agent {
     pub fn new(name: AgentName) -> Self {
         let (directory, settings) = (PathBuf::from("."), shape::Agent::default());
         Self { name, max_concurrent: 1, retry: Retry::default(), schedules: Vec::new(), directory, settings }
+    }
+}
+
+impl<'a> Holding<'a> {
+    pub fn schedule(&self) -> Option<&'a Schedule> {
+        match self {
+            Self::Schedule(schedule) => Some(schedule),
+            Self::Agent | Self::Gone(_) => None,
+        }
     }
 }
 

@@ -69,8 +69,30 @@ impl<'a> Known<'a> {
                 _ => {}
             }
         }
+        for (agent, draft) in self.roster.agents.iter().zip(self.drafts) {
+            self.followups(agent, draft, problems);
+        }
         self.circles(&upstream, problems);
         self.small_circles(&for_anyone, &upstream, problems);
+    }
+
+    /// Who may not ask and cannot be asked has said nothing; and who is named has to be there.
+    fn followups(&self, agent: &Agent, draft: &Draft, problems: &mut Problems) {
+        let (Some(own), Some(node)) = (&agent.settings.followups, draft.node.get("followups")) else {
+            return;
+        };
+        if own.max.is_none() && own.from.is_empty() {
+            let message =
+                "say how many its jobs may ask for, by `max`, or who may ask for its own, by `from`";
+            problems.add(Problem::error(node.at, message).key(draft.key_of("followups")));
+        }
+        for name in own.from.iter().filter(|name| !self.agent_may_exist(name, draft)) {
+            let at = node.get("from").map_or(node.at, |from| from.at);
+            let names: Vec<String> = self.roster.agents.iter().map(|agent| agent.name.to_string()).collect();
+            let help = did_you_mean(name, names.iter().map(String::as_str));
+            let problem = Problem::error(at, format!("there is no agent `{name}`"));
+            problems.add(problem.key(draft.key_of("followups.from")).help(help));
+        }
     }
 
     fn places(&self) -> impl Iterator<Item = Place<'_>> {

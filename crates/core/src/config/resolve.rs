@@ -243,7 +243,7 @@ fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let word = |key: &str| draft.node.get(key).and_then(Node::text);
     let needed = if word("permission_mode") == Some("ask") {
         "permission_mode: ask"
-    } else if draft.node.entry("followups").is_some() {
+    } else if draft.node.get("followups").and_then(|own| own.get("max")).is_some() {
         "followups"
     } else if word("fleet_tools") == Some("true") {
         "fleet_tools"

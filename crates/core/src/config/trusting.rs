@@ -4,6 +4,7 @@ use super::load::{Draft, Loader};
 use super::node::{Location, Node};
 use super::problem::{Problem, Severity};
 use super::resolve::schedule_at;
+use crate::prompt::{self, Template, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::sandbox::SandboxKind;
 use crate::trigger::TriggerConfig;
@@ -21,6 +22,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
             let at = node.map_or_else(|| schedule_at(draft, schedule.name.as_str()), |node| node.at);
             check_one(loader, draft, (agent, Some(schedule)), trust, at);
         }
+        anybody(loader, draft, agent, schedule);
         unproven(loader, draft, agent, schedule);
         together(loader, draft, agent, schedule);
         anywhere(loader, draft, agent, schedule);
@@ -46,6 +48,52 @@ fn check_one(
         return;
     };
     loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
+}
+
+/// Strangers that give orders to an agent with all rights of its user are rarely what somebody wants.
+fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
+    let from = match &schedule.trigger {
+        TriggerConfig::GithubIssues { .. } => "whoever can open an issue",
+        TriggerConfig::GithubPullRequests { .. } => "whoever can open a pull request",
+        TriggerConfig::Webhook { events, .. } if events.iter().any(|event| is_of_people(event)) => {
+            "whoever can write in the repository's issues"
+        }
+        _ => return,
+    };
+    let default = agent.settings.default_prompt.as_deref();
+    let prompt = prompt::choose(None, schedule.prompt.as_deref(), default);
+    let variables = Variables::of(schedule.trigger.type_name(), schedule.work_source.is_some());
+    let tells = Template::parse_lenient(prompt, variables).0.tells_others_words();
+    let is_held = agent.sandbox(Some(&schedule.name), false).kind != SandboxKind::None;
+    if tells && !is_held && agent.trusts(Some(schedule)).is_empty() {
+        let message = format!(
+            "{from} tells this agent what to do, and nothing holds it; `trust` says who may, or `sandbox` holds it"
+        );
+        let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
+        let key = draft.key_of(&format!("schedules.{}.trust", schedule.name));
+        loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+    }
+}
+
+/// Events of GitHub and GitLab that bring what somebody wrote.
+fn is_of_people(event: &str) -> bool {
+    const OF_PEOPLE: [&str; 12] = [
+        "issues",
+        "issue_comment",
+        "pull_request",
+        "pull_request_target",
+        "pull_request_review",
+        "pull_request_review_comment",
+        "discussion",
+        "discussion_comment",
+        "commit_comment",
+        "issue hook",
+        "merge request hook",
+        "note hook",
+    ];
+    let event = event.to_ascii_lowercase();
+    let name = event.split_once('.').map_or(event.as_str(), |(name, _)| name);
+    OF_PEOPLE.contains(&name)
 }
 
 /// Names in deliveries that anybody can send prove nothing.

@@ -135,10 +135,24 @@ fn could(pattern: &[String], command: &Command) -> bool {
         }
         reached
     };
+    let is_option = |at: usize| matches!(&words[at], Piece::Known(word) if word.starts_with(['-', '+']));
+    // `git -C . push` is a `git push`: options may stand before every word but the first, each with a value of its own.
+    let pass_options = |mut reached: Vec<bool>| {
+        for at in 0..words.len() {
+            if reached[at] && is_option(at) {
+                reached[at + 1] = true;
+                reached[(at + 2).min(words.len())] = true;
+            }
+        }
+        reached
+    };
     let mut reached = vec![command.anywhere; words.len() + 1];
     reached[0] = true;
     reached = pass(reached);
     for (index, part) in pattern.iter().enumerate() {
+        if index > 0 {
+            reached = pass_options(reached);
+        }
         let mut next = if part == "*" {
             any_words(&reached)
         } else {

@@ -240,6 +240,52 @@ fn what_is_denied_is_found_wherever_it_hides() {
     assert_eq!(of_command(&rules, &hidden), DENIED("Bash(rm *)"));
 }
 
+/// Options before a subcommand change nothing about what it is.
+#[test]
+fn options_between_the_words_hide_nothing() {
+    let asks =
+        permissions(&["Bash(git *)", "Bash(cargo *)"], &["Bash(git push *)", "Bash(cargo publish)"], &[]);
+    for command in [
+        "git push origin main",
+        "git -C . push origin main",
+        "git -c x=y push",
+        "git --no-pager push",
+        "git --no-pager -C . -c x=y --git-dir=.git push -f",
+        "git -C -c x=y push",
+        "/usr/bin/git -C . push",
+        "ls && git -C . push",
+        "sh -c 'git --no-pager push'",
+        "git -C $DIR push",
+        "cargo --offline publish",
+        "cargo +nightly publish",
+    ] {
+        assert_eq!(of_command(&asks, command), Verdict::Ask, "{command:?}");
+    }
+    for command in [
+        "git status",
+        "git -C . status",
+        "git commit -m push",
+        "git log --grep push",
+        "git stash push",
+        "cargo --offline test",
+        "cargo publish --dry-run",
+    ] {
+        assert_eq!(of_command(&asks, command), Verdict::Allow, "{command:?}");
+    }
+    let denies = permissions(&["Bash"], &[], &["Bash(git push --force *)", "Bash(kubectl delete *)"]);
+    for (command, rule) in [
+        ("git push -q --force", "Bash(git push --force *)"),
+        ("git -C . push -o ci.skip --force origin", "Bash(git push --force *)"),
+        ("kubectl --context prod delete pod x", "Bash(kubectl delete *)"),
+    ] {
+        assert_eq!(of_command(&denies, command), DENIED(rule), "{command:?}");
+    }
+    assert_eq!(of_command(&denies, "git push origin main"), Verdict::Allow);
+    // What is allowed is compared word by word.
+    let narrow = permissions(&["Bash(git status)"], &[], &[]);
+    assert_eq!(of_command(&narrow, "git -C . status"), Verdict::Ask);
+}
+
 #[test]
 fn the_stricter_rule_wins() {
     let agent =

@@ -19,6 +19,10 @@ const LONGEST_EXPRESSION: usize = 1_000;
 /// Values that are whole texts, fenced even when they happen to be of one line.
 const TEXTS: [&str; 3] = ["body", "issue.body", "upstream.result"];
 
+/// Written by whoever opened, commented or pushed; the last two hold all that was sent.
+const OTHERS_WORDS: [&str; 7] =
+    ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
+
 /// A prompt that has been read and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
@@ -88,6 +92,15 @@ impl Template {
         (Self { pieces, variables, lenient }, problems)
     }
 
+    /// Whether it tells the agent what people wrote who only have to be able to write: the one who opened an issue, say.
+    /// Numbers, addresses and labels are not theirs to choose.
+    pub fn tells_others_words(&self) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Text(_) => false,
+            Piece::Placeholder(placeholder) => placeholder.tells_others_words(),
+        })
+    }
+
     pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<Part>, PromptError> {
         let values = context.values(self.variables.exact());
         let part = |piece: &Piece| match piece {
@@ -153,6 +166,15 @@ impl Placeholder {
         let mut names: Vec<_> = expression.undeclared_variables(true).into_iter().collect();
         names.sort_unstable();
         names.iter().try_for_each(|name| variables.check(name, self.line))
+    }
+
+    fn tells_others_words(&self) -> bool {
+        let engine = engine();
+        let Ok(expression) = engine.compile_expression(&self.expression) else { return false };
+        expression.undeclared_variables(true).iter().any(|name| {
+            let root = name.split_once('.').map_or(name.as_str(), |(root, _)| root);
+            OTHERS_WORDS.contains(&name.as_str()) || OTHERS_WORDS.contains(&root)
+        })
     }
 
     /// What the engine would only notice while it runs, or not at all: it does not tell which variables a slice

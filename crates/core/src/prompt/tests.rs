@@ -458,3 +458,21 @@ proptest! {
         prop_assert!(all < PROMPT_CAP && parts.task.body.len() < VALUE_CAP || rendered.contains(" bytes cut …]"));
     }
 }
+
+#[test]
+fn which_templates_tell_what_others_wrote() {
+    for (trigger, text, expected) in [
+        ("github_issues", "Fix #{{issue.number}} at {{ url }}, {{labels}}.", false),
+        ("github_issues", "Fix {{ issue.title | trim }}", true),
+        ("github_issues", "{{ body | default(\"nothing\") }}", true),
+        ("github_issues", "Look at {{ date }} for {{ \"{{\" }}body}}", false),
+        ("github_pull_requests", "Review {{head_ref}}", true),
+        ("webhook", "{{ github_event }} {{ action }} {{ issue_number }}", false),
+        ("webhook", "{{ payload.comment.body }}", true),
+        ("webhook", "{{ metadata }}", true),
+        ("cron", "Tidy up.", false),
+    ] {
+        let template = Template::parse(text, Variables::of(trigger, false)).unwrap();
+        assert_eq!(template.tells_others_words(), expected, "{trigger} {text}");
+    }
+}

@@ -272,6 +272,8 @@ fn wrong_values() -> Vec<(&'static str, String)> {
             "the name of the fleet's own MCP server",
             agent("followups: {max: 3}\nmcp_servers:\n  files: {command: serve}\n  cowhand: {command: mine}"),
         ),
+        ("follow-ups of nobody", agent("followups: {min_interval: 5m}")),
+        ("follow-ups from an agent that is not there", agent("followups: {from: [coder, plannr]}")),
         ("the same name where there is none", agent("mcp_servers: {cowhand: {command: mine}}")),
         ("a huge size", "retention: {max_bytes: 99999999999999999999GB, max_byte: 1}".to_owned()),
         ("an empty command", agent("runtime: command\ncommand: []")),

@@ -54,3 +54,42 @@ fn keys_of_trust() {
         assert!(text.contains(word), "{agent}: {text}");
     }
 }
+
+/// Each warning says whose words they are, and what to set; setting it, or telling none of them, ends it.
+#[test]
+fn strangers_that_give_orders_are_warned_of() {
+    let said = |schedule: &str, agent: &str| {
+        let text = format!("agents:\n  - {{name: a, schedules: {{s: {{{schedule}}}}}{agent}}}\n");
+        let loaded = load_text(&text);
+        assert_eq!(loaded.errors(), 0, "{text}: {:?}", lines(&loaded));
+        lines(&loaded).join("\n")
+    };
+    let issues = "type: github_issues, owner: o, repo: r, prompt: 'Do {{issue.title}}'";
+    let pulls = "type: github_pull_requests, owner: o, repo: r, prompt: '{{body}}'";
+    let comments =
+        "type: webhook, secret: xyz, events: [issue_comment.created], prompt: '{{payload.comment.body}}'";
+    let notes = "type: webhook, secret: xyz, events: ['Note Hook'], prompt: '{{body}}'";
+    for (schedule, from) in [
+        (issues, "whoever can open an issue"),
+        (pulls, "whoever can open a pull request"),
+        (comments, "whoever can write in the repository's issues"),
+        (notes, "whoever can write in the repository's issues"),
+    ] {
+        let text = said(schedule, "");
+        assert!(text.contains(from) && text.contains("`trust` says who may"), "{schedule}: {text}");
+        for held in
+            [", trust: {min_permission: write}", ", trust: {strangers: allow}", ", sandbox: bubblewrap"]
+        {
+            assert_eq!(said(schedule, held), "", "{schedule} {held}");
+        }
+        assert_eq!(said(&format!("{schedule}, trust: {{allow_authors: [ann]}}"), ""), "");
+    }
+    for own in [
+        "type: github_issues, owner: o, repo: r, prompt: 'Look at {{issue.number}}'",
+        "type: webhook, secret: xyz, events: [push], prompt: '{{payload.ref}}'",
+        "type: webhook, secret: xyz, prompt: '{{payload.build}}'",
+        "type: cron, cron: '@daily', prompt: '{{date}}'",
+    ] {
+        assert_eq!(said(own, ""), "", "{own}");
+    }
+}

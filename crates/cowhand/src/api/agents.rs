@@ -112,9 +112,9 @@ pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
         // Others' jobs are never refused one: they may not ask.
-        let refused = match agent.settings.followups {
-            Some(_) => api.store.last_refusal(agent.name.clone()).await?,
-            None => None,
+        let refused = match &agent.settings.followups {
+            Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
+            _ => None,
         };
         let followup_refused = refused.filter(|refused| api.now().duration_since(refused.at) < STALE);
         views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &next) });

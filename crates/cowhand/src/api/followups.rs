@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use cowhand_core::followup::{self, FollowupRefused};
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{Job, NewJob, TriggerType};
@@ -44,13 +45,15 @@ pub(super) async fn make(
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| by.agent().clone());
     let named = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&agent))?;
-    let own = roster.agent(by.agent()).and_then(|agent| agent.settings.followups);
-    // Who may not ask at all may not by another's leave; whoever is to run keeps its own bounds, too.
-    let rules = own.into_iter().flat_map(|own| [Some(own), named.settings.followups]).flatten().collect();
+    let mut rules = followup::rules(&roster, by.agent(), named);
+    // Whoever wakes itself stays held by the schedule that it came from; it is no firing of that one.
+    let schedule = by.schedule().filter(|_| agent == *by.agent()).cloned();
     // Its words are the asking job's, who may have them from a stranger.
-    let confined = match by.confined().map(|why| trust::judge_again(named.trusts(None), why)) {
+    let trusts = named.trusts(named.schedule(schedule.as_ref()));
+    let confined = match by.confined().map(|why| trust::judge_again(trusts, why)) {
         Some(Verdict::Refused(why)) => {
-            return Err(Problem::conflict(format!("{agent} does not trust what this job was told: {why}")));
+            rules = rules.and_then(|_| Err(FollowupRefused::Distrusted { of: agent.clone(), why }));
+            None
         }
         Some(Verdict::Confined(why)) => Some(why),
         Some(Verdict::Trusted) | None => None,
@@ -59,7 +62,7 @@ pub(super) async fn make(
     let new = NewJob {
         agent,
         trigger_type: TriggerType::Manual,
-        schedule: None,
+        schedule,
         prompt: Some(prompt),
         origin: None,
         work_item: None,

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use cowhand_core::ask::Ask;
+use cowhand_core::ask::{Ask, Denial};
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
@@ -82,6 +82,9 @@ pub struct JobView {
     /// What it asked of people, in order; not there if it asked nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<Ask>,
+    /// What rules denied it, in order; not there if they denied nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
     /// What its agent said that the work came to, in the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
@@ -132,6 +135,7 @@ pub struct Waits {
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
     let job = find(&api, &named(&id)?).await?;
     let asks = api.store.asks_of(job.id().clone()).await?;
+    let denials = api.store.denials_of(job.id().clone()).await?;
     let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
@@ -139,7 +143,18 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
     let job = job.into();
     let followup_refused = refused;
-    Ok(Json(JobView { job, asks, report, follows, followed_by, followup_refused, hooks, workspace, waits }))
+    Ok(Json(JobView {
+        job,
+        asks,
+        denials,
+        report,
+        follows,
+        followed_by,
+        followup_refused,
+        hooks,
+        workspace,
+        waits,
+    }))
 }
 
 pub(super) async fn attempts(

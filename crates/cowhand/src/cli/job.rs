@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::ask::{Answered, Ask, AskState};
+use cowhand_core::ask::{Answered, Ask, AskState, Denial};
 use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
@@ -50,6 +50,7 @@ impl Job {
         } else {
             details(&job.job, Timestamp::now());
             asks(&job.asks, Timestamp::now());
+            denials(&job.denials);
             report(job.report.as_ref());
             followups(&job);
             workspace(job.workspace.as_ref());
@@ -202,6 +203,15 @@ fn report(report: Option<&Report>) {
     row("reported", &format!("{}: {summary}", report.outcome.in_words()));
     for artifact in &report.artifacts {
         row("", &print::one_line(artifact, 300));
+    }
+}
+
+/// `denied       WebFetch, by the rule WebFetch, 3 times`
+fn denials(denials: &[Denial]) {
+    for denial in denials {
+        let times = if denial.times > 1 { format!(", {} times", denial.times) } else { String::new() };
+        let tool = print::one_line(&denial.tool, 200);
+        print::line(format!("{:<13}{tool}, by the rule {}{times}", "denied", denial.rule));
     }
 }
 

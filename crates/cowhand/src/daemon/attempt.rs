@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::ask::{self, ASK_TIMEOUT, LONGEST_STANDSTILL};
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
 use cowhand_core::config::shape::Runtime;
+use cowhand_core::interval::Interval;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
 };
@@ -93,7 +95,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
-        let schedule = agent.schedule(job.schedule());
+        let schedule = agent.holding(job).schedule();
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };
@@ -211,10 +213,10 @@ impl Charge {
             }
             // Whoever has spent too much may spend more until its grace is over, so it gets only a moment.
             let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
-            let reason = match spends.or_else(|| self.reason(wish, over, rules, &attempt)) {
-                Some(Reason::SilentTooLong(limit)) if self.waited_within(limit).await => None,
-                reason => reason,
-            };
+            let mut reason = spends.or_else(|| Self::reason(wish, over));
+            if reason.is_none() {
+                reason = self.too_long(rules, &attempt).await;
+            }
             if let Some(reason) = reason {
                 let hurry =
                     spends.is_some() || (wish == Wish::CancelNow && self.stopped == Some(Reason::Asked));
@@ -306,36 +308,32 @@ impl Charge {
         .await
     }
 
-    /// Why the attempt should end now, if it should.
-    fn reason(&self, wish: Wish, over: Option<Breach>, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
+    /// Why the attempt should end now whatever the time, if it should.
+    fn reason(wish: Wish, over: Option<Breach>) -> Option<Reason> {
         match wish {
-            Wish::Abandon => return Some(Reason::Abandoned),
-            Wish::Cancel | Wish::CancelNow => return Some(Reason::Asked),
-            Wish::GoOn | Wish::Leave => {}
+            Wish::Abandon => Some(Reason::Abandoned),
+            Wish::Cancel | Wish::CancelNow => Some(Reason::Asked),
+            Wish::GoOn | Wish::Leave => over.map(Reason::OverBudget),
         }
-        if let Some(over) = over {
-            return Some(Reason::OverBudget(over));
-        }
-        let JobState::Running { since } = self.job.state() else { return None };
-        let over = |limit: Timeout, from: Timestamp| {
-            limit.duration().filter(|limit| self.now().duration_since(from) > *limit)
-        };
-        let took = over(rules.timeout, *since).map(Reason::TookTooLong);
-        took.or_else(|| {
-            over(rules.idle_timeout, attempt.last_output().unwrap_or(*since).max(*since))
-                .map(Reason::SilentTooLong)
-        })
     }
 
-    /// Whoever waits for a person is not silent of its own accord. A store that is away is no reason to end it.
-    async fn waited_within(&self, limit: SignedDuration) -> bool {
-        match self.engine.store.asks_of(self.job.id().clone()).await {
-            Ok(asks) => asks.iter().any(|ask| match ask.state.since() {
-                None => true,
-                Some(answered) => self.now().duration_since(answered) <= limit,
-            }),
-            Err(_) => true,
-        }
+    /// Whoever waits for a person spends no time, and is not silent of its own accord. A store that is away is no reason
+    /// to end it.
+    async fn too_long(&self, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
+        let (&JobState::Running { since }, now) = (self.job.state(), self.now()) else { return None };
+        let over = |limit: Timeout, from| limit.duration().filter(|limit| now.duration_since(from) > *limit);
+        let took = over(rules.timeout, since);
+        let silent = over(rules.idle_timeout, attempt.last_output().unwrap_or(since).max(since));
+        took.or(silent)?;
+        let asks = self.engine.store.asks_of(self.job.id().clone()).await.ok()?;
+        let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
+        let waited = ask::waited(&asks, since, now).min(longest.max(LONGEST_STANDSTILL));
+        let took = took.filter(|limit| now.duration_since(since) - waited > *limit);
+        let silent = silent.filter(|limit| {
+            let lately = |answered| now.duration_since(answered) <= *limit;
+            !asks.iter().any(|ask| ask.state.since().is_none_or(lately))
+        });
+        took.map(Reason::TookTooLong).or(silent.map(Reason::SilentTooLong))
     }
 
     /// The runtime's own name for the conversation, as soon as it is known.

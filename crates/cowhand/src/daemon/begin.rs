@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cowhand_core::config::shape::Runtime;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Origin, Outcome, Settlement, Termination};
 use cowhand_core::policy::Timeout;
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, Holding};
 use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
@@ -67,6 +67,13 @@ impl Charge {
     }
 
     async fn launch_with(&mut self, rules: &Rules, beginning: Beginning) -> bool {
+        if let Holding::Gone(schedule) = rules.agent.holding(&self.job) {
+            let why = format!(
+                "its schedule `{schedule}` is not in the config any more, and with it what the job may not do"
+            );
+            self.not_started(why, rules).await;
+            return false;
+        }
         let mut agent = rules.agent.clone();
         let desk = match beginning.directory {
             Some(directory) => Ok(Desk { directory, fresh: false }),

@@ -1,8 +1,11 @@
 //! How an attempt's processes can speak to the fleet: a token of their job, and an MCP server where one is needed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use cowhand_core::ask::ASK_TIMEOUT;
 use cowhand_core::config::shape::{McpServer, PermissionMode};
+use cowhand_core::interval::Interval;
 use cowhand_core::permission::Permissions;
 use cowhand_core::roster::{Agent, OWN_SERVER};
 use cowhand_core::sandbox::SandboxKind;
@@ -54,7 +57,7 @@ impl Charge {
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
             agent.settings.allowed_tools.get_or_insert_default().extend(tools);
         }
-        let schedule = agent.schedules.iter().find(|known| Some(&known.name) == self.job.schedule());
+        let schedule = agent.holding(&self.job).schedule();
         if let Some(more) = schedule.and_then(|schedule| schedule.permissions.clone()) {
             let own = agent.settings.permissions.get_or_insert_default();
             let Permissions { ask, deny, .. } = more;
@@ -62,13 +65,38 @@ impl Charge {
                 rules.get_or_insert_default().extend(more.into_iter().flatten());
             }
         }
-        let server = McpServer {
-            command: Some(self.engine.program.display().to_string()),
-            args: Some(vec!["mcp".to_owned(), "--job".to_owned()]),
-            env: Some(self.voice()?.into_iter().collect()),
-            ..McpServer::default()
-        };
+        let server = own_server(&self.engine.program, self.voice()?, agent.settings.ask_timeout);
         agent.settings.mcp_servers.insert(OWN_SERVER.to_owned(), server);
         Ok(agent)
+    }
+}
+
+/// Whoever asks by it waits as long as an answer may take, and a little longer: programs give up on a tool after a minute
+/// or less, unless they are told otherwise.
+fn own_server(program: &Path, voice: [(String, String); 2], ask_timeout: Option<Interval>) -> McpServer {
+    let patience = ask_timeout.map_or(ASK_TIMEOUT, Interval::duration).unsigned_abs() + MARGIN;
+    McpServer {
+        command: Some(program.display().to_string()),
+        args: Some(vec!["mcp".to_owned(), "--job".to_owned()]),
+        env: Some(voice.into_iter().collect()),
+        timeout: u64::try_from(patience.as_millis()).ok(),
+        ..McpServer::default()
+    }
+}
+
+const MARGIN: Duration = Duration::from_mins(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_waits_longer_than_an_answer_may_take() {
+        let voice = || [(TOKEN.to_owned(), "t".to_owned()), (SOCKET.to_owned(), "s".to_owned())];
+        let timeout = |asked: Option<&str>| {
+            own_server(Path::new("cowhand"), voice(), asked.map(|text| text.parse().unwrap())).timeout
+        };
+        assert_eq!(timeout(None), Some(70 * 60 * 1000));
+        assert_eq!(timeout(Some("2d")), Some((2 * 24 * 60 + 10) * 60 * 1000));
     }
 }

@@ -2,10 +2,12 @@
 
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
+use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::Job;
 use cowhand_core::permission::{self, Verdict};
+use cowhand_core::roster::Holding;
 use jiff::{SignedDuration, Timestamp};
 use tracing::info;
 
@@ -31,6 +33,9 @@ const OWN_TOOLS: &str = "mcp__cowhand__";
 /// Nobody reads more than this before saying yes.
 const LONGEST: usize = 256 << 10;
 
+/// No tool is called by a longer name than this, unless somebody wants to fill our tables.
+const LONGEST_NAME: usize = 200;
+
 impl Fleet {
     /// On whose account the token of a job lets this be asked.
     pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
@@ -50,12 +55,7 @@ impl Fleet {
         if let Asked::Tool { tool, input } = &what {
             match self.verdict(&job, tool, input) {
                 Verdict::Allow => return Ok(Heard::Allowed),
-                Verdict::Deny { rule } => {
-                    let message =
-                        format!("the rule {rule} of this fleet denies it; do not try it in another way");
-                    info!(job = %job.id(), %tool, %rule, "denied by a rule");
-                    return Ok(Heard::Denied { message });
-                }
+                Verdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
                 Verdict::Ask => {}
             }
         }
@@ -82,6 +82,16 @@ impl Fleet {
         }
     }
 
+    /// Written down, so that somebody can see what it tried.
+    async fn deny(&self, job: &Job, attempt: u32, tool: &str, rule: String) -> Result<Heard, FleetError> {
+        let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
+        let tool = cut(&self.veil_of(job).hide(tool), 0, LONGEST_NAME);
+        info!(job = %job.id(), %tool, %rule, "denied by a rule");
+        let now = self.engine.clock.now();
+        self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
+        Ok(Heard::Denied { message })
+    }
+
     /// Over what a job's agent says to us.
     pub(super) fn veil_of(&self, job: &Job) -> Veil {
         let loaded = self.engine.loaded();
@@ -93,9 +103,11 @@ impl Fleet {
     fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> Verdict {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return Verdict::Ask };
-        let schedule = agent.schedules.iter().find(|known| Some(&known.name) == job.schedule());
-        let of_schedule = schedule.and_then(|schedule| schedule.permissions.as_ref());
+        let holding = agent.holding(job);
+        let of_schedule = holding.schedule().and_then(|schedule| schedule.permissions.as_ref());
         let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
+        // Its schedule may have forbidden what the agent's rules allow.
+        let verdict = if matches!(holding, Holding::Gone(_)) { verdict.max(Verdict::Ask) } else { verdict };
         // Nobody is asked whether an agent may ask.
         if verdict == Verdict::Ask && tool.starts_with(OWN_TOOLS) { Verdict::Allow } else { verdict }
     }

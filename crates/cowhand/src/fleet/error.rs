@@ -87,7 +87,9 @@ fn in_use(job: &JobId, by: &JobId) -> String {
 fn explained(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::NoWork => ", its work source has nothing to do",
-        SkipReason::Filtered => ", its `when_command` or `filter` said no",
+        SkipReason::Filtered => {
+            ", its `when_command` or `filter` said no, or whoever wrote the words is not trusted; `cowhand why` tells which"
+        }
         _ => "",
     }
 }

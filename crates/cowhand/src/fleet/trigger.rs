@@ -154,15 +154,13 @@ impl Fleet {
         let roster = self.roster();
         let agent = before.agent();
         let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
-        let schedule = match changes.schedule {
-            Some(name) => Some(schedule_of(agent, &name)?.name.clone()),
-            None => before.schedule().cloned(),
-        };
+        let schedule = changes.schedule.as_ref().or(before.schedule());
+        let schedule = schedule.map(|name| schedule_of(agent, name)).transpose()?;
         let prompt = changes.prompt.or_else(|| before.prompt().map(str::to_owned));
         let new = NewJob {
             agent: agent.name.clone(),
             trigger_type,
-            schedule,
+            schedule: schedule.map(|schedule| schedule.name.clone()),
             prompt,
             origin: Some(origin),
             // The item is its own job's: nobody else claims or reports it.

@@ -48,8 +48,8 @@ pub struct FollowupAsked {
     pub key: String,
     /// The earliest that it begins.
     pub wanted: Timestamp,
-    /// All that has to be kept, of the asking agent and of whoever else has a say; none means that it may not.
-    pub rules: Vec<Followups>,
+    /// All that has to be kept, of the asking agent and of whoever else has a say; or why it may not ask.
+    pub rules: Result<Vec<Followups>, FollowupRefused>,
     pub new: NewJob,
 }
 
@@ -118,10 +118,10 @@ async fn make(
     };
     let row = tx.one(LENGTH_OF_CHAIN, args![JobId::as_str(&root)]).await?;
     let made: u32 = row.map_or(Ok(0), |row| row.count("made"))?;
-    let mut begins = if rules.is_empty() { Err(FollowupRefused::NotAllowed) } else { Ok(wanted) };
-    for rules in rules {
-        begins = begins.and_then(|wanted| rules.next(Chain { made, began }, wanted, now));
-    }
+    let begins = rules.and_then(|rules| {
+        let next = |wanted, rules: &Followups| rules.next(Chain { made, began }, wanted, now);
+        rules.iter().try_fold(wanted, next)
+    });
     let begins = match begins {
         Ok(begins) => begins,
         Err(refused) => {

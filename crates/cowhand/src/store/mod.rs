@@ -19,6 +19,7 @@ mod changes;
 mod claims;
 mod cursors;
 mod db;
+mod denials;
 mod dialect;
 mod error;
 mod events;
@@ -145,6 +146,7 @@ impl Store {
             budgets::ALL,
             claims::ALL,
             cursors::ALL,
+            denials::ALL,
             events::ALL,
             firings::ALL,
             followups::ALL,

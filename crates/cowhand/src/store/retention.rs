@@ -26,6 +26,7 @@ statements! {
     DROP_HOOKS = same "delete from hook_runs where job_id = $1";
     DROP_METADATA = same "delete from hook_metadata where job_id = $1";
     DROP_ASKS = same "delete from asks where job_id = $1";
+    DROP_DENIALS = same "delete from denials where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
     PRUNED_AT = same "select at from events where job_id = $1 and type = 'job:pruned' order by seq desc limit 1";
 }
@@ -134,7 +135,8 @@ async fn prune(
     if let Some(child) = tx.one(LIVE_CHILD, args![id.as_str()]).await? {
         return Ok(Pruned::InUse { by: child.parse("id")? });
     }
-    for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_HOOKS, DROP_METADATA, DROP_ASKS, DROP_JOB] {
+    for statement in [DROP_LEASE, DROP_ATTEMPTS, DROP_HOOKS, DROP_METADATA, DROP_ASKS, DROP_DENIALS, DROP_JOB]
+    {
         tx.execute(statement, args![id.as_str()]).await?;
     }
     jobs::record(tx, &job, Fact::JobPruned { attempts: job.attempts(), limit }, now);

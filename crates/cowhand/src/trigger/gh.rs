@@ -11,6 +11,7 @@ use cowhand_core::trust::Standing;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::work::github::{Answer, Branch, Listed, encoded};
@@ -70,18 +71,26 @@ impl Gh {
 
     /// Of somebody in the repository; `host` is that of an Enterprise.
     pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<Standing> {
-        let mut command = Command::new(&self.program);
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
-        command.args(["api", &path]);
+        match self.answer::<Answer>(self.api(&path, host)).await {
+            Ok(answer) => Ok(answer.standing()),
+            // Nobody of that name, or nobody here; unless the repository itself is not to be seen.
+            Err(error) if error.to_string().contains("HTTP 404") => {
+                let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
+                seen.with_context(|| format!("{} cannot be seen by the login of gh", self.repo))?;
+                Ok(Standing::Nothing)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn api(&self, path: &str, host: Option<&str>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["api", path]);
         if let Some(host) = host {
             command.args(["--hostname", host]);
         }
-        match self.answer::<Answer>(command).await {
-            Ok(answer) => Ok(answer.standing()),
-            // Nobody of that name, or nobody here.
-            Err(error) if error.to_string().contains("HTTP 404") => Ok(Standing::Nothing),
-            Err(error) => Err(error),
-        }
+        command
     }
 
     /// Ended with us: whoever drops the future does not want the answer any more.
@@ -169,6 +178,49 @@ impl From<Entry> for Listed {
             author: entry.author.map(|person| person.login).unwrap_or_default(),
             created_at: entry.created_at,
             branch,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use cowhand_core::trust::RepoPermission;
+
+    use super::*;
+
+    /// `gh` says the same of somebody who is nobody here and of a repository that its login cannot see.
+    #[tokio::test]
+    async fn who_cannot_look_knows_nothing_of_anybody() {
+        let folder = tempfile::tempdir().unwrap();
+        let unknown = "echo 'gh: Not Found (HTTP 404)' >&2; exit 1";
+        for (of_person, of_repo, expected) in [
+            ("echo '{\"permission\": \"write\"}'", unknown, Ok(Standing::Permission(RepoPermission::Write))),
+            (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(Standing::Nothing)),
+            (unknown, unknown, Err("o/r cannot be seen by the login of gh")),
+            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("o/r cannot be seen by the login of gh")),
+            (
+                "echo 'gh: Bad credentials (HTTP 401)' >&2; exit 1",
+                unknown,
+                Err("gh: Bad credentials (HTTP 401)"),
+            ),
+        ] {
+            let program = folder.path().join("gh");
+            let cases = format!(
+                "repos/o/r/collaborators/ann/permission) {of_person};; repos/o/r) {of_repo};; *) exit 9;;"
+            );
+            std::fs::write(&program, format!("#!/bin/sh\ncase \"$2\" in {cases} esac\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let shown = format!("{of_person} / {of_repo}");
+            let standing = Gh { program, repo: "o/r".to_owned() }.standing("ann", None).await;
+            match (standing, expected) {
+                (Ok(standing), expected) => assert_eq!(Ok(standing), expected, "{shown}"),
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().ends_with(expected), "{shown}: {error}");
+                }
+                (Err(error), Ok(_)) => panic!("{shown}: {error}"),
+            }
         }
     }
 }

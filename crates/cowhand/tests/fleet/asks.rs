@@ -194,6 +194,24 @@ fn waiting_for_a_person_is_not_silence() {
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("idle")), "{job:#}");
 }
 
+/// With half the patience for the attempt that a person gets: it is told no, and has all of its own time afterwards.
+#[test]
+fn waiting_for_a_person_takes_no_time() {
+    let fleet = FLEET.replace("idle_timeout: 2s\n    ask_timeout: 1h", "timeout: 3s\n    ask_timeout: 6s");
+    let scene = Scene::with(&fleet);
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    assert_eq!(made["verdict"], "asked", "{made}");
+    let path = format!("jobs/{one}/asks/1?wait=30");
+    let (_, waited) = send(&scene, Some(&token), "GET", &path, &Value::Null);
+    assert_eq!(waited["status"], "expired", "{waited}");
+    let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("timeout")), "{job:#}");
+    let took = job["duration_seconds"].as_u64().unwrap();
+    assert!(took >= 8, "6 seconds of waiting and 3 of its own, but it took {took}");
+}
+
 /// An agent of the Agent Client Protocol that asks once, and says what it heard.
 const ACP: &str = r#"
 say() { printf '%s\n' "$1"; }

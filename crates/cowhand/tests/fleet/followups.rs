@@ -19,13 +19,16 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     let agent = |name: &str, other: &str| {
         json!({
             "name": name, "runtime": "command", "command": ["sh", "ask.sh"], "env": {"OTHER": other},
-            "followups": {"max": 3, "min_interval": "1s"},
+            "followups": {"max": 3, "min_interval": "1s", "from": [other]},
             "schedules": {"poll": {"type": "manual", "prompt": "Go."}},
         })
     };
     let alone =
         json!({"name": "alone", "runtime": "command", "command": ["sh", "ask.sh"], "env": {"OTHER": "ping"}});
-    let agents = json!([agent("ping", "pong"), agent("pong", "ping"), alone]);
+    let mut pushy = alone.clone();
+    (pushy["name"], pushy["followups"]) = (json!("pushy"), json!({"max": 9}));
+    pushy["schedules"] = json!({"poll": {"type": "manual", "prompt": "Go."}});
+    let agents = json!([agent("ping", "pong"), agent("pong", "ping"), alone, pushy]);
     let scene = Scene::with(&format!("agents: {agents}"));
     scene.write("ask.sh", ASKS);
     scene.start();
@@ -63,6 +66,17 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     // Without leave of its own an agent asks in vain, whatever others may.
     scene.json(&["trigger", "alone", "--wait"]);
     let heard = fs::read_to_string(scene.root.join("heard")).unwrap();
-    assert!(heard.contains("it has no `followups` in its config"), "{heard}");
+    assert!(heard.contains("it has no `followups.max` in its config"), "{heard}");
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5);
+
+    // Nor does anybody have to take the prompts of an agent that it has not named.
+    let job = scene.json(&["trigger", "pushy", "--wait"]);
+    let closed = "ping takes no follow-ups from pushy: it is not among `followups.from` of ping";
+    let heard = fs::read_to_string(scene.root.join("heard")).unwrap();
+    assert!(heard.contains(closed), "{heard}");
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 6);
+    let shown = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
+    assert!(shown.contains(&format!("refused      no follow-up: {closed}\n")), "{shown}");
+    let why = scene.run(&["why", "pushy/poll"]).stdout;
+    assert!(why.contains(closed), "{why}");
 }

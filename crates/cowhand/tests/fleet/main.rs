@@ -17,6 +17,7 @@ mod money;
 mod postgres;
 mod prune;
 mod reports;
+mod rights;
 mod schedules;
 mod stopped;
 mod terminal;

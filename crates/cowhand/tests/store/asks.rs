@@ -3,7 +3,7 @@
 use cowhand::audit;
 use cowhand::store::{AskAnswered, AskMade, Claim, Store};
 use cowhand_core::actor::Actor;
-use cowhand_core::ask::{Answer, Ask, AskRefused, AskState, AskStatus, Asked};
+use cowhand_core::ask::{Answer, Ask, AskRefused, AskState, AskStatus, Asked, Denial};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::Outcome;
@@ -22,6 +22,7 @@ on_both! {
     only_an_attempt_that_runs_can_ask,
     two_who_answer_get_one_answer,
     an_agent_cannot_ask_without_end,
+    what_was_denied_is_counted_and_bounded,
 }
 
 async fn running(store: &Store) -> (JobId, i64) {
@@ -152,4 +153,31 @@ async fn an_agent_cannot_ask_without_end(place: Place) {
     let more = store.make_ask(job.clone(), 1, "more".into(), tool(), at(100), at(3)).await.unwrap();
     assert_eq!(more, AskMade::TooMany);
     assert_eq!(ask(&store, &job, "k0").await.id.number, 1, "what it asked before is still known");
+}
+
+/// An agent that tries for ever fills neither the table nor the events.
+async fn what_was_denied_is_counted_and_bounded(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let (job, epoch) = running(&store).await;
+    let deny = async |tool: &str, attempt: u32, now: i64| {
+        store.denied(job.clone(), attempt, tool.to_owned(), "Bash(rm *)".into(), at(now)).await.unwrap();
+    };
+    for now in 3..6 {
+        deny("Bash", 1, now).await;
+    }
+    deny("Bash", 2, 6).await;
+    let (tool, rule) = ("Bash".to_owned(), "Bash(rm *)".to_owned());
+    let one = Denial { tool, rule, times: 3, first_at: at(3), last_at: at(5) };
+    assert_eq!(store.denials_of(job.clone()).await.unwrap(), [one], "another attempt does not run");
+    assert_eq!(event_types(&store).await[2..], ["ask:denied"]);
+    for number in 0..200 {
+        deny(&format!("tool{number}"), 1, 7).await;
+    }
+    assert_eq!(store.denials_of(job.clone()).await.unwrap().len(), 100);
+    let types = event_types(&store).await;
+    assert_eq!(types.iter().filter(|name| **name == "ask:denied").count(), 100);
+    let done = Outcome::Completed { summary: None };
+    store.settle(job.clone(), epoch, done, Retry::default(), at(8)).await.unwrap();
+    store.prune(vec![(job.clone(), Limit::MaxAge)], at(9)).await.unwrap();
+    assert_eq!(store.denials_of(job).await.unwrap(), []);
 }

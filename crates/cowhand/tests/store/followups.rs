@@ -20,7 +20,7 @@ on_both! {
 }
 
 fn rules(max: u32) -> Followups {
-    Followups { max, min_interval: Some("10s".parse().unwrap()), expires: None }
+    Followups { max: Some(max), min_interval: Some("10s".parse().unwrap()), ..Followups::default() }
 }
 
 async fn begin(store: &Store, job: &JobId, now: Timestamp) -> i64 {
@@ -39,7 +39,7 @@ async fn running(store: &Store) -> JobId {
 
 fn asked(by: &JobId, key: &str, rules: Vec<Followups>) -> FollowupAsked {
     let new = NewJob { prompt: Some("Go on.".into()), ..hand_job() };
-    FollowupAsked { by: by.clone(), attempt: 1, key: key.into(), wanted: at(5), rules, new }
+    FollowupAsked { by: by.clone(), attempt: 1, key: key.into(), wanted: at(5), rules: Ok(rules), new }
 }
 
 async fn a_chain_stops_at_its_bound(place: Place) {
@@ -56,7 +56,8 @@ async fn a_chain_stops_at_its_bound(place: Place) {
     }
     let made = store.make_followup(asked(&job, "k", vec![rules(3)]), at(90)).await.unwrap();
     assert_eq!(made, FollowupMade::Refused(FollowupRefused::TooMany { made: 3, max: 3 }));
-    let made = store.make_followup(asked(&job, "k", vec![]), at(90)).await.unwrap();
+    let refused = FollowupAsked { rules: Err(FollowupRefused::NotAllowed), ..asked(&job, "k", vec![]) };
+    let made = store.make_followup(refused, at(90)).await.unwrap();
     assert_eq!(made, FollowupMade::Refused(FollowupRefused::NotAllowed));
     let short = Followups { expires: Some("1m".parse().unwrap()), ..rules(9) };
     let made = store.make_followup(asked(&job, "k", vec![short]), at(90)).await.unwrap();

@@ -84,10 +84,10 @@ pub struct Agent {
     pub permissions: Option<Permissions>,
     /// How long an agent waits for a person's answer, which is then no; unset means 1h.
     pub ask_timeout: Option<Interval>,
-    /// Whether its jobs may ask for further jobs; unset means that they may not.
+    /// Whether its jobs may ask for further jobs, and who else may ask for its own; unset means that nobody may.
     pub followups: Option<Followups>,
     /// Whether its jobs get the tools of the fleet (`report`, `work_item`, `ask_person`); with `permission_mode: ask`
-    /// or `followups` they do in any case. Unset means false.
+    /// or `followups.max` they do in any case. Unset means false.
     pub fleet_tools: Option<bool>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,

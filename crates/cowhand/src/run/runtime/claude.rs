@@ -81,7 +81,9 @@ impl Listen for Claude {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let heard = (!self.spent.is_empty()).then(|| self.spent.clone());
+        let heard = self.spent.iter().filter(|(_, used)| !used.is_unused());
+        let heard: BTreeMap<_, _> = heard.map(|(model, used)| (model.clone(), *used)).collect();
+        let heard = Some(heard).filter(|heard| !heard.is_empty());
         let told = self.heard.result.as_ref().map(|result| result.usage.clone().since(&self.before));
         match (told, heard) {
             // Tokens that were heard are not taken back by a result that tells none.

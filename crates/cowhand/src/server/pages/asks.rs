@@ -1,6 +1,6 @@
 //! What agents wait for a person to say: on the fleet's page and on the job's, with what can be said.
 
-use cowhand_core::ask::{Answered, Ask, AskState, Asked};
+use cowhand_core::ask::{Answered, Ask, AskState, Asked, Denial};
 use maud::{Markup, html};
 
 use super::text::{self, Text};
@@ -22,6 +22,27 @@ pub(super) fn of_job(asks: &[Ask]) -> Markup {
     }
     let list = html! { ul.runs { @for ask in asks { (one(ask, false)) } } };
     layout::part("asks", "Asked", &html! { span.muted { (asks.len()) } }, &list)
+}
+
+/// What rules denied the job, so that nobody was asked.
+pub(super) fn denied(denials: &[Denial]) -> Markup {
+    if denials.is_empty() {
+        return html! {};
+    }
+    let list = html! {
+        ul.runs {
+            @for denial in denials {
+                li {
+                    div.run-head {
+                        (marks::status_as("cancelled", "denied"))
+                        span { code.any { (text::short(&denial.tool, 80)) } " by the rule " code.any { (text::short(&denial.rule, 120)) } }
+                        span.muted { @if denial.times > 1 { (denial.times) " times, last " } (marks::at(denial.last_at)) }
+                    }
+                }
+            }
+        }
+    };
+    layout::part("denied", "Denied by rules", &html! { span.muted { (denials.len()) } }, &list)
 }
 
 fn one(ask: &Ask, with_job: bool) -> Markup {
@@ -154,5 +175,22 @@ mod tests {
         let question = of_job(&[ask(Asked::Question { question: "<h1>Which?".into() })]).into_string();
         assert!(question.contains("&lt;h1&gt;Which?") && question.contains("name=\"message\""), "{question}");
         assert_eq!(waiting(&[]).into_string(), "");
+    }
+
+    /// A tool's name is whatever the agent says.
+    #[test]
+    fn what_rules_denied() {
+        let denial = |tool: &str, times| Denial {
+            tool: tool.into(),
+            rule: "Bash(rm *)".into(),
+            times,
+            first_at: Timestamp::UNIX_EPOCH,
+            last_at: Timestamp::UNIX_EPOCH,
+        };
+        assert_eq!(denied(&[]).into_string(), "");
+        let shown = denied(&[denial("Bash", 3), denial("<script>", 1)]).into_string();
+        assert!(shown.contains("Denied by rules") && shown.contains("Bash(rm *)"), "{shown}");
+        assert_eq!(shown.matches("times, last").count(), 1, "{shown}");
+        assert!(shown.contains("&lt;script&gt;") && !shown.contains("<script"), "{shown}");
     }
 }

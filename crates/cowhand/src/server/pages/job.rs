@@ -31,13 +31,14 @@ pub(super) async fn page(
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let chain = followups(&view);
-    let JobView { job, asks, report, hooks, workspace, waits, .. } = view;
+    let JobView { job, asks, denials, report, hooks, workspace, waits, .. } = view;
     let changes = pages.changes(&job).await?;
     let view = if asked.view == "raw" { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
         div #head data-live { (head(&job, waits.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
+        (asks::denied(&denials))
         (told(&job))
         (hook_runs::part(&hooks))
         (workspace::part(&job.id, workspace.as_ref(), changes.as_ref()))

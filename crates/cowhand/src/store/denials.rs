@@ -1,0 +1,71 @@
+//! What rules denied to agents. A loop that tries the same again and again is one row, and one event.
+
+use cowhand_core::ask::Denial;
+use cowhand_core::event::Fact;
+use cowhand_core::id::JobId;
+use cowhand_core::job::JobState;
+use jiff::Timestamp;
+
+use super::db::{Row, args};
+use super::dialect::statements;
+use super::{Store, StoreError, jobs};
+
+statements! {
+    COUNT_DENIAL = same "update denials set times = times + 1, last_at = $4 where job_id = $1 and tool = $2 and rule = $3";
+    DENIALS_SO_FAR = same "select count(*) as made from denials where job_id = $1";
+    ADD_DENIAL = same "insert into denials (job_id, tool, rule, times, first_at, last_at) values ($1, $2, $3, 1, $4, $4)";
+    DENIALS_OF_JOB = same "select tool, rule, times, first_at, last_at from denials where job_id = $1 \
+        order by first_at, tool, rule";
+}
+
+/// Of one job. A tool's name is the agent's to choose, and so is how many there are.
+const MOST: u32 = 100;
+
+impl Store {
+    /// A rule denied a tool to the running attempt of a job.
+    pub async fn denied(
+        &self,
+        job: JobId,
+        attempt: u32,
+        tool: String,
+        rule: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let job = jobs::lock(tx, &job).await?;
+                if !matches!(job.state(), JobState::Running { .. }) || job.attempts() != attempt {
+                    return Ok(());
+                }
+                let row = || args![job.id().as_str(), tool.as_str(), rule.as_str(), now];
+                if tx.execute(COUNT_DENIAL, row()).await? > 0 {
+                    return Ok(());
+                }
+                let made = tx.one(DENIALS_SO_FAR, args![job.id().as_str()]).await?;
+                if made.map_or(Ok(0), |row| row.count("made"))? < MOST {
+                    tx.execute(ADD_DENIAL, row()).await?;
+                    jobs::record(tx, &job, Fact::AskDenied { tool, rule }, now);
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// In the order of their first times.
+    pub async fn denials_of(&self, job: JobId) -> Result<Vec<Denial>, StoreError> {
+        let rows =
+            self.read(move |tx| Box::pin(async move { tx.all(DENIALS_OF_JOB, args![job.as_str()]).await }));
+        rows.await?.iter().map(read).collect()
+    }
+}
+
+fn read(row: &Row) -> Result<Denial, StoreError> {
+    Ok(Denial {
+        tool: row.get("tool")?,
+        rule: row.get("rule")?,
+        times: row.count("times")?,
+        first_at: row.time("first_at")?,
+        last_at: row.time("last_at")?,
+    })
+}
