@@ -53,7 +53,7 @@ fn check_one(
         loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
     } else if asked.network == Reaches::Nobody
         && asked.credentials == Credentials::Inside
-        && agent.settings.runtime.unwrap_or_default() != Runtime::Command
+        && agent.runtime() != Runtime::Command
     {
         warn(
             loader,

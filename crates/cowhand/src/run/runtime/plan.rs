@@ -177,7 +177,7 @@ pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, Strin
 /// others; then it is not started.
 pub fn unheld(agent: &Agent) -> Option<String> {
     let settings = &agent.settings;
-    let runtime = settings.runtime.unwrap_or_default();
+    let runtime = agent.runtime();
     if let Some(name) = shown_server(agent).filter(|_| runtime == Runtime::Codex) {
         return Some(format!(
             "`mcp_servers.{name}.url` has a user name or a query in it, which may be secret, and Codex takes it only as an argument, for everyone on the machine to see; what is secret belongs in `headers`"

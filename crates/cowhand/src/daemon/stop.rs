@@ -1,14 +1,60 @@
-//! Why an attempt was stopped, for a daemon after us.
+//! Ending an attempt that is no longer wanted, and why, for a daemon after us.
+
+use std::time::Duration;
 
 use cowhand_core::budget::Breach;
 use jiff::SignedDuration;
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::attempt::{Charge, Reason};
-use crate::run::attempt::Attempt;
+use crate::run::attempt::{Attempt, Stop};
 use crate::run::stopped::Stopped;
 
+/// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
+/// little more. In a hurry there is no grace.
+pub(super) const OBEDIENCE: Duration = Duration::from_secs(15);
+const HURRY: Duration = Duration::from_secs(2);
+
 impl Charge {
+    /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all
+    /// that it keeps: neither the job nor whoever waits for its end may depend on it.
+    pub(super) async fn stop(
+        &mut self,
+        reason: Reason,
+        hurry: bool,
+        attempt: &Attempt,
+        kill_at: &mut Option<Instant>,
+    ) {
+        let (job, now) = (self.job.id(), Instant::now());
+        if self.stopped.is_none() || hurry {
+            if self.stopped.is_none() {
+                self.note_stop(reason, attempt);
+            }
+            let patience = match attempt.aside(Attempt::stop).await {
+                Ok(Stop::TooEarly) => return self.forget_stop(attempt),
+                Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
+                Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
+                Err(error) => {
+                    warn!(%job, "its keeper cannot be asked to end it: {error}");
+                    Duration::ZERO
+                }
+            };
+            let until = now + patience;
+            *kill_at = Some(kill_at.map_or(until, |at| at.min(until)));
+            self.stopped = Some(reason);
+        }
+        if kill_at.is_some_and(|at| at <= now) {
+            warn!(%job, "it cannot be cancelled in good order and is killed");
+            attempt.aside(Attempt::kill).await;
+            *kill_at = Some(now + HURRY);
+        }
+    }
+
+    pub(super) async fn end_strays(&self) -> bool {
+        self.attempt().aside(Attempt::end_strays).await
+    }
+
     /// Whoever cannot write it down stops the attempt all the same.
     pub(super) fn note_stop(&self, reason: Reason, attempt: &Attempt) {
         let written = written(reason).map_or(Ok(()), |why| attempt.note_stop(why));
@@ -24,12 +70,12 @@ impl Charge {
     }
 
     /// Why a daemon before us has stopped it, if it has.
-    pub(super) fn stopped_before(&self) -> Option<Reason> {
+    pub(super) async fn stopped_before(&self) -> Option<Reason> {
         let attempt = self.attempt();
         if !attempt.folder().exists() {
             return None;
         }
-        let stopped = attempt.stopped().unwrap_or_else(|error| {
+        let stopped = attempt.aside(Attempt::stopped).await.unwrap_or_else(|error| {
             warn!(job = %self.job.id(), "why it was stopped is not known: {error}");
             None
         });
