@@ -128,7 +128,7 @@ impl Charge {
             return self.give_back(rules).await;
         }
         if !fresh {
-            self.stopped = self.stopped_before();
+            self.stopped = self.stopped_before().await;
         }
         let mut pause = Duration::from_millis(200);
         loop {

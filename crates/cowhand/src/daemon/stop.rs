@@ -70,12 +70,12 @@ impl Charge {
     }
 
     /// Why a daemon before us has stopped it, if it has.
-    pub(super) fn stopped_before(&self) -> Option<Reason> {
+    pub(super) async fn stopped_before(&self) -> Option<Reason> {
         let attempt = self.attempt();
         if !attempt.folder().exists() {
             return None;
         }
-        let stopped = attempt.stopped().unwrap_or_else(|error| {
+        let stopped = attempt.aside(Attempt::stopped).await.unwrap_or_else(|error| {
             warn!(job = %self.job.id(), "why it was stopped is not known: {error}");
             None
         });
