@@ -104,7 +104,7 @@ impl Breaker {
         let what = if probe && times < self.failures {
             "the run after its pause failed".to_owned()
         } else {
-            format!("{times} jobs in a row failed the same way")
+            format!("{} failed the same way", jobs_in_a_row(times))
         };
         Some(self.pause(fuse, now, &format!("{what}: {} ({})", error.message, error.kind)))
     }
@@ -127,7 +127,7 @@ impl Breaker {
             return None;
         }
         let (runs, cost) = (fuse.empty, crate::budget::money(fuse.empty_microdollars));
-        Some(self.pause(fuse, now, &format!("{runs} jobs in a row used no tool and cost {cost}")))
+        Some(self.pause(fuse, now, &format!("{} used no tool and cost {cost}", jobs_in_a_row(runs))))
     }
 
     fn pause(&self, fuse: &mut Fuse, now: Timestamp, reason: &str) -> Pause {
@@ -141,6 +141,10 @@ impl Breaker {
             reason: cut(reason, 0, LONGEST_REASON),
         }
     }
+}
+
+fn jobs_in_a_row(count: u32) -> String {
+    if count == 1 { "one job".to_owned() } else { format!("{count} jobs in a row") }
 }
 
 /// It stands in an event and on one line of a screen.

@@ -62,6 +62,10 @@ impl OverBudget {
             format!("{owner} of {limit} is used up: {spent} spent")
         };
         match self.until {
+            Some(_) if self.may_pass() => format!(
+                "{text}; it starts as soon as they leave room, and a `budget.per_job_{}` reserves less",
+                self.unit
+            ),
             Some(until) => {
                 let until = until.to_zoned(zone.clone());
                 format!(

@@ -14,7 +14,7 @@ pub struct JobUsage {
     pub num_turns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_cost_usd: Option<f64>,
-    /// Dollars that count beside those because nobody told them: see [`crate::budget::assume`].
+    /// Dollars that count beside those because nobody told them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assumed_usd: Option<f64>,
 }

@@ -6,9 +6,10 @@ use clap::Args;
 use cowhand_core::ask::{Ask, AskId, AskState, Asked};
 use jiff::Timestamp;
 
-use super::print::{self, Table};
+use super::print::{self, Table, plain};
 use super::{Exit, Failure, ago, place};
 use crate::api::{AnswerAsked, AnswerWord, Page};
+use crate::view::line::folded;
 
 #[derive(Debug, Args)]
 pub(super) struct Asks {
@@ -24,6 +25,7 @@ pub(super) struct Asks {
 
 #[derive(Debug, Args)]
 pub(super) struct Approve {
+    /// As `cowhand asks` lists it
     id: AskId,
     /// A note that is kept with the answer
     #[arg(short, long, value_name = "TEXT")]
@@ -35,6 +37,7 @@ pub(super) struct Approve {
 
 #[derive(Debug, Args)]
 pub(super) struct Deny {
+    /// As `cowhand asks` lists it
     id: AskId,
     /// Why, or what to do instead: the agent is told
     #[arg(short, long, value_name = "TEXT")]
@@ -46,6 +49,7 @@ pub(super) struct Deny {
 
 #[derive(Debug, Args)]
 pub(super) struct AnswerIt {
+    /// As `cowhand asks` lists it
     id: AskId,
     /// What the agent hears
     text: String,
@@ -103,6 +107,9 @@ fn answer(
     message: Option<String>,
     json: bool,
 ) -> Result<(), Failure> {
+    if message.as_deref().is_some_and(|text| text.trim().is_empty()) {
+        return Err(Failure::new(Exit::Usage, "say something: an empty text tells the agent nothing"));
+    }
     // No wall, but nobody should do it by mistake.
     if std::env::var_os("COWHAND_JOB_ID").is_some() {
         return Err(Failure::new(Exit::Refused, "an agent cannot answer what agents ask"));
@@ -119,23 +126,29 @@ fn answer(
 }
 
 fn table(asks: &[Ask], now: Timestamp) -> Table {
-    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL", "WHAT"]);
+    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"]);
     for ask in asks {
-        let until =
-            if ask.state == AskState::Open { ago::from_now(now, ask.expires_at) } else { String::new() };
+        let until = match &ask.state {
+            AskState::Open => ago::from_now(now, ask.expires_at),
+            AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) => {
+                said.by.as_ref().map(ToString::to_string).unwrap_or_default()
+            }
+            AskState::Expired { .. } | AskState::Ended { .. } => String::new(),
+        };
         table.row([
             ask.id.to_string(),
             ask.agent.to_string(),
             ask.state.status().to_string(),
             ago::from_now(now, ask.asked_at),
             until,
-            print::one_line(&what(ask), 80),
+            folded(&what(ask), 80),
         ]);
     }
     table
 }
 
-fn what(ask: &Ask) -> String {
+/// The tool and its input, or the question.
+pub(super) fn what(ask: &Ask) -> String {
     match &ask.what {
         Asked::Tool { tool, input } => {
             let command = input.get("command").and_then(serde_json::Value::as_str);
@@ -167,10 +180,13 @@ fn whole(ask: &Ask) {
         }
         Asked::Question { question } => print::line(plain(question)),
     }
-}
-
-/// What an agent wrote must not steer the terminal.
-fn plain(text: &str) -> String {
-    let text = anstream::adapter::strip_str(text).to_string();
-    text.chars().filter(|letter| matches!(letter, '\n' | '\t') || !letter.is_control()).collect()
+    if ask.state == AskState::Open {
+        let id = &ask.id;
+        let yes = match &ask.what {
+            Asked::Tool { .. } => format!("cowhand approve {id}"),
+            Asked::Question { .. } => format!("cowhand answer {id} 'what it hears'"),
+        };
+        let ways = format!("\n{yes}\ncowhand deny {id} -m 'why, or what to do instead'");
+        print::line(print::styled(ways, print::FAINT));
+    }
 }

@@ -67,7 +67,8 @@ impl Events {
             Fact::TokenCreated { name, .. } | Fact::TokenRevoked { name } => Some(name.to_string()),
             _ => None,
         };
-        let what: Vec<_> = [Some(event.whose()), job, token].into_iter().flatten().collect();
+        let what: Vec<_> =
+            [Some(event.whose()), job, token, why(&event.fact)].into_iter().flatten().collect();
         let line = format!(
             "{:>6}  {:<12}  {who}{:<18}  {}",
             event.seq,
@@ -77,4 +78,11 @@ impl Events {
         );
         print::line(line.trim_end().to_owned());
     }
+}
+
+/// Why it happened, or what was said, of facts that have a word for that.
+fn why(fact: &Fact) -> Option<String> {
+    let fact = serde_json::to_value(fact).ok()?;
+    let told = ["message", "reason", "about", "status"].iter().find_map(|key| fact.get(key)?.as_str())?;
+    Some(print::one_line(told, 100))
 }

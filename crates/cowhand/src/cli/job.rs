@@ -3,21 +3,25 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::ask::{Answered, Ask, AskState};
 use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
 use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
+use super::asks::what as asked;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
 use crate::api::{AttemptView, JobView, Page, Waits, WorkspaceView};
+use crate::view::line::folded;
 
 #[derive(Debug, Args)]
 pub(super) struct Job {
+    /// As `cowhand jobs` lists it
     id: JobId,
     /// Print JSON
     #[arg(long)]
@@ -45,6 +49,7 @@ impl Job {
             print::json(&job);
         } else {
             details(&job.job, Timestamp::now());
+            asks(&job.asks, Timestamp::now());
             report(job.report.as_ref());
             followups(&job);
             workspace(job.workspace.as_ref());
@@ -107,7 +112,7 @@ pub(super) fn in_short(job: &JobRecord) -> String {
     let took = job.duration_seconds.map(|seconds| format!(" after {}", ago::seconds(seconds)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let why = outcome(job);
-    let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 200)) };
+    let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 600)) };
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
@@ -128,7 +133,10 @@ fn details(job: &JobRecord, now: Timestamp) {
         ("trigger", Some(job.trigger_type.to_string())),
         ("status", Some(status)),
         ("exit reason", job.exit_reason.map(|reason| reason.to_string())),
-        ("error", job.error.as_ref().map(|error| format!("{} ({})", error.message, error.kind))),
+        (
+            "error",
+            job.error.as_ref().map(|error| format!("{} ({})", print::plain(&error.message), error.kind)),
+        ),
         ("ended", job.termination.map(|how| how.to_string())),
         ("fork of", job.forked_from.as_ref().map(ToString::to_string)),
         ("retry of", job.retry_of.as_ref().map(ToString::to_string)),
@@ -138,7 +146,7 @@ fn details(job: &JobRecord, now: Timestamp) {
         ("finished", at(job.finished_at)),
         ("took", job.duration_seconds.map(ago::seconds)),
         ("attempt", Some(job.attempt.to_string())),
-        ("session", job.session_id.clone()),
+        ("session", job.session_id.as_deref().map(|session| print::one_line(session, 200))),
         (
             "confined",
             job.confined.as_ref().map(|why| format!("in the strict sandbox: {}", print::one_line(why, 300))),
@@ -148,8 +156,42 @@ fn details(job: &JobRecord, now: Timestamp) {
     ];
     for (name, value) in rows {
         if let Some(value) = value {
-            print::line(format!("{name:<13}{value}"));
+            row(name, &value);
         }
+    }
+}
+
+/// `name         what there is to say`, as long as it is.
+fn row(name: &str, value: &str) {
+    print::prose(&format!("{name:<13}{value}"), 13);
+}
+
+/// What it wanted of a person, the newest last.
+fn asks(asks: &[Ask], now: Timestamp) {
+    const MOST: usize = 10;
+    let skipped = asks.len().saturating_sub(MOST);
+    if skipped > 0 {
+        row("asks", &format!("{skipped} earlier ones; `cowhand asks --all` shows them"));
+    }
+    for ask in &asks[skipped..] {
+        let (id, what) = (&ask.id, folded(&asked(ask), 120));
+        let by = |said: &Answered| said.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        row(
+            "asks",
+            &match &ask.state {
+                AskState::Open => {
+                    let until = ago::from_now(now, ask.expires_at);
+                    format!("{what}: no answer yet, which means no {until}; `cowhand asks {id}` shows it")
+                }
+                AskState::Allowed(said) => format!("{what}: allowed{}", by(said)),
+                AskState::Denied(said) => format!("{what}: denied{}", by(said)),
+                AskState::Answered(said) => format!("{what}: answered{}", by(said)),
+                AskState::Expired { answered_at } => {
+                    format!("{what}: nobody answered in time ({})", ago::from_now(now, *answered_at))
+                }
+                AskState::Ended { .. } => format!("{what}: its attempt ended before anybody answered"),
+            },
+        );
     }
 }
 
@@ -157,9 +199,9 @@ fn details(job: &JobRecord, now: Timestamp) {
 fn report(report: Option<&Report>) {
     let Some(report) = report else { return };
     let summary = print::one_line(&report.summary, 200);
-    print::line(format!("{:<13}{}: {summary}", "reported", report.outcome.in_words()));
+    row("reported", &format!("{}: {summary}", report.outcome.in_words()));
     for artifact in &report.artifacts {
-        print::line(format!("{:<13}{}", "", print::one_line(artifact, 300)));
+        row("", &print::one_line(artifact, 300));
     }
 }
 
@@ -169,7 +211,7 @@ fn followups(job: &JobView) {
         print::line(format!("{name:<13}{id}"));
     }
     if let Some(refused) = &job.followup_refused {
-        print::line(format!("{:<13}no follow-up: {}", "refused", print::one_line(&refused.message, 400)));
+        row("refused", &format!("no follow-up: {}", print::one_line(&refused.message, 400)));
     }
 }
 
@@ -187,20 +229,22 @@ fn reset(waits: &Waits) -> Option<Timestamp> {
 /// What it waits for, and what it has cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
-        print::line(format!("{:<13}{} ({})", "waits", waits.message, waits.reason));
+        row("waits", &format!("{} ({})", waits.message, waits.reason));
         if let Some(until) = reset(waits) {
             print::line(format!("{:<13}{until:.0} ({})", "until", ago::from_now(now, until)));
         }
     }
     let running = last.filter(|attempt| attempt.ended_at.is_none());
-    let so_far = running.and_then(|attempt| attempt.usage.as_ref());
-    let spent = job.job.usage.iter().chain(so_far).map(Amount::of).reduce(Amount::plus);
+    let running_usage = running.and_then(|attempt| attempt.usage.as_ref());
+    let spent = job.job.usage.iter().chain(running_usage).map(Amount::of).reduce(Amount::plus);
     if let Some(spent) = spent {
-        let so_far = if so_far.is_some() { " so far" } else { "" };
-        let (cost, tokens) = (money(spent.microdollars), tokens_in_words(spent.tokens));
-        print::line(format!("{:<13}{cost}, {tokens}{so_far}", "cost"));
+        let so_far = if running_usage.is_some() { " so far" } else { "" };
+        let told = |usage: &JobUsage| usage.total_cost_usd.is_some() || usage.assumed_usd.is_some();
+        let known = spent.microdollars > 0 || job.job.usage.iter().chain(running_usage).any(told);
+        let cost = if known { money(spent.microdollars) } else { "unknown".to_owned() };
+        row("cost", &format!("{cost}, {}{so_far}", tokens_in_words(spent.tokens)));
         if let Some(assumed) = job.job.usage.as_ref().and_then(assumed_sentence) {
-            print::line(format!("{:<13}{}", "", print::one_line(&assumed, 200)));
+            row("", &print::one_line(&assumed, 300));
         }
     }
 }
@@ -214,7 +258,7 @@ fn hooks(hooks: &[HookRun]) {
         print::line(format!("{heading:<13}{state}  {}, {}{name}", hook.list, hook.kind));
         let tries = (hook.tries > 1).then(|| format!("tried {} times", hook.tries));
         for more in hook.reason.iter().chain(&tries).chain(&hook.said) {
-            print::line(format!("{:<13}{}", "", print::one_line(more, 200)));
+            row("", &print::one_line(more, 400));
         }
     }
 }

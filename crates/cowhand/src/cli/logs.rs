@@ -13,7 +13,7 @@ use super::place::WayIn;
 use super::print::{FAINT, styled};
 use super::{Exit, Failure, follow, interrupt, job, place, print};
 use crate::api::{Client, JobResult, Page};
-use crate::view::line::{Growing, harmless, readable};
+use crate::view::line::{Growing, plain, readable};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
@@ -62,7 +62,7 @@ impl Logs {
         let answer: JobResult = client.get(&format!("jobs/{id}/result")).await?;
         match &answer.result {
             _ if self.json => print::json(&answer),
-            Some(text) => print::line(harmless(text.trim_end())),
+            Some(text) => print::line(plain(text.trim_end())),
             None => print::note(format!("{id} is {} and has said nothing", answer.status)),
         }
         Ok(())

@@ -8,10 +8,11 @@ use anstyle::Style;
 use serde::Serialize;
 
 use super::spinner;
-pub(super) use crate::view::line::one_line;
+pub(super) use crate::view::line::{one_line, plain};
 pub(super) use crate::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
 pub(super) const HEAD: Style = Style::new().bold();
+
 pub(super) fn line(text: impl Display) {
     part(format!("{text}\n"));
 }
@@ -22,6 +23,39 @@ pub(super) fn part(text: impl Display) {
     if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {
         end(&error);
     }
+}
+
+/// How wide the terminal is; none for a pipe or a file, where nothing is cut and no line is broken.
+fn width() -> Option<usize> {
+    let out = io::stdout();
+    let size = if out.is_terminal() { rustix::termios::tcgetwinsize(&out).ok()? } else { return None };
+    Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
+}
+
+/// Sentences, broken between words where the terminal ends. What comes below the first line stands `indent` to the right.
+pub(super) fn prose(text: &str, indent: usize) {
+    line(broken(text, indent, width()));
+}
+
+fn broken(text: &str, indent: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let length = |word: &str| anstream::adapter::strip_str(word).to_string().chars().count();
+    let mut out = String::new();
+    let mut column = 0;
+    for (number, word) in text.split(' ').enumerate() {
+        let long = length(word);
+        if number > 0 && column + 1 + long > width && column > indent {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if number > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += long;
+    }
+    out
 }
 
 /// A reader that has seen enough is no mistake.
@@ -92,19 +126,53 @@ impl Table {
             cells.map(|(text, _)| text.chars().count()).max().unwrap_or_default()
         };
         let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let room = room_for_last(&widths, self::width());
         for row in [&head].into_iter().chain(&self.rows) {
             let mut text = String::new();
             let mut owed = 0;
-            for ((cell, style), width) in row.iter().zip(&widths) {
+            for (column, ((cell, style), width)) in row.iter().zip(&widths).enumerate() {
+                let last = column + 1 == widths.len();
+                let cell = if last { one_line(cell, room) } else { cell.clone() };
                 let length = cell.chars().count();
                 if length > 0 {
                     text.push_str(&" ".repeat(owed));
                     text.push_str(&styled(cell, *style));
                     owed = 0;
                 }
-                owed += width - length + 2;
+                owed += width.saturating_sub(length) + 2;
             }
             line(text);
         }
+    }
+}
+
+/// What is too long on a line is its last column: on a terminal that ends where the line does.
+fn room_for_last(widths: &[usize], terminal: Option<usize>) -> usize {
+    const LEAST: usize = 20;
+    let others: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+    terminal.map_or(usize::MAX, |columns| columns.saturating_sub(others)).max(LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_break_between_words() {
+        for (text, indent, width, expected) in [
+            ("one two three", 0, None, "one two three"),
+            ("one two three", 0, Some(7), "one two\nthree"),
+            ("key    one two three", 7, Some(14), "key    one two\n       three"),
+            ("averylongword b", 2, Some(5), "averylongword\n  b"),
+        ] {
+            assert_eq!(broken(text, indent, width), expected);
+        }
+    }
+
+    #[test]
+    fn only_the_last_column_gives_way() {
+        assert_eq!(room_for_last(&[10, 10, 200], Some(80)), 56);
+        assert_eq!(room_for_last(&[10, 70, 200], Some(80)), 20);
+        assert_eq!(room_for_last(&[10, 10, 200], None), usize::MAX);
     }
 }

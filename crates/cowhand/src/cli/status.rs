@@ -4,11 +4,14 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::id::AgentName;
+use cowhand_core::job::JobRecord;
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::agents::table;
+use super::place::WayIn;
 use super::{Failure, ago, place, print, schedule};
-use crate::api::{DaemonView, Page, Problem, Status as Answer};
+use crate::api::{DaemonView, JobView, Page, Problem, Status as Answer};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Args)]
@@ -39,17 +42,29 @@ impl Status {
             if let Some(waiting) = waiting(status.asks) {
                 print::line(waiting);
             }
+            if let Some(refused) = &status.daemon.config_refused {
+                let at = ago::from_now(now, refused.at);
+                let said = format!("the config on disk was refused {at}, and the one before it is in force");
+                let said = print::styled(said, print::BAD);
+                print::prose(&format!("{said}; `cowhand config check` shows its mistakes"), 2);
+            }
             for parked in &status.parked {
                 let (name, until) = (&parked.provider, ago::from_now(now, parked.until));
-                let message = print::one_line(&parked.message, 300);
-                let said = format!("{name} is used up, and takes jobs again {until}: {message}");
-                print::line(print::styled(said, print::ODD));
+                let (message, used_up) =
+                    (print::one_line(&parked.message, 300), print::styled("used up", print::ODD));
+                print::prose(
+                    &format!(
+                        "{used_up}: {name} takes jobs again {until}, or after `cowhand unpark {name}`: {message}"
+                    ),
+                    2,
+                );
             }
             print::line("");
             table(&status.agents, now).print();
             let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
             schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
-            let stopped = stopped(&schedules, now);
+            let mut stopped = stopped(&schedules, now);
+            waiting_jobs(client, self.agent.as_ref(), &mut stopped).await?;
             if self.agent.is_some() {
                 print::line("");
                 schedule::table(&schedules, now).print();
@@ -58,7 +73,7 @@ impl Status {
                 print::line("");
             }
             for line in stopped {
-                print::line(line);
+                print::prose(&line, 2);
             }
             Ok(())
         })
@@ -74,24 +89,57 @@ fn waiting(asks: usize) -> Option<String> {
     Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
 }
 
-/// What does not run although it is on: for want of money, each budget once, and because of a breaker.
+/// What does not run although it is on: because of a breaker, for want of money, each budget once, and what cannot find
+/// out what it is to run for. That a provider is used up is told above.
 fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
-        let Some(note) = &view.skip_note else { continue };
-        let note = print::one_line(note, 300);
-        let line = match (view.status, view.skip_until) {
-            (ScheduleStatus::Paused, Some(until)) => {
-                let (name, until) = (format!("{}/{}", view.agent, view.schedule), ago::from_now(now, until));
-                format!("{}: {name} until {until}: {note}", print::styled("paused", print::ODD))
+        let name = format!("{}/{}", view.agent, view.schedule);
+        let note = view.skip_note.as_ref().map(|note| print::one_line(note, 300));
+        let line = match (view.status, view.skip_reason, note, &view.last_error) {
+            (ScheduleStatus::Paused, _, Some(note), _) => {
+                let again =
+                    view.skip_until.map(|until| format!(", tries again {}", ago::from_now(now, until)));
+                format!(
+                    "{}: {name}{}: {note}",
+                    print::styled("paused", print::ODD),
+                    again.unwrap_or_default()
+                )
             }
-            _ => format!("{}: {note}", print::styled("no money", print::ODD)),
+            (_, reason, Some(note), _) if reason != Some(SkipReason::UsageLimit) => {
+                format!("{}: {note}", print::styled("no money", print::ODD))
+            }
+            (_, _, _, Some(error)) if view.preparing => {
+                format!("{}: {name}: {}", print::styled("held up", print::ODD), print::one_line(error, 300))
+            }
+            _ => continue,
         };
         if !lines.contains(&line) {
             lines.push(line);
         }
     }
     lines
+}
+
+/// Jobs that wait for something of which no line tells yet.
+async fn waiting_jobs(
+    client: &WayIn<'_>,
+    agent: Option<&AgentName>,
+    lines: &mut Vec<String>,
+) -> Result<(), Failure> {
+    const MOST: u32 = 5;
+    let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
+    let pending: Page<JobRecord> = client.get(&format!("jobs?status=pending&limit={MOST}{agent}")).await?;
+    for job in pending.items {
+        let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
+        let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::UsageLimit) else { continue };
+        let message = print::one_line(&waits.message, 300);
+        if !lines.iter().any(|line| line.ends_with(&message)) {
+            let waits = print::styled("waits", print::ODD);
+            lines.push(format!("{waits}: {} of {}: {message}", job.id, job.agent));
+        }
+    }
+    Ok(())
 }
 
 fn daemon(view: &DaemonView, now: Timestamp) -> String {

@@ -112,7 +112,7 @@ fn table(tokens: &[store::Token], now: Timestamp) -> Table {
             (Some(_), _) => "revoked".to_owned(),
             (None, Some(end)) if end <= now => "expired".to_owned(),
             (None, Some(end)) => ago::from_now(now, end),
-            (None, None) => "it is revoked".to_owned(),
+            (None, None) => "no end".to_owned(),
         };
         table.row([
             token.name.to_string(),

@@ -44,14 +44,12 @@ impl Why {
         }
         let now = Timestamp::now();
         for line in standing(&view, alone, now) {
-            print::line(line);
+            print::prose(&line, 0);
         }
         if let Some(FollowupRefusal { job, at, message }) = refused {
             let (when, message) = (ago::from_now(now, at), print::one_line(&message, 400));
-            print::line(format!(
-                "{} asked for a follow-up in {job}, {when}, and did not get it: {message}.",
-                view.agent
-            ));
+            let asked = format!("{} asked for a follow-up in {job}, {when}", view.agent);
+            print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
         }
         print::line("");
         if firings.is_empty() {
@@ -108,10 +106,10 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         (None, None) => None,
     });
     if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, &view.skip_note) {
-        lines.push(format!("If it were due now, it would not run: {}.", print::one_line(note, 400)));
+        lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
     }
     if let Some(at) = view.last_run_at {
-        lines.push(format!("Its last run ended {}.", ago::from_now(now, at)));
+        lines.push(format!("Its last run, or look for work, ended {}.", ago::from_now(now, at)));
     }
     if let Some(error) = &view.last_error {
         let what = match view.status {
@@ -119,7 +117,7 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
             _ if view.preparing => "It cannot go on, and is tried again",
             _ => "Its last error",
         };
-        lines.push(format!("{what}: {}", print::one_line(error, 200)));
+        lines.push(format!("{what}: {}", print::one_line(error, 600)));
     }
     lines
 }
@@ -129,11 +127,18 @@ fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     Some(match (view.skip_reason, view.skip_until) {
         (Some(SkipReason::Paused), Some(until)) => {
-            format!("Why: {note}.\nIt tries again {} ({until:.0}), once.", ago::from_now(now, until))
+            format!("Why: {}\nIt tries again {} ({until:.0}), once.", stop(&note), ago::from_now(now, until))
         }
-        (_, Some(until)) => format!("It waits until {} at the latest: {note}.", ago::from_now(now, until)),
-        (_, None) => format!("It waits: {note}."),
+        (_, Some(until)) => {
+            format!("It waits, and goes on {} at the latest: {}", ago::from_now(now, until), stop(&note))
+        }
+        (_, None) => format!("It waits: {}", stop(&note)),
     })
+}
+
+/// Ends a sentence that may have its stop already.
+fn stop(sentence: &str) -> String {
+    if sentence.ends_with(['.', '!', '?', '…']) { sentence.to_owned() } else { format!("{sentence}.") }
 }
 
 fn ledger(firings: Vec<FiringView>, now: Timestamp) -> Table {
@@ -159,7 +164,7 @@ fn reason_of(firing: &FiringView) -> &'static str {
     match firing.outcome.as_str() {
         "preparing" => "it finds out what there is to run for",
         "missed" => "its time passed while nothing could fire it, and `misfire` lets it go",
-        "coalesced" => "a later firing ran for it",
+        "coalesced" => "a later firing stands for it",
         _ if firing.key.is_by_hand() => "fired by hand",
         _ if firing.key.is_by_clock() => "it was due",
         _ => "its trigger fired",
@@ -171,13 +176,15 @@ const fn because(reason: SkipReason) -> &'static str {
         SkipReason::UnsupportedType => "the clock does not fire this type of trigger",
         SkipReason::Disabled => "it was turned off",
         SkipReason::AlreadyRunning => "its previous job had not ended",
-        SkipReason::AtCapacity => "the agent has no free place (`max_concurrent`)",
+        SkipReason::AtCapacity => {
+            "all places of the agent (`max_concurrent`) are taken by jobs that run or wait"
+        }
         SkipReason::NotDue => "it was not due",
         SkipReason::Duplicate => "the same work is done or under way",
-        SkipReason::Filtered => "its `filter` or `when_command` did not let it through",
+        SkipReason::Filtered => "its `filter`, `trust` or `when_command` did not let it through",
         SkipReason::NoWork => "there was no work",
         SkipReason::OutsideHours => "it is outside its active hours",
-        SkipReason::OverBudget => "the budget is used up",
+        SkipReason::OverBudget => "a budget had no room for it",
         SkipReason::Paused => "it had paused itself",
         SkipReason::UsageLimit => "its provider was used up",
         SkipReason::SessionBusy => "an earlier job has its session and has not ended",

@@ -99,7 +99,15 @@ pub struct Fleet {
     ended: watch::Receiver<bool>,
     /// The config was asked for again.
     reloads: watch::Sender<()>,
+    config_refused: watch::Sender<Option<ConfigRefused>>,
     started_at: Timestamp,
+}
+
+/// A config that was read again and could not be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigRefused {
+    pub at: Timestamp,
+    pub message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,7 +182,8 @@ impl Fleet {
             over.send_replace(true);
         });
         let reloads = watch::Sender::new(());
-        Ok(Self { engine, surroundings, config, course, ended, reloads, started_at })
+        let config_refused = watch::Sender::new(None);
+        Ok(Self { engine, surroundings, config, course, ended, reloads, config_refused, started_at })
     }
 
     /// For whatever this face has no word for. What is written here past it is seen at the next look only.
@@ -267,7 +276,11 @@ impl Fleet {
         };
         // Whatever the config is like: a certificate has nothing to do with that.
         self.reloads.send_replace(());
-        let contents = load(config)?;
+        let contents = load(config);
+        let at = self.engine.clock.now();
+        let refused = |error: &FleetError| ConfigRefused { at, message: error.to_string() };
+        self.config_refused.send_replace(contents.as_ref().err().map(refused));
+        let contents = contents?;
         let roster = &contents.roster;
         if roster.store != self.roster().store {
             warn!("`store` has changed; it stays as it is until a restart");
@@ -283,6 +296,11 @@ impl Fleet {
         self.take(contents).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
         Ok(reloaded)
+    }
+
+    /// What is wrong with the config on disk, if it was refused when it was last read.
+    pub fn config_refused(&self) -> Option<ConfigRefused> {
+        self.config_refused.borrow().clone()
     }
 
     /// For what is read anew with the config.

@@ -180,14 +180,14 @@ fn slot(now: Timestamp) -> Timestamp {
 }
 
 /// What one attempt may say it used. An agent says these numbers, and the sum of a day has to stay a number.
-const MOST: u32 = u32::MAX;
+const MOST: u64 = 1 << 40;
 
 fn stored(amount: u64) -> i64 {
-    amount.min(MOST.into()).cast_signed()
+    amount.min(MOST).cast_signed()
 }
 
 fn microdollars(cost_usd: Option<f64>) -> i64 {
-    cost_usd.map_or(0, budget::microdollars).min(MOST.into()).cast_signed()
+    cost_usd.map_or(0, budget::microdollars).min(MOST).cast_signed()
 }
 
 fn read(row: &Row) -> Result<Spent, StoreError> {

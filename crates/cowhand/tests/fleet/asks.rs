@@ -149,6 +149,16 @@ fn people_see_what_is_asked_and_answer_it() {
         scene.shown(&["approve", "nothing"]),
     ];
     scene.snapshot("asks", &shown);
+    let job = scene.run(&["job", &one]).stdout;
+    for told in [
+        "asks         Bash curl -H 'x: ***' ‹U+001B›[2J: allowed by ",
+        "asks         Bash rm -rf /: no answer yet, which means no in ",
+        "asks         Which?: answered by ",
+    ] {
+        assert!(job.contains(told), "{told}: {job}");
+    }
+    let open = scene.run(&["asks", another["ask"]["id"].as_str().unwrap()]).stdout;
+    assert!(open.contains(&format!("cowhand approve {one}.2")), "{open}");
     let answered = scene.json(&["asks", &question]);
     assert_eq!((&answered["by"]["who"], &answered["message"]), (&json!("person"), &json!("That one.")));
     let audit = scene.run(&["events", "--audit"]).stdout;

@@ -87,10 +87,13 @@ fn a_bad_config_leaves_the_old_one_running() {
     let said = scene.run(&["reload"]);
     assert_eq!(said.code, Some(3));
     assert!(said.stderr.contains("cowhand.yaml:1:"), "{}", said.stderr);
+    let status = || scene.run(&["status"]).stdout;
+    assert!(status().contains("the config on disk was refused"), "{}", status());
     assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
     let more = format!("{FLEET}  - {{name: newcomer, runtime: command, command: [cat]}}\n");
     scene.write("cowhand.yaml", &more);
     assert_eq!(scene.json(&["reload"])["agents"], 4);
+    assert!(!status().contains("refused"), "{}", status());
     assert_eq!(scene.json(&["trigger", "newcomer", "--wait"])["status"], "completed");
 }
 

@@ -39,7 +39,7 @@ fn everybody_is_told_and_somebody_knows_better() {
 
     let used_up = "shared is used up: You have hit your usage limit. Try again in 1 day.";
     let status = scene.run(&["status"]).stdout;
-    assert!(status.contains("shared is used up, and takes jobs again in "), "{status}");
+    assert!(status.contains("used up: shared takes jobs again in "), "{status}");
     assert!(status.contains("Try again in 1 day."), "{status}");
     for job in [&first, &second] {
         let shown = scene.run(&["job", job]).stdout;

@@ -145,7 +145,7 @@ fn why_one_waits() {
         (scene.json(&["schedule", "show", "a/often"])["skip_reason"] == "at_capacity").then_some(())
     });
     let said = scene.run(&["why", "a/often"]).stdout;
-    assert!(said.contains("and waits: the agent has no free place"), "{said}");
+    assert!(said.contains("and waits: all places of the agent (`max_concurrent`) are taken"), "{said}");
     scene.json(&["cancel", first["id"].as_str().unwrap()]);
     super::until("its turn", || {
         (scene.json(&["why", "a/often"])["firings"][0]["outcome"] == "ran").then_some(())

@@ -63,10 +63,16 @@ impl Listen for Claude {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let spent = (!self.spent.is_empty()).then(|| self.spent.clone());
-        let spent = spent.map(|per_model| JobUsage { per_model, ..JobUsage::default() });
+        let heard = (!self.spent.is_empty()).then(|| self.spent.clone());
         let told = self.heard.result.as_ref().map(|result| result.usage.clone().since(&self.before));
-        told.or(spent)
+        match (told, heard) {
+            // Tokens that were heard are not taken back by a result that tells none.
+            (Some(told), Some(heard)) if told.per_model.is_empty() => {
+                Some(JobUsage { per_model: heard, ..told })
+            }
+            (Some(told), _) => Some(told),
+            (None, heard) => heard.map(|per_model| JobUsage { per_model, ..JobUsage::default() }),
+        }
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {

@@ -81,7 +81,7 @@ impl Command {
             output_tokens: count(usage, "output_tokens"),
             cache_creation_input_tokens: count(usage, "cache_creation_input_tokens"),
             cache_read_input_tokens: count(usage, "cache_read_input_tokens"),
-            cost_usd: usage.get("cost_usd").and_then(Value::as_f64).map(|dollars| dollars.max(0.0)),
+            cost_usd: usage.get("cost_usd").and_then(Value::as_f64).filter(|dollars| *dollars >= 0.0),
         };
         self.spent.entry(model.to_owned()).or_default().add(&used);
     }

@@ -78,6 +78,9 @@ fn head(
                 }
             }
         }
+        @if let Some(refused) = &daemon.config_refused {
+            p.alert { b { "The config on disk was refused " (marks::from_now(refused.at, now)) } ", and the one before it is in force: " (Text(&refused.message)) }
+        }
         @for parked in parked {
             p.alert { b { (parked.provider) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
         }

@@ -62,7 +62,7 @@ fn tokens_table(tokens: Option<&[Token]>, caller: &Token, now: Timestamp) -> Mar
                         td { (token.scope.as_str()) }
                         td.wide { (marks::from_now(token.created_at, now)) }
                         td { @if let Some(time) = token.last_used_at { (marks::from_now(time, now)) } @else { span.muted { "never" } } }
-                        td.wide { @if let Some(time) = token.expires_at { (marks::from_now(time, now)) } @else { "it is revoked" } }
+                        td.wide { @if let Some(time) = token.expires_at { (marks::from_now(time, now)) } @else { "no end" } }
                         td.end { button.small.script data-post={ "/api/v1/tokens/" (segment(token.name.as_str())) "/revoke" }
                             data-confirm={ "Revoke " (token.name.as_str()) "? Whoever uses it is out at once." }
                             data-said={ (token.name.as_str()) " is revoked." } aria-label={ "Revoke " (token.name.as_str()) } { "Revoke" } }

@@ -1,10 +1,9 @@
 //! Text from elsewhere on a page: escaped by maud, and without what would change how the rest of the page reads.
 
-use std::fmt::Write as _;
-
 use maud::Render;
 
 use crate::view::line::one_line;
+pub(super) use crate::view::line::plain;
 
 /// Anything that an agent, a person or a sender wrote.
 #[derive(Debug, Clone, Copy)]
@@ -16,26 +15,9 @@ impl Render for Text<'_> {
     }
 }
 
-/// Without the escape sequences of terminals and other control characters; what turns the direction of writing is
-/// shown by its number instead.
-pub(super) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for c in anstream::adapter::strip_str(text).to_string().chars() {
-        match c {
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                let _ = write!(plain, "‹U+{:04X}›", u32::from(c));
-            }
-            '\n' | '\t' => plain.push(c),
-            c if c.is_control() => {}
-            c => plain.push(c),
-        }
-    }
-    plain
-}
-
 /// On one line, for lists.
 pub(super) fn short(text: &str, longest: usize) -> String {
-    one_line(&plain(text), longest)
+    one_line(text, longest)
 }
 
 #[cfg(test)]

@@ -105,6 +105,24 @@ fn usage_is_told_once_for_each_message() {
 }
 
 #[test]
+fn a_result_does_not_take_back_what_was_heard() {
+    let message =
+        r#"{"type":"assistant","message":{"id":"a","model":"opus","usage":{"input_tokens":5},"content":[]}}"#;
+    for (result, tokens, dollars) in [
+        (r#"{"type":"result","subtype":"success","result":"hi"}"#, 5, None),
+        (r#"{"type":"result","subtype":"success","total_cost_usd":0.5,"modelUsage":{}}"#, 5, Some(0.5)),
+        (r#"{"type":"result","total_cost_usd":0.5,"modelUsage":{"opus":{"inputTokens":7}}}"#, 7, Some(0.5)),
+    ] {
+        let usage = finish(&[message, result], ExitStatus::Code { code: 0 }, None).usage.unwrap();
+        assert_eq!(
+            (usage.per_model["opus"].input_tokens, usage.total_cost_usd),
+            (tokens, dollars),
+            "{result}"
+        );
+    }
+}
+
+#[test]
 fn failures_are_sorted() {
     let result = |rest: &str| format!(r#"{{"type":"result",{rest}}}"#);
     for (rest, reason, kind, message) in [
