@@ -101,15 +101,25 @@ pub struct Schedule {
 }
 
 impl Agent {
+    /// What it says, or the usual one.
+    pub fn runtime(&self) -> shape::Runtime {
+        self.settings.runtime.unwrap_or_default()
+    }
+
+    /// Its schedule of this name; one that a job is of may have left the config.
+    pub fn schedule(&self, name: Option<&ScheduleName>) -> Option<&Schedule> {
+        self.schedules.iter().find(|own| Some(&own.name) == name)
+    }
+
     /// What it says itself, else what everybody with its runtime shares.
     pub fn provider(&self) -> Option<&str> {
-        let usual = || self.settings.runtime.unwrap_or_default().provider();
+        let usual = || self.runtime().provider();
         self.settings.provider.as_deref().or_else(usual)
     }
 
     /// The runtime that its program has; behind `runtime: acp` there may be one that is a runtime of its own.
     pub fn program(&self) -> shape::Runtime {
-        let runtime = self.settings.runtime.unwrap_or_default();
+        let runtime = self.runtime();
         let command = self.settings.command.as_ref().and_then(|command| command.first());
         let name = command.and_then(|command| std::path::Path::new(command).file_name()?.to_str());
         let known = name.and_then(shape::Runtime::named);
@@ -204,7 +214,7 @@ impl Agent {
     /// What the processes of a job may reach, by its agent and the schedule it comes from; and by the strict sandbox, if
     /// it is confined.
     pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
-        let schedule = self.schedules.iter().find(|own| Some(&own.name) == schedule);
+        let schedule = self.schedule(schedule);
         let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
         let own = [self.settings.sandbox.as_ref(), schedule.and_then(|schedule| schedule.sandbox.as_ref())];
         let own = own.into_iter().flatten().map(Sandbox::rules);
@@ -241,8 +251,7 @@ impl Agent {
 
     /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
     pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
-        let schedule = self.schedules.iter().find(|known| Some(&known.name) == schedule);
-        schedule.map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
+        self.schedule(schedule).map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
     }
 
     /// The rules of all jobs that do not share the agent's directory.

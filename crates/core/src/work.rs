@@ -174,11 +174,6 @@ impl WorkItem {
     }
 }
 
-/// The item to take next.
-pub fn first_in_line(items: &[WorkItem]) -> Option<&WorkItem> {
-    items.iter().min_by(|a, b| a.compare_place(b))
-}
-
 /// Which items to fetch; all that are set must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -489,9 +484,9 @@ mod tests {
             ("age", vec![item("github-1", High, late), item("github-2", High, early)], "github-2"),
             ("id", vec![item("github-10", High, early), item("github-9", High, early)], "github-9"),
         ] {
-            assert_eq!(first_in_line(&items).unwrap().id.to_string(), first, "{case}");
+            let next = items.iter().min_by(|a, b| a.compare_place(b)).unwrap();
+            assert_eq!(next.id.to_string(), first, "{case}");
         }
-        assert_eq!(first_in_line(&[]), None);
     }
 
     #[test]

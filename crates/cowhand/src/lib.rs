@@ -1,6 +1,7 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 
 pub mod api;
+mod aside;
 pub mod audit;
 pub mod cli;
 pub mod clock;
@@ -8,9 +9,11 @@ pub mod config;
 pub mod daemon;
 mod fault;
 pub mod fleet;
+mod gone;
 mod histogram;
 mod hook;
 pub mod mcp;
+mod panic;
 mod prune;
 pub mod run;
 pub mod server;

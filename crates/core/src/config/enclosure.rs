@@ -66,7 +66,7 @@ fn check_one(
     }
     if asked.network == Reaches::Nobody
         && asked.credentials == Credentials::Inside
-        && agent.settings.runtime.unwrap_or_default() != Runtime::Command
+        && agent.runtime() != Runtime::Command
     {
         let message = "with the network off its program cannot reach its model; name whom it reaches in `network`, or have `credentials: outside` with bubblewrap";
         loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));

@@ -14,7 +14,7 @@ pub struct Unheld {
 impl Agent {
     pub fn unheld(&self) -> Option<Unheld> {
         let settings = &self.settings;
-        let runtime = settings.runtime.unwrap_or_default();
+        let runtime = self.runtime();
         let name = runtime.name();
         if let Some(server) = self.shown_server().filter(|_| runtime == Runtime::Codex) {
             let key = format!("mcp_servers.{server}.url");
@@ -39,7 +39,7 @@ impl Agent {
     /// The key that forbids something to a program that takes no such word.
     fn forbidding(&self) -> Option<&'static str> {
         let settings = &self.settings;
-        let runtime = settings.runtime.unwrap_or_default();
+        let runtime = self.runtime();
         let forbids = |mode| {
             use PermissionMode::{AcceptEdits, Ask, BypassPermissions, Default, Delegate, DontAsk, Plan};
             match mode {

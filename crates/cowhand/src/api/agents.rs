@@ -146,7 +146,7 @@ impl AgentView {
 }
 
 fn runtime(agent: &Agent) -> &'static str {
-    agent.settings.runtime.unwrap_or_default().name()
+    agent.runtime().name()
 }
 
 impl From<Job> for LastJob {

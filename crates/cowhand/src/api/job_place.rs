@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::socket::{LONGEST, short};
+use crate::gone::gone;
 use crate::state::StateFolder;
 
 const FOLDER: &str = "talk";
@@ -34,11 +35,7 @@ pub(crate) fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     real.push("-talk");
     let real = PathBuf::from(real);
     make(&real)?;
-    if let Err(error) = fs::remove_file(&known_as)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
+    gone(fs::remove_file(&known_as))?;
     symlink(&real, &known_as)?;
     Ok(real)
 }

@@ -100,10 +100,6 @@ impl Problem {
         Self::new(Code::AlreadyStopped, message)
     }
 
-    pub fn bad_config(report: impl Into<String>) -> Self {
-        Self::new(Code::BadConfig, report)
-    }
-
     pub fn stopping() -> Self {
         FleetError::Stopping.into()
     }

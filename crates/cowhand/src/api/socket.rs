@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::{Api, Wanted, job_token};
 use crate::audit;
+use crate::gone::gone;
 use crate::state::StateFolder;
 
 /// What every system has room for in a socket's address.
@@ -53,7 +54,7 @@ impl Socket {
             let real =
                 if known_as.as_os_str().len() <= LONGEST { known_as.clone() } else { short(&api.state)? };
             for stale in [&known_as, &real] {
-                remove(stale)?;
+                gone(fs::remove_file(stale))?;
             }
             let listener = UnixListener::bind(&real)?;
             fs::set_permissions(&real, Permissions::from_mode(0o600))?;
@@ -75,7 +76,7 @@ impl Socket {
     pub fn close(self) {
         self.server.abort();
         for path in [&self.known_as, &self.real] {
-            if let Err(error) = remove(path) {
+            if let Err(error) = gone(fs::remove_file(path)) {
                 error!("cannot remove {}: {error}", path.display());
             }
         }
@@ -161,11 +162,4 @@ pub(super) fn short(state: &StateFolder) -> io::Result<PathBuf> {
     let path = fs::canonicalize(state.path())?;
     let name = Uuid::new_v5(&Uuid::NAMESPACE_URL, path.as_os_str().as_encoded_bytes());
     Ok(folder.join(name.simple().to_string()))
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }

@@ -83,7 +83,7 @@ pub(super) async fn timeline(
     let roster = api.roster();
     let of_view = |view: ScheduleView| {
         let agent = roster.agent(&view.agent)?;
-        Some((agent.schedules.iter().find(|known| known.name == view.schedule)?, view))
+        Some((agent.schedule(Some(&view.schedule))?, view))
     };
     let known: Vec<(&Schedule, ScheduleView)> = known.into_iter().filter_map(of_view).collect();
     let ids = known.iter().map(|(schedule, _)| schedule.id).collect();

@@ -76,7 +76,7 @@ impl Events {
             event.fact.type_name(),
             what.join("  ").trim_start(),
         );
-        print::line(line.trim_end().to_owned());
+        print::row(line.trim_end());
     }
 }
 

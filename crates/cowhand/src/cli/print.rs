@@ -32,6 +32,16 @@ fn width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
 }
 
+/// One of many lines, which ends where the terminal does.
+pub(super) fn row(text: &str) {
+    match width() {
+        Some(width) if text.chars().count() > width => {
+            line(format!("{}…", text.chars().take(width - 1).collect::<String>()));
+        }
+        _ => line(text),
+    }
+}
+
 /// Sentences, broken between words where the terminal ends. What comes below the first line stands `indent` to the right.
 pub(super) fn prose(text: &str, indent: usize) {
     line(broken(text, indent, width()));
@@ -148,7 +158,7 @@ impl Table {
 
 /// What is too long on a line is its last column: on a terminal that ends where the line does.
 fn room_for_last(widths: &[usize], terminal: Option<usize>) -> usize {
-    const LEAST: usize = 20;
+    const LEAST: usize = 10;
     let others: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
     terminal.map_or(usize::MAX, |columns| columns.saturating_sub(others)).max(LEAST)
 }
@@ -172,7 +182,7 @@ mod tests {
     #[test]
     fn only_the_last_column_gives_way() {
         assert_eq!(room_for_last(&[10, 10, 200], Some(80)), 56);
-        assert_eq!(room_for_last(&[10, 70, 200], Some(80)), 20);
+        assert_eq!(room_for_last(&[10, 70, 200], Some(80)), 10);
         assert_eq!(room_for_last(&[10, 10, 200], None), usize::MAX);
     }
 }

@@ -1,6 +1,5 @@
 //! Looking after one attempt, from its start (or from where a daemon before us left it) to its settled end.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,19 +16,20 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::engine::{Engine, Loaded};
 use super::spending::Told;
+use super::stop::OBEDIENCE;
 use super::workspaces;
+use crate::aside::aside;
 use crate::fault;
 use crate::hook::metadata;
-use crate::run::attempt::{Attempt, Standing, Stop};
+use crate::run::attempt::{Attempt, Standing};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch;
 use crate::run::runtime::Finish;
 use crate::run::tail::{Files, Tail};
-use crate::store::{Settled, StoreError};
 use crate::veil::Veil;
 use crate::view::output::OutputLog;
 
@@ -57,6 +57,7 @@ pub(super) enum Reason {
     OverBudget(Breach),
 }
 
+#[derive(Clone)]
 pub(super) struct Charge {
     pub(super) engine: Arc<Engine>,
     pub(super) job: Job,
@@ -90,8 +91,8 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
-        let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
+    pub(super) fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
+        let schedule = agent.schedule(job.schedule());
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };
@@ -115,36 +116,13 @@ impl Rules {
 }
 
 impl Charge {
-    /// The whole of it. Never panics on an agent's account, and never forgets to settle unless it is told to.
-    pub(super) async fn look_after(mut self, fresh: bool) {
-        let id = self.job.id().clone();
-        let engine = Arc::clone(&self.engine);
-        let loaded = engine.loaded();
-        let Some(agent) = loaded.roster.agent(self.job.agent()) else {
-            // Taken up again, but its agent is gone from the config: let it run out under the defaults.
-            let rules = Rules::of(&loaded, &Agent::new(self.job.agent().clone()), &self.job);
-            self.run(&rules, false).await;
-            workspaces::tidy(&engine, &id).await;
-            engine.end(&id);
-            return;
-        };
-        let other = self.stand_in.and_then(|number| agent.standing_in(number));
-        let mut rules = Rules::of(&loaded, other.as_ref().unwrap_or(agent), &self.job);
-        rules.veil = rules.veil.and_text(self.token());
-        if !fresh || self.launch(&rules).await {
-            self.run(&rules, fresh).await;
-        }
-        workspaces::tidy(&engine, &id).await;
-        engine.end(&id);
-    }
-
     pub(super) fn attempt(&self) -> Attempt {
         Attempt::new(self.engine.home.state.path(), self.job.id(), self.job.attempts())
     }
 
-    async fn run(&mut self, rules: &Rules, fresh: bool) {
-        if !fresh && !self.attempt().folder().exists() && !self.attempt().end_strays() {
-            return self.give_back().await;
+    pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
+        if !fresh && !self.attempt().folder().exists() && !self.end_strays().await {
+            return self.give_back(rules).await;
         }
         let mut pause = Duration::from_millis(200);
         loop {
@@ -161,9 +139,8 @@ impl Charge {
                     continue;
                 }
                 Err(error) if !self.attempt().folder().exists() => {
-                    self.attempt().end_strays();
-                    let lost = format!("lost: its folder is gone: {error:#}");
-                    let lost = Settlement { silent: self.tells_in_the_end(), ..Outcome::lost(lost).into() };
+                    self.end_strays().await;
+                    let lost = self.lost(format!("lost: its folder is gone: {error:#}"));
                     return self.settle(lost, rules).await;
                 }
                 // A disk may be full for a while. The agent runs on, so the job is not over.
@@ -196,15 +173,16 @@ impl Charge {
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
-            let standing = attempt.standing()?;
+            let standing = attempt.aside(Attempt::standing).await?;
             output = self.advance(output).await?;
+            fault::place("looked");
             self.tell_session(&output.tail, &mut session).await;
             let over = self.hear(&mut output.tail, &mut told).await;
             let ending = match standing {
                 Standing::Ended(ending) => Some(ending),
                 Standing::Gone if attempt.began()? => Some(vanished(self.now())),
                 Standing::Gone => {
-                    self.give_back().await;
+                    self.give_back(rules).await;
                     return Ok(Followed::NotOurs);
                 }
                 Standing::Kept | Standing::Unkept => None,
@@ -236,7 +214,7 @@ impl Charge {
             if let Some(reason) = reason {
                 let hurry =
                     spends.is_some() || (wish == Wish::CancelNow && self.stopped == Some(Reason::Asked));
-                self.stop(reason, hurry, &attempt, &mut kill_at);
+                self.stop(reason, hurry, &attempt, &mut kill_at).await;
             }
             tokio::select! {
                 () = wake.changed() => {}
@@ -300,37 +278,10 @@ impl Charge {
         usage
     }
 
-    /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all
-    /// that it keeps: neither the job nor whoever waits for its end may depend on it.
-    fn stop(&mut self, reason: Reason, hurry: bool, attempt: &Attempt, kill_at: &mut Option<Instant>) {
-        let (job, now) = (self.job.id(), Instant::now());
-        if self.stopped.is_none() || hurry {
-            let patience = match attempt.stop() {
-                Ok(Stop::TooEarly) => return,
-                Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
-                Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
-                Err(error) => {
-                    warn!(%job, "its keeper cannot be asked to end it: {error}");
-                    Duration::ZERO
-                }
-            };
-            let until = now + patience;
-            *kill_at = Some(kill_at.map_or(until, |at| at.min(until)));
-            self.stopped = Some(reason);
-        }
-        if kill_at.is_some_and(|at| at <= now) {
-            warn!(%job, "it cannot be cancelled in good order and is killed");
-            attempt.end_strays();
-            // Without its keeper the control group goes as well; if that is not gone yet, at the next look.
-            let _ = attempt.stop();
-            *kill_at = Some(now + HURRY);
-        }
-    }
-
     /// Reading may take a while, so it is not done where everything else waits.
     async fn advance(&self, mut output: Output) -> anyhow::Result<Output> {
         let (now, job, growth) = (self.now(), self.job.clone(), self.engine.growth.clone());
-        tokio::task::spawn_blocking(move || {
+        aside(move || {
             let mut grew = false;
             output.tail.advance(now, &mut |_| grew = true)?;
             if grew {
@@ -340,7 +291,6 @@ impl Charge {
             Ok(output)
         })
         .await
-        .map_err(io::Error::other)?
     }
 
     /// Why the attempt should end now, if it should.
@@ -392,46 +342,6 @@ impl Charge {
         }
     }
 
-    /// Until it is written: a database that is away for a while must not make us forget how a job ended.
-    pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
-        let mut settlement = settlement.into();
-        // What keeps an attempt from starting is told by programs, too.
-        if let Outcome::Failed { error, .. } = &mut settlement.outcome {
-            error.message = rules.veil.hide(&error.message).into_owned();
-        }
-        let mut pause = Duration::from_millis(200);
-        loop {
-            let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
-            match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
-                Ok(Settled::Done(job)) => {
-                    fault::place("settled");
-                    info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
-                    if let Err(error) = self.attempt().forget_output() {
-                        warn!(job = %job.id(), "its raw output is still there: {error}");
-                    }
-                    return;
-                }
-                // Perhaps it has been pruned since.
-                Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
-                    warn!(job = %self.job.id(), "somebody else has settled it");
-                    return;
-                }
-                Err(StoreError::Closed) => return,
-                Err(error) => {
-                    warn!(job = %self.job.id(), "its end is not written yet: {error}");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-            }
-        }
-    }
-
-    pub(super) async fn give_back(&self) {
-        if let Err(error) = self.engine.store.give_back(self.job.id().clone(), self.epoch, self.now()).await {
-            warn!(job = %self.job.id(), "it never began and could not be given back: {error}");
-        }
-    }
-
     /// None if the job is not ours to settle.
     fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
         let how = ending.stopped.map_or("", |how| match how {
@@ -480,12 +390,7 @@ impl Output {
 }
 
 /// Before something that failed is tried again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-/// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
-/// little more. In a hurry there is no grace.
-const OBEDIENCE: Duration = Duration::from_secs(15);
-const HURRY: Duration = Duration::from_secs(2);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);

@@ -1,5 +1,7 @@
 //! How an attempt begins: with which session, in which directory, and then its keeper.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use super::attempt::{Charge, Rules, Wish};
 use super::workspaces::{self, Desk};
 use crate::fault;
 use crate::run::attempt::Prelude;
-use crate::run::launch::Launch;
+use crate::run::launch::{self, Launch};
 use crate::run::runtime::{Session, plan};
 use crate::run::workspace::{Setup, SetupFailure, set_up};
 use crate::store::{StoreError, StoredSession};
@@ -98,7 +100,7 @@ impl Charge {
         }
         let mut notes = beginning.notes;
         if self.stand_in.is_some() {
-            let (runtime, model) = (agent.settings.runtime.unwrap_or_default().name(), &agent.settings.model);
+            let (runtime, model) = (agent.runtime().name(), &agent.settings.model);
             let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
             notes.push(format!("its provider is used up; a fallback stands in, with {runtime}{model}"));
         }
@@ -114,8 +116,7 @@ impl Charge {
     }
 
     fn plan(&self, agent: &Agent, session: &Session) -> Result<Launch, String> {
-        let own = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let own = launch::own_environment();
         let loaded = self.engine.loaded();
         let agent = self.with_voice(agent);
         let mut launch =
@@ -133,7 +134,7 @@ impl Charge {
         rules: &Rules,
     ) -> bool {
         let attempt = self.attempt();
-        let runtime = agent.settings.runtime.unwrap_or_default().name();
+        let runtime = agent.runtime().name();
         let (job, number) = (self.job.id().clone(), self.job.attempts());
         if let Err(error) = self.engine.store.set_place(job, number, &agent.directory, runtime).await {
             warn!(job = %self.job.id(), "where it runs is not written, so nobody can go on with it: {error}");
@@ -207,7 +208,7 @@ impl Charge {
     async fn stopped_before_its_start(&self, rules: &Rules) {
         let wish = *self.wishes.borrow();
         match wish {
-            Wish::GoOn | Wish::Leave => self.give_back().await,
+            Wish::GoOn | Wish::Leave => self.give_back(rules).await,
             Wish::Cancel | Wish::CancelNow => {
                 self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
             }
@@ -242,7 +243,7 @@ impl Charge {
             Session::Fork { of, as_id: None }
         } else {
             let session = Session::Resume(of);
-            let runtime = agent.settings.runtime.unwrap_or_default();
+            let runtime = agent.runtime();
             if let Some(refusal) = plan::refusal(runtime, &session) {
                 return Ok(fresh(&stored, &refusal));
             }
@@ -269,7 +270,7 @@ impl Charge {
         }
         let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
         let session = Session::Resume(stored.session_id.clone());
-        if let Some(refusal) = plan::refusal(agent.settings.runtime.unwrap_or_default(), &session) {
+        if let Some(refusal) = plan::refusal(agent.runtime(), &session) {
             return Ok(Some(fresh(&stored, &refusal)));
         }
         let notes = vec!["the limit has ended; it goes on with its session".to_owned()];
@@ -285,7 +286,7 @@ impl Charge {
         stored: &StoredSession,
         agent: &Agent,
     ) -> Result<Result<Option<PathBuf>, String>, StoreError> {
-        let runtime = agent.settings.runtime.unwrap_or_default().name();
+        let runtime = agent.runtime().name();
         if let Some(other) = stored.runtime.as_deref().filter(|other| *other != runtime) {
             return Ok(Err(format!("it is one of `runtime: {other}`")));
         }
@@ -308,11 +309,15 @@ impl Charge {
     /// Whether the program only said that the session it was to go on with is not there.
     pub(super) fn lost_its_session(&self, rules: &Rules) -> bool {
         let attempt = self.attempt();
-        let runtime = rules.agent.settings.runtime.unwrap_or_default();
+        let runtime = rules.agent.runtime();
         let Some(session) = attempt.resumed() else { return false };
-        let said = std::fs::read(attempt.stderr()).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said[..said.len().min(MISSING_SAYS)]);
-        plan::says_missing(runtime, &session, &said)
+        let mut said = Vec::new();
+        let stderr = File::open(attempt.stderr());
+        // Without it nothing is launched anew: what happened is told as it is.
+        if let Err(error) = stderr.and_then(|stderr| stderr.take(MISSING_SAYS).read_to_end(&mut said)) {
+            warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
+        }
+        plan::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
     }
 
     async fn forget_session(&self, session: &str) {
@@ -341,7 +346,7 @@ impl Charge {
 }
 
 /// How much of stderr is looked at for the one sentence.
-const MISSING_SAYS: usize = 16 << 10;
+const MISSING_SAYS: u64 = 16 << 10;
 
 fn fresh(stored: &StoredSession, why: &str) -> Beginning {
     let note = format!(

@@ -26,7 +26,7 @@ impl Charge {
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let (attempt, loaded) = (self.attempt(), self.engine.loaded());
         let private = attempt.private();
-        let runtime = agent.settings.runtime.unwrap_or_default();
+        let runtime = agent.runtime();
         let argv = launch.start.by(&self.engine.program).argv;
         let client = runtime == Runtime::Acp;
         let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
@@ -38,7 +38,7 @@ impl Charge {
             base,
             directory: &agent.directory,
             isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
-            runtime: plan::description(command.and_then(|name| known(name)).unwrap_or(runtime)),
+            runtime: plan::description(agent.program()),
             environment: &environment,
             argv: &argv,
             agent: command.map(String::as_str),
@@ -82,11 +82,6 @@ impl Charge {
 /// Where things are on this machine; an image has its own places.
 const OUTSIDE: [&str; 6] =
     ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
-
-/// A program that is a runtime of its own keeps its things in one place, however it is spoken to.
-fn known(command: &str) -> Option<Runtime> {
-    Runtime::named(Path::new(command).file_name()?.to_str()?)
-}
 
 /// What programs read to find a proxy. Their own loopback is theirs, unless the config means the one outside.
 fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {

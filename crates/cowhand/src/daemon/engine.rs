@@ -193,6 +193,10 @@ impl Engine {
         self.running().iter().map(|(job, running)| (job.clone(), running.epoch)).collect()
     }
 
+    pub(crate) fn holds(&self, job: &JobId) -> bool {
+        self.running().contains_key(job)
+    }
+
     /// False if an errand is about it already.
     pub(crate) fn prepare(&self, schedule: ScheduleId, key: &FiringKey) -> bool {
         self.preparing.lock().unwrap_or_else(PoisonError::into_inner).insert((schedule, key.clone()))

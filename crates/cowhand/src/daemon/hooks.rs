@@ -1,7 +1,6 @@
 //! Runs the hooks that ended jobs have left in the store. One loop that may die and begin again at any time; it holds no
 //! place of an agent and no schedule up.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +8,12 @@ use std::time::Duration;
 use cowhand_core::hook::{HookOutline, HookState};
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::engine::Engine;
 use crate::fault;
 use crate::hook::{self, Tried};
+use crate::panic::{self, caught};
 use crate::run::attempt::Attempt;
 use crate::store::{HookEnd, OwedHook, StoreError};
 
@@ -28,8 +28,14 @@ const SHORTEST_WAIT: SignedDuration = SignedDuration::from_secs(1);
 const AFTER_TROUBLE: SignedDuration = SignedDuration::from_secs(5);
 /// How often its end is written down before the next who takes it is left to do so.
 const WRITES: u32 = 10;
+/// How often one is tried that panics each time.
+const MOST_TRIES: u32 = 5;
 
 pub(super) async fn run_hooks(engine: Arc<Engine>) {
+    // What a daemon before us has begun, or this loop before it panicked.
+    if let Err(error) = engine.store.take_up_hooks(engine.home.node.clone(), engine.clock.now()).await {
+        warn!("hooks that were begun before wait until their time is over: {error}");
+    }
     if let Err(error) = forget_folders(&engine).await {
         warn!("folders of hooks that have ended are still there: {error:#}");
     }
@@ -45,7 +51,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
         tokio::select! {
             () = engine.clock.wait_until(Some(wake_at)) => {}
             () = engine.hooks.notified() => {}
-            Some(_) = running.join_next() => {}
+            Some(ended) = running.join_next() => panic::tell("a hook", ended),
         }
     }
 }
@@ -60,24 +66,34 @@ async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Ti
             return Ok(next.clamp(in_future(engine, SHORTEST_WAIT), in_future(engine, LONGEST_WAIT)));
         };
         fault::place("hook_taken");
-        running.spawn(see_to(Arc::clone(engine), owed));
+        running.spawn(look_after(Arc::clone(engine), owed));
     }
     // The end of one of them wakes us.
     Ok(in_future(engine, LONGEST_WAIT))
 }
 
-async fn see_to(engine: Arc<Engine>, owed: OwedHook) {
+/// After a panic it is taken up again, for a while. What is a process has a keeper, so it is not begun twice.
+async fn look_after(engine: Arc<Engine>, owed: OwedHook) {
+    let Err(panicked) = caught(see_to(&engine, &owed)).await else { return };
+    error!(job = %owed.job, "its {} {panicked}", owed.run.label());
+    if owed.run.tries < MOST_TRIES {
+        return renew(&engine, &owed, AFTER_TROUBLE).await;
+    }
+    settle(&engine, &owed, Tried::failed(panicked.to_string())).await;
+}
+
+async fn see_to(engine: &Arc<Engine>, owed: &OwedHook) {
     match engine.store.job(owed.job.clone()).await {
         Ok(Some(job)) => {
-            let mut run = std::pin::pin!(hook::run(&engine, &job, &owed));
+            let mut run = std::pin::pin!(hook::run(engine, &job, owed));
             let tried = loop {
                 tokio::select! {
                     tried = &mut run => break tried,
-                    () = tokio::time::sleep(RENEWAL) => renew(&engine, &owed).await,
+                    () = tokio::time::sleep(RENEWAL) => renew(engine, owed, LEASE).await,
                 }
             };
             fault::place("hook_ended");
-            settle(&engine, &owed, tried).await;
+            settle(engine, owed, tried).await;
         }
         // Somebody removed it, and its hooks with it.
         Ok(None) => {}
@@ -85,8 +101,8 @@ async fn see_to(engine: Arc<Engine>, owed: OwedHook) {
     }
 }
 
-async fn renew(engine: &Engine, owed: &OwedHook) {
-    match engine.store.renew_hook(owed, in_future(engine, LEASE)).await {
+async fn renew(engine: &Engine, owed: &OwedHook, time: SignedDuration) {
+    match engine.store.renew_hook(owed, in_future(engine, time)).await {
         Ok(true) => {}
         Ok(false) => warn!(job = %owed.job, "its {} is somebody else's by now", owed.run.label()),
         Err(error) => {
@@ -157,11 +173,8 @@ fn in_future(engine: &Engine, time: SignedDuration) -> Timestamp {
 
 /// All that is worth keeping of it is in the store.
 fn forget_folder(attempt: &Attempt) {
-    match fs::remove_dir_all(attempt.folder()) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            warn!("{} cannot be removed: {error}", attempt.folder().display());
-        }
-        _ => {}
+    if let Err(error) = attempt.discard() {
+        warn!("{} cannot be removed: {error}", attempt.folder().display());
     }
 }
 

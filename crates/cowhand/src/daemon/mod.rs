@@ -7,11 +7,14 @@ mod enclose;
 mod engine;
 mod hooks;
 mod lapsed;
+mod look_after;
 mod owed;
 mod prepare;
 mod prune;
 mod recover;
+mod settle;
 mod spending;
+mod stop;
 pub mod tick;
 mod triggers;
 mod trust;
@@ -42,6 +45,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::fault;
 use crate::fleet::{Course, FleetError};
+use crate::panic;
 use crate::run::cgroup;
 use crate::state::StateFolder;
 use crate::store::{Claim, Starter, Store, StoreError};
@@ -90,14 +94,16 @@ impl Daemon {
         let first_event = store.last_event().await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
-        store.take_up_hooks(node.clone(), clock.now()).await?;
         let home = Home { state, node, job_key, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.now();
         let views = Views::new(engine.home.state.clone(), heartbeat_at);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
-        errands.spawn(owed::settle_debts(Arc::clone(&engine)));
-        errands.spawn(hooks::run_hooks(Arc::clone(&engine)));
+        let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
+        errands.spawn(panic::again_and_again("paying what is owed to work sources", move || {
+            owed::settle_debts(Arc::clone(&debts))
+        }));
+        errands.spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
         let swept_at = None;
         let mut daemon =
@@ -144,8 +150,8 @@ impl Daemon {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
                 _ = way.changed() => {}
-                Some(_) = self.tasks.join_next() => {}
-                Some(_) = self.errands.join_next() => {}
+                Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
+                Some(ended) = self.errands.join_next() => panic::tell("an errand", ended),
             }
         }
         self.end(way).await;
@@ -187,6 +193,10 @@ impl Daemon {
             }
         }
         for start in tick.start {
+            // Its last attempt is settled, but not yet tidied up after; whoever does that wakes us.
+            if self.engine.holds(&start.job) {
+                continue;
+            }
             if let Err(error) = self.start(start, now).await {
                 error!("cannot start a job: {error}");
                 return Some(now + RETRY);
@@ -221,8 +231,10 @@ impl Daemon {
         if now < self.heartbeat_at || held.is_empty() {
             return;
         }
-        // Also those that ran out while the machine slept: as long as nobody has settled them, they are ours.
-        match self.engine.store.adopt(self.engine.home.node.clone(), LEASE, now).await {
+        // Also those that ran out while the machine slept: as long as nobody has settled them, they are ours. Of a job that
+        // nobody here looks after any more, whatever the reason, the lease runs out.
+        let (node, jobs) = (self.engine.home.node.clone(), held.iter().map(|(job, _)| job.clone()).collect());
+        match self.engine.store.renew(node, jobs, LEASE, now).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
@@ -302,7 +314,7 @@ impl Daemon {
         }
         while !self.tasks.is_empty() {
             tokio::select! {
-                _ = self.tasks.join_next() => {}
+                Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
                 _ = way.changed(), if !keep_agents => {
                     for (job, _) in self.engine.held() {
                         self.engine.wish(&job, Wish::CancelNow);

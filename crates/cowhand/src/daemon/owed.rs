@@ -17,7 +17,7 @@ use super::prepare::HELD;
 use crate::fault;
 use crate::fleet::HELD_BY_PERSON;
 use crate::store::{HeldItem, ItemState, StoreError};
-use crate::work::{Claimant, WorkSourceError, tries_the_next};
+use crate::work::{Claimant, WorkSourceError, guarded, tries_the_next};
 
 /// One who takes a debt in hand has so long to pay it before another may try.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
@@ -82,7 +82,7 @@ impl Desk {
     async fn pay(&self, owed: HeldItem) -> Result<(), StoreError> {
         let ItemState::Closing { tries, .. } = owed.state else { return Ok(()) };
         let item = owed.item.id.clone();
-        match self.tell(&owed).await {
+        match guarded(self.tell(&owed)).await {
             Ok(()) => {
                 fault::place("told");
                 info!(%item, holder = owed.holder, "its source knows how it ended");
@@ -131,7 +131,7 @@ impl Desk {
                 told => told,
             }
         };
-        match told.await {
+        match guarded(told).await {
             Ok(()) => {
                 self.engine.store.renewed(held.holder, until).await?;
                 // A job that waited for this may start.

@@ -22,9 +22,10 @@ use tracing::{debug, info, warn};
 
 use super::engine::Engine;
 use crate::fault;
+use crate::panic::caught;
 use crate::run::gate;
 use crate::store::{OfFiring, Preparation, Prepared, Taken, Taking};
-use crate::work::{Claimant, For, WorkSource, WorkSourceError, tries_the_next};
+use crate::work::{Claimant, For, WorkSource, WorkSourceError, guarded, tries_the_next};
 
 /// Nobody else prepares a firing for so long after we took it in hand.
 const LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -42,7 +43,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// Until it is settled, or somebody else has it.
 pub(super) async fn prepare(engine: Arc<Engine>, schedule: ScheduleId, key: FiringKey) {
     let mut pause = FIRST_PAUSE;
-    while let Err(error) = (Errand { engine: &engine, schedule, key: &key }).run().await {
+    while let Err(error) = (Errand { engine: &engine, schedule, key: &key }).try_to_run().await {
         let asked = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
         let message = format!("{error:#}");
         warn!(firing = %key, "cannot prepare it at the moment: {message}");
@@ -75,6 +76,11 @@ impl Order<'_> {
 }
 
 impl Errand<'_> {
+    /// A work source, which may be anybody's, can panic as well as fail.
+    async fn try_to_run(&self) -> anyhow::Result<()> {
+        caught(self.run()).await.context("preparing it")?
+    }
+
     async fn run(&self) -> anyhow::Result<()> {
         let (engine, now) = (self.engine, self.now());
         let loaded = engine.loaded();
@@ -232,7 +238,7 @@ impl Errand<'_> {
         fault::place("item_taken");
         let until = now.checked_add(HELD)?;
         let by = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.to_string(), until };
-        match source.claim_work(&item.id, &by).await {
+        match guarded(source.claim_work(&item.id, &by)).await {
             Ok(ClaimResult::Claimed(item)) => {
                 fault::place("item_claimed");
                 let new = self.job(order, Some(&item), confined);

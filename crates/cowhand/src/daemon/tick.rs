@@ -188,7 +188,7 @@ async fn act(
 async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
-    let schedule = agent.schedules.iter().find(|schedule| Some(&schedule.name) == job.schedule());
+    let schedule = agent.schedule(job.schedule());
     let retry = schedule.map_or(&agent.retry, |schedule| &schedule.retry);
     Ok((retry.clone(), agent.tells() == Tells::AllInTheEnd))
 }

@@ -28,7 +28,7 @@ pub(crate) fn from(
     argv: &mut Vec<String>,
     environment: &mut HashMap<String, String>,
 ) -> Result<Credentials, String> {
-    let runtime = agent.settings.runtime.unwrap_or_default();
+    let runtime = agent.runtime();
     // Behind a client there is one that variables are enough for.
     let program = Some(agent.program()).filter(|program| *program == Runtime::Gemini);
     let provider = plan::description(program.unwrap_or(runtime)).provider.ok_or_else(|| {

@@ -201,7 +201,10 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace
     for known in kept {
         let path = known.workspace.path.clone();
         let size = apart(move || files::size(&path).map_err(|error| error.to_string())).await;
-        sum = sum.saturating_add(size.unwrap_or_default());
+        sum = sum.saturating_add(size.unwrap_or_else(|why| {
+            warn!(job = %known.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
+            0
+        }));
         if sum > most {
             info!(job = %known.workspace.job, "its workspace goes: `max_kept` is used up");
             remove(engine, &known).await;

@@ -133,7 +133,7 @@ impl Fleet {
     /// A new job that begins with all that this one's session holds.
     pub async fn fork(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
-        let runtime = self.roster().agent(before.agent()).and_then(|agent| agent.settings.runtime);
+        let runtime = self.roster().agent(before.agent()).map(Agent::runtime);
         let of = before.session_id().unwrap_or("none").to_owned();
         if let Some(refusal) = plan::refusal(runtime.unwrap_or_default(), &Session::Fork { of, as_id: None })
         {
@@ -185,5 +185,5 @@ impl Fleet {
 
 pub(super) fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
     let none = || FleetError::NoSchedule { agent: agent.name.clone(), schedule: name.to_string() };
-    agent.schedules.iter().find(|schedule| schedule.name == *name).ok_or_else(none)
+    agent.schedule(Some(name)).ok_or_else(none)
 }

@@ -9,9 +9,10 @@ use cowhand_core::id::ScheduleId;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::ScheduleState;
 use cowhand_core::trigger::{Occurrence, TriggerConfig};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::Fleet;
+use super::{Course, Fleet};
 use crate::daemon::Engine;
 use crate::store::StoreError;
 use crate::trigger::dispatch::Dispatch;
@@ -27,7 +28,8 @@ impl Fleet {
         let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
         for (_, schedule) in all.filter(|(agent, schedule)| takes_from(agent, schedule, repository)) {
             if let Some(wait) = self.engine.wakes.turn(schedule.id) {
-                tokio::spawn(look(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait));
+                let look = look(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait);
+                tokio::spawn(until_its_end(self.course.subscribe(), look));
             }
         }
     }
@@ -37,6 +39,17 @@ fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
     let source = For::schedule(agent, schedule).config();
     let is_it = matches!(source, Some(WorkSource::Github { repo: Some(repo), .. }) if repo.eq_ignore_ascii_case(repository));
     is_it && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
+}
+
+/// A fleet that ends asks for no more work, and nothing of it stays.
+async fn until_its_end(mut way: watch::Receiver<Course>, look: impl Future<Output = ()>) {
+    tokio::select! {
+        // First: what was about to fire does not.
+        biased;
+        // Also if it was dropped.
+        _ = way.wait_for(|course| *course != Course::Running) => {}
+        () = look => {}
+    }
 }
 
 /// Once nothing of it is under way: until then it has what it wanted.
@@ -69,4 +82,47 @@ async fn try_to_look(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<
     engine.nudge.notify_one();
     info!(agent = %agent.name, schedule = %schedule.name, "looks for work out of turn");
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::Stop;
+
+    /// What waits for its turn holds the engine, and with it the state folder.
+    #[tokio::test]
+    async fn nothing_waits_longer_than_its_fleet() {
+        for stopped in [true, false] {
+            let (course, way) = watch::channel(Course::Running);
+            let held = Arc::new(());
+            let waits = {
+                let held = Arc::clone(&held);
+                async move {
+                    std::future::pending::<()>().await;
+                    drop(held);
+                }
+            };
+            let task = tokio::spawn(until_its_end(way, waits));
+            tokio::task::yield_now().await;
+            assert_eq!((task.is_finished(), Arc::strong_count(&held)), (false, 2));
+            if stopped {
+                course.send_modify(|course| {
+                    *course = course.after(Stop::default(), tokio::time::Instant::now());
+                });
+                task.await.unwrap();
+            } else {
+                drop(course);
+                task.await.unwrap();
+            }
+            assert_eq!(Arc::strong_count(&held), 1, "stopped: {stopped}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_fired_after_the_end() {
+        let (_course, way) = watch::channel(Course::Leaving);
+        let mut fired = false;
+        until_its_end(way, async { fired = true }).await;
+        assert!(!fired);
+    }
 }

@@ -47,7 +47,7 @@ pub(crate) enum Tried {
 }
 
 impl Tried {
-    fn failed(reason: impl Into<String>) -> Self {
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { reason: reason.into(), said: None }
     }
 

@@ -36,7 +36,7 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
     if !attempt.folder().exists() {
         return None;
     }
-    match (attempt.standing(), attempt.began()) {
+    match (attempt.aside(Attempt::standing).await, attempt.began()) {
         (Ok(Standing::Gone), Ok(false)) => None,
         _ => Some(follow(engine, owed, &attempt).await),
     }
@@ -45,8 +45,7 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
 pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>) -> Result<Tried, Tried> {
     let (engine, owed) = (errand.engine, errand.owed);
     let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
-    let own = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own = launch::own_environment();
     let environment = launch::environment(errand.agent, errand.job, own, &errand.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
     let start = Start {
@@ -78,7 +77,7 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
         attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
-        let ending = match attempt.standing() {
+        let ending = match attempt.aside(Attempt::standing).await {
             Ok(Standing::Ended(ending)) => ending,
             Ok(Standing::Gone) => return ended(attempt, None, limit),
             Ok(Standing::Kept | Standing::Unkept) => {
@@ -86,8 +85,7 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
                 let age = engine.clock.now().duration_since(began);
                 if age > limit.saturating_add(PATIENCE) {
                     // Its keeper is stuck, or gone. Whether there was anything left shows at the next look.
-                    attempt.end_strays();
-                    let _ = attempt.stop();
+                    attempt.aside(Attempt::kill).await;
                 }
                 tokio::select! {
                     () = wake.changed() => {}

@@ -8,6 +8,7 @@ use std::path::Path;
 use cowhand_core::id::JobId;
 
 use crate::fault;
+use crate::gone::gone;
 use crate::run::attempt::{Attempt, Standing};
 use crate::state::StateFolder;
 
@@ -59,24 +60,18 @@ pub(crate) fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Res
         if matches!(attempt.standing(), Ok(Standing::Kept | Standing::Unkept)) {
             return Err(io::Error::other(format!("{job} is pruned, but its processes still run")));
         }
-        gone(attempt.folder(), fs::remove_dir_all(attempt.folder()))?;
+        named(attempt.folder(), fs::remove_dir_all(attempt.folder()))?;
     }
     fault::place("removing");
     for file in [state.output(job), state.view(job), state.diff(job)] {
-        gone(&file, fs::remove_file(&file))?;
+        named(&file, fs::remove_file(&file))?;
     }
     let folder = state.folder(job);
-    gone(&folder, fs::remove_dir_all(&folder))
+    named(&folder, fs::remove_dir_all(&folder))
 }
 
-/// What was not there is as good as removed.
-fn gone(path: &Path, removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
-        }
-        _ => Ok(()),
-    }
+fn named(path: &Path, removed: io::Result<()>) -> io::Result<()> {
+    gone(removed).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

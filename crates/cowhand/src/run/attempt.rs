@@ -18,6 +18,8 @@ use super::process::{self, Identity};
 use super::runtime::Reader;
 use super::sandbox::Enclosure;
 use super::sandbox::proxy::Credentials;
+use crate::aside::aside;
+use crate::gone::gone;
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -84,14 +86,6 @@ pub struct Prelude {
     pub notes: Vec<String>,
     /// The session that it is to go on with.
     pub resumed: Option<String>,
-}
-
-/// What was not there is as good as removed.
-fn forgiving(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// The signal that asks an agent to stop; some write their result only on an interrupt.
@@ -223,14 +217,14 @@ impl Attempt {
 
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
-        forgiving(fs::remove_file(self.folder.join(CREDENTIALS)))?;
-        forgiving(fs::remove_dir_all(self.private()))
+        gone(fs::remove_file(self.folder.join(CREDENTIALS)))?;
+        gone(fs::remove_dir_all(self.private()))
     }
 
     /// After its end is settled: all that was said stands in the job's JSONL, without secrets.
     pub fn forget_output(&self) -> io::Result<()> {
-        forgiving(fs::remove_file(self.stdout()))?;
-        forgiving(fs::remove_file(self.stderr()))
+        gone(fs::remove_file(self.stdout()))?;
+        gone(fs::remove_file(self.stderr()))
     }
 
     /// Makes the folder and what the keeper needs, then the keeper.
@@ -264,7 +258,7 @@ impl Attempt {
         }
         match &prelude.resumed {
             Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
-            None => forgiving(fs::remove_file(self.folder.join(RESUMED)))?,
+            None => gone(fs::remove_file(self.folder.join(RESUMED)))?,
         }
         self.write("start.json", &start.by(program))?;
         let mark = self.mark();
@@ -289,7 +283,14 @@ impl Attempt {
 
     /// As if it had never been: only for one in which nothing happened.
     pub fn discard(&self) -> io::Result<()> {
-        forgiving(fs::remove_dir_all(&self.folder))
+        gone(fs::remove_dir_all(&self.folder))
+    }
+
+    /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
+    /// minutes to answer.
+    pub(crate) async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T + Send + 'static) -> T {
+        let attempt = self.clone();
+        aside(move || work(&attempt)).await
     }
 
     /// Asking twice gives the same answer unless something happened in between.
@@ -389,6 +390,13 @@ impl Attempt {
         !strays.is_empty()
     }
 
+    /// At once, with its keeper.
+    pub(crate) fn kill(&self) {
+        self.end_strays();
+        // Without its keeper the control group goes as well; if that is not gone yet, at the next look.
+        let _ = self.stop();
+    }
+
     /// All but ourselves.
     pub(super) fn end_others(&self) {
         process::signal_all(&self.marked(), Signal::KILL);
@@ -453,9 +461,10 @@ impl Attempt {
         Ok(())
     }
 
-    /// From here on a power cut takes no file away, though perhaps what is in it.
+    /// From here on a power cut takes no file away, nor the folder itself, though perhaps what is in them.
     pub(super) fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.folder)?.sync_all()
+        File::open(&self.folder)?.sync_all()?;
+        self.folder.parent().map_or(Ok(()), |all| File::open(all)?.sync_all())
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {

@@ -34,7 +34,7 @@ impl Launch {
         dotenv: &HashMap<String, String>,
         folder: &Path,
     ) -> Result<Self, String> {
-        let runtime = agent.settings.runtime.unwrap_or_default();
+        let runtime = agent.runtime();
         if let Some(refusal) = plan::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
             return Err(refusal);
         }
@@ -70,7 +70,13 @@ impl Launch {
 
 /// For an attempt that was started by a version that did not write down who reads its output.
 pub fn reader(agent: &Agent) -> Reader {
-    (plan::description(agent.settings.runtime.unwrap_or_default()).reader)()
+    (plan::description(agent.runtime()).reader)()
+}
+
+/// Ours, without what is no text.
+pub(crate) fn own_environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// What every agent may see of our own environment: where things are, how to speak, and how to reach a provider.

@@ -25,6 +25,7 @@ use tracing::{error, warn};
 use super::connection::talk;
 use crate::api::{self, Api, Code, Problem, SocketError, Wanted};
 use crate::audit;
+use crate::gone::gone;
 use crate::trigger::stopped;
 
 /// At a time; whoever comes later waits in the kernel.
@@ -48,7 +49,7 @@ impl JobSocket {
     pub fn open(api: &Api) -> Result<Self, SocketError> {
         let path = api.job_socket().map_err(|source| SocketError::at(api.state().path(), source))?;
         let listen = || {
-            remove(&path)?;
+            gone(fs::remove_file(&path))?;
             let listener = UnixListener::bind(&path)?;
             fs::set_permissions(&path, Permissions::from_mode(0o600))?;
             Ok(listener)
@@ -71,7 +72,7 @@ impl JobSocket {
         {
             error!("the socket of jobs has failed: {error}");
         }
-        if let Err(error) = remove(&self.path) {
+        if let Err(error) = gone(fs::remove_file(&self.path)) {
             error!("cannot remove {}: {error}", self.path.display());
         }
     }
@@ -178,13 +179,6 @@ fn refused(problem: Problem) -> Response {
     let mut response = problem.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
-}
-
-fn remove(path: &std::path::Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 #[cfg(test)]

@@ -28,12 +28,18 @@ statements! {
     JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at from jobs where id = $1";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at) values ($1, $2, $3, $4, $5)";
     LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
-    RENEW_LEASES = same "update leases set expires_at = $3 where node = $1 and expires_at > $2 returning job_id, epoch";
+    RENEW_LEASES =
+        sqlite "update leases set expires_at = $2 where node = $1 and job_id in (select value from json_each($3)) \
+            returning job_id, epoch"
+        postgres "update leases set expires_at = $2 where node = $1 \
+            and job_id in (select json_array_elements_text(($3::text)::json)) returning job_id, epoch";
     ADOPT_LEASES = same "update leases set expires_at = $2 where node = $1 returning job_id, epoch";
     LOCK_LEASE = locked "select expires_at from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens) \
         values ($1, $2, $3, $4, $5, $6)";
+    HEARD_OF_ATTEMPT = same "select number from attempts where job_id = $1 and number = $2 \
+        and (usage is not null or report is not null)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
     END_ATTEMPT = same "update attempts set ended_at = $3, outcome = $4 where job_id = $1 and number = $2";
 }
@@ -99,6 +105,16 @@ pub enum Settled {
     Fenced,
 }
 
+#[derive(Debug, Clone, PartialEq)]
+pub enum GivenBack {
+    /// Pending again.
+    Done(Job),
+    /// The lease belongs to somebody else by now: nothing was written.
+    Fenced,
+    /// It told what it uses, or reported, so it began after all: nothing was written.
+    Began,
+}
+
 impl Store {
     /// Starts the job's next attempt on `node`, if it still waits and its agent has a place free.
     pub async fn claim(
@@ -161,15 +177,17 @@ impl Store {
         .await
     }
 
-    /// Extends every lease of the node that has not run out, and names them: what is missing was lost.
+    /// Extends the node's leases on these jobs, also those that ran out and that nobody has settled, and names what is
+    /// its own: what is missing was lost.
     pub async fn renew(
         &self,
         node: String,
+        jobs: Vec<JobId>,
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<Held>, StoreError> {
         let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
-        let args = args![node.as_str(), now, until];
+        let args = args![node.as_str(), until, jobs::written(&jobs)?];
         self.write(move |tx| Box::pin(extend(tx, node, RENEW_LEASES, args))).await
     }
 
@@ -226,19 +244,23 @@ impl Store {
     }
 
     /// The claimed attempt never began: the job waits again.
-    pub async fn give_back(&self, id: JobId, epoch: i64, now: Timestamp) -> Result<Settled, StoreError> {
+    pub async fn give_back(&self, id: JobId, epoch: i64, now: Timestamp) -> Result<GivenBack, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
                 if !is_ours(tx, &job, epoch).await? {
-                    return Ok(Settled::Fenced);
+                    return Ok(GivenBack::Fenced);
+                }
+                let heard = tx.one(HEARD_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
+                if heard.is_some() {
+                    return Ok(GivenBack::Began);
                 }
                 job.give_back(now)?;
                 jobs::save(tx, &job).await?;
                 tx.execute(END_LEASE, args![id.as_str()]).await?;
                 tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
                 jobs::record(tx, &job, Fact::JobRequeued { attempt: job.attempts() }, now);
-                Ok(Settled::Done(job))
+                Ok(GivenBack::Done(job))
             })
         })
         .await

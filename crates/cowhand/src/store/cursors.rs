@@ -45,7 +45,8 @@ impl Store {
                     let Some(row) = tx.one(MADE_BY, args![made]).await? else { break };
                     let Some(seq) = FiringKey::stored(row.get("key")?).event() else { break };
                     length += 1;
-                    job = tx.one(JOB_OF_EVENT, args![seq]).await?.and_then(|row| row.get("job_id").ok());
+                    let row = tx.one(JOB_OF_EVENT, args![seq]).await?;
+                    job = row.map_or(Ok(None), |row| row.get("job_id"))?;
                 }
                 Ok(length)
             })

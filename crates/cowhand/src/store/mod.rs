@@ -58,7 +58,7 @@ use crate::audit;
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use budgets::Hearing;
-pub use claims::{Claim, Held, Settled, Starter};
+pub use claims::{Claim, GivenBack, Held, Settled, Starter};
 pub use error::StoreError;
 pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};

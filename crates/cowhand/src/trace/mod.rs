@@ -10,7 +10,6 @@ mod span;
 mod tool;
 
 use std::fs;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::daemon::Engine;
+use crate::gone::gone;
 use crate::run::attempt::Attempt;
 use crate::store::{JobHistory, StoreError};
 use crate::view::write_whole;
@@ -57,8 +57,7 @@ impl Traces {
         });
         let Some(exporter) = exporter else {
             // What happens until somebody wants traces again is not told then.
-            let removed = fs::remove_file(engine.home.state.path().join(CURSOR));
-            if let Err(error) = removed.or_else(if_not_found) {
+            if let Err(error) = gone(fs::remove_file(engine.home.state.path().join(CURSOR))) {
                 warn!("how far traces were sent is not forgotten: {error}");
             }
             return Ok(Self(None));
@@ -96,10 +95,6 @@ impl Drop for Traces {
             task.abort();
         }
     }
-}
-
-fn if_not_found(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// Where the last daemon was, unless nobody sent traces then, or the store is another one by now.

@@ -1,7 +1,5 @@
 //! The runner: asks a strategy, dispatches what it hands on, and asks again.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +8,6 @@ use cowhand_core::cut::cut;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::trigger::{FiringKey, Occurrence};
-use futures_util::FutureExt;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 use uuid::Uuid;
@@ -22,6 +19,7 @@ use super::setting::Setting;
 use super::strategy::{FatalTriggerError, Paced, Task, TriggerStrategy, is_stopped, marker, stopped};
 use crate::daemon::Engine;
 use crate::fault;
+use crate::panic::caught;
 use crate::store::{Fired, StoreError};
 
 /// Firings that share a transaction.
@@ -96,7 +94,7 @@ impl Runner {
             tokio::time::sleep(GRACE).await;
         };
         let answer = tokio::select! {
-            answer = AssertUnwindSafe(asked).catch_unwind() => answer,
+            answer = caught(asked) => answer,
             () = overdue => return Answer::Stopped,
         };
         match answer {
@@ -104,9 +102,9 @@ impl Runner {
             Ok(Ok((_, true))) if is_stopped(&self.shutdown) => Answer::Stopped,
             Ok(Ok((tasks, is_listing))) => Answer::Tasks { tasks, is_listing },
             Ok(Err(error)) => Answer::Failed(error),
-            Err(panic) => {
+            Err(panicked) => {
                 *strategy = None;
-                Answer::Failed(anyhow!("the trigger panicked: {}", words_of(&*panic)))
+                Answer::Failed(anyhow!("the trigger {panicked}"))
             }
         }
     }
@@ -217,10 +215,4 @@ impl Runner {
 
 fn fatal(error: &anyhow::Error) -> Option<String> {
     marker(error).map(|FatalTriggerError(reason)| cut(reason, 0, ERROR_CAP))
-}
-
-/// What a panic said, if it was text.
-fn words_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }

@@ -16,5 +16,6 @@ pub mod sources;
 pub use check::{Finding, Verdict};
 pub use error::WorkSourceError;
 pub use registry::{Registry, Setting};
+pub(crate) use source::guarded;
 pub use source::{Claimant, LapsedClaim, WorkSource};
 pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

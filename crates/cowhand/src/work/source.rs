@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::github::Quota;
 use super::{Finding, WorkSourceError};
+use crate::panic::{Panicked, caught};
 
 /// Who takes an item, and until when that holds without another word.
 ///
@@ -81,4 +82,13 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     fn quota(&self) -> Option<Quota> {
         None
     }
+}
+
+/// A source may be anybody's, so it can panic as well as fail; what it had in hand is then treated as after an error.
+pub(crate) async fn guarded<T>(
+    asked: impl Future<Output = Result<T, WorkSourceError>>,
+) -> Result<T, WorkSourceError> {
+    let panicked =
+        |panicked: Panicked| WorkSourceError::Other(anyhow::Error::from(panicked).context("the work source"));
+    caught(asked).await.unwrap_or_else(|error| Err(panicked(error)))
 }

@@ -69,6 +69,54 @@ fn on_postgres_the_daemon_dies_at_every_step() {
     dies_at_every_step("postgres");
 }
 
+/// In the loop that takes them, and where one is looked after.
+#[test]
+fn after_a_panic_hooks_are_taken_up_again() {
+    for place in ["hook_taken", "hook_launched", "hook_ended", "hook_settled"] {
+        let mut scene = Scene::new(
+            "
+agents:
+  - name: worker
+    runtime: command
+    command: [echo, done]
+    hooks:
+      after_run:
+        - {type: shell, command: 'echo one >> runs'}
+        - {type: shell, command: 'echo two >> runs'}
+",
+        );
+        scene.start_and_die(&format!("panic:{place}"));
+        let hooks = scene.after("worker");
+        assert_eq!(states(&hooks), ["completed"; 2], "{place}: {hooks:?}");
+        assert_eq!(scene.read("runs"), "one\ntwo\n", "{place}: each is begun once");
+        let log = scene.read("log");
+        assert!(
+            log.contains(&format!("panicked: the fault that was planned for {place:?}")),
+            "{place}:\n{log}"
+        );
+    }
+}
+
+/// One that goes wrong each time fails, and holds up nobody for ever.
+#[test]
+fn a_hook_that_panics_each_time_fails() {
+    let mut scene = Scene::new(
+        "
+agents:
+  - name: worker
+    runtime: command
+    command: [echo, done]
+    hooks:
+      after_run:
+        - {type: shell, command: 'echo one >> runs'}
+",
+    );
+    scene.start_and_die("panic:hook_ended:100");
+    let hooks = scene.after("worker");
+    assert_eq!(states(&hooks), ["failed"], "{hooks:?}");
+    assert_eq!(scene.read("runs"), "one\n", "it is begun once");
+}
+
 const WAITS: &str = "
 agents:
   - name: worker

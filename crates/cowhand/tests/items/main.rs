@@ -8,6 +8,7 @@ mod crash;
 mod fake;
 mod flow;
 mod github;
+mod panics;
 #[path = "../store/postgres.rs"]
 mod postgres;
 

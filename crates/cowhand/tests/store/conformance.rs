@@ -31,8 +31,6 @@ on_both! {
     a_failed_attempt_is_retried_as_the_policy_says,
     capacity_is_counted_over_all_jobs_of_the_agent,
     a_lost_lease_can_change_nothing,
-    renewal_names_what_is_still_held,
-    an_attempt_that_never_began_is_given_back,
     waiting_jobs_are_cancelled_at_once,
     a_cancelled_job_gets_no_other_attempt,
     forks_and_retries_know_their_origin,
@@ -72,7 +70,7 @@ pub(crate) async fn fire(store: &Store, schedule: ScheduleId, second: i64) -> Jo
     }
 }
 
-async fn claim(store: &Store, job: &Job, second: i64) -> (Job, i64) {
+pub(crate) async fn claim(store: &Store, job: &Job, second: i64) -> (Job, i64) {
     match store.claim(job.id().clone(), 1, "node-a".into(), MINUTE, at(second)).await.unwrap() {
         Claim::Claimed { job, epoch } => (job, epoch),
         other => panic!("{other:?}"),
@@ -137,7 +135,8 @@ async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
     assert_eq!((job.status(), job.attempts()), (JobStatus::Running, 1));
     assert_eq!(store.job(job.id().clone()).await.unwrap().as_ref(), Some(&job));
     assert_eq!(event_types(&store).await, ["schedule:fired", "job:created", "job:started"]);
-    assert_eq!(store.renew("node-a".into(), MINUTE, at(3_610)).await.unwrap()[0].epoch, epoch);
+    let renewed = store.renew("node-a".into(), vec![job.id().clone()], MINUTE, at(3_610)).await.unwrap();
+    assert_eq!(renewed[0].epoch, epoch);
     assert!(matches!(fire(3_601, 1).await, Fired::Recorded(Some(_))), "the only place is taken");
     assert!(matches!(fire(3_602, 2).await, Fired::Recorded(Some(_))), "the one that waits comes first");
     assert!(matches!(fire(3_603, 4).await, Fired::Claimed { .. }), "there is a place for all of them");
@@ -289,34 +288,6 @@ async fn a_lost_lease_can_change_nothing(place: Place) {
     assert_eq!(named, Settled::Fenced);
     let done = store.settle(job.id().clone(), newer, completed(), retry, at(102)).await.unwrap();
     assert!(matches!(done, Settled::Done(_)));
-}
-
-async fn renewal_names_what_is_still_held(place: Place) {
-    let store = place.open().await;
-    let first = store.add_job(hand_job(), at(0)).await.unwrap();
-    let second = store.add_job(hand_job(), at(0)).await.unwrap();
-    store.claim(first.id().clone(), 2, "node-a".into(), MINUTE, at(0)).await.unwrap();
-    store.claim(second.id().clone(), 2, "node-a".into(), MINUTE, at(30)).await.unwrap();
-    assert_eq!(store.renew("node-a".into(), MINUTE, at(40)).await.unwrap().len(), 2);
-    assert!(store.renew("node-b".into(), MINUTE, at(40)).await.unwrap().is_empty());
-    assert!(store.renew("node-a".into(), MINUTE, at(100)).await.unwrap().is_empty(), "both ran out");
-    assert_eq!(store.adopt("node-a".into(), MINUTE, at(100)).await.unwrap().len(), 2, "but nobody took them");
-    assert!(store.adopt("node-b".into(), MINUTE, at(100)).await.unwrap().is_empty());
-    assert_eq!(store.renew("node-a".into(), MINUTE, at(101)).await.unwrap().len(), 2);
-}
-
-async fn an_attempt_that_never_began_is_given_back(place: Place) {
-    let (store, schedule) = with_schedule(&place).await;
-    let job = fire(&store, schedule, 0).await;
-    let (_, epoch) = claim(&store, &job, 0).await;
-    let Settled::Done(back) = store.give_back(job.id().clone(), epoch, at(5)).await.unwrap() else {
-        panic!()
-    };
-    assert_eq!(back.status(), JobStatus::Pending);
-    assert_eq!(store.give_back(job.id().clone(), epoch, at(6)).await.unwrap(), Settled::Fenced);
-    let (again, newer) = claim(&store, &job, 6).await;
-    assert_eq!((again.attempts(), newer), (2, epoch + 1));
-    assert_eq!(event_types(&store).await[2..], ["job:started", "job:requeued", "job:started"]);
 }
 
 async fn waiting_jobs_are_cancelled_at_once(place: Place) {

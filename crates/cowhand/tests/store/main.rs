@@ -11,6 +11,7 @@ mod damage;
 mod followups;
 mod hooks;
 mod items;
+mod leases;
 mod migrations;
 mod postgres;
 mod providers;

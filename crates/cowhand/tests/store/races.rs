@@ -116,17 +116,20 @@ async fn a_lease_is_taken_up_again_or_lost_but_not_both(place: Place) {
 
 async fn renewing_from_many_places_never_blocks(place: Place) {
     let store = place.open().await;
+    let mut ids = Vec::new();
     for _ in 0..100 {
         let id = store.add_job(hand_job(), at(0)).await.unwrap().id().clone();
-        store.claim(id, 1_000, "node".into(), LEASE, at(1)).await.unwrap();
+        store.claim(id.clone(), 1_000, "node".into(), LEASE, at(1)).await.unwrap();
+        ids.push(id);
     }
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
-        let store = store.clone();
+        let (store, mut ids) = (store.clone(), ids.clone());
+        ids.rotate_left(task * 6);
         tasks.spawn(async move {
             for second in 2..20 {
                 let held = match task % 2 {
-                    0 => store.renew("node".into(), LEASE, at(second)).await,
+                    0 => store.renew("node".into(), ids.clone(), LEASE, at(second)).await,
                     _ => store.adopt("node".into(), LEASE, at(second)).await,
                 };
                 assert_eq!(held.unwrap().len(), 100);

@@ -31,7 +31,7 @@ pub(super) async fn look(roster: &Roster) -> Vec<Finding> {
 
 async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Finding {
     let what = format!("agent {}", agent.name);
-    let runtime = agent.settings.runtime.unwrap_or_default();
+    let runtime = agent.runtime();
     let (program, path) = match program(agent).and_then(|program| Ok((located(agent, &program)?, program))) {
         Ok((path, program)) => (program, path),
         Err(missing) => return Finding::of(what, Err(missing)),
@@ -75,8 +75,8 @@ fn program(agent: &Agent) -> Result<String, String> {
         return Err(format!("its directory {} does not exist", agent.directory.display()));
     }
     let own = || agent.settings.command.as_ref().and_then(|command| command.first().cloned());
-    let known = description(agent.settings.runtime.unwrap_or_default()).program.map(str::to_owned);
-    let runtime = agent.settings.runtime.unwrap_or_default().name();
+    let known = description(agent.runtime()).program.map(str::to_owned);
+    let runtime = agent.runtime().name();
     known.or_else(own).ok_or_else(|| format!("`runtime: {runtime}` has no command"))
 }
 

@@ -1,7 +1,7 @@
 //! What this machine can enforce.
 
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use cowhand_core::sandbox::SandboxKind;
 
@@ -29,7 +29,10 @@ pub(crate) fn landlock() -> Result<String, String> {
 /// What the program says about itself, once it has made the namespaces that we ask it for.
 pub(crate) fn bubblewrap() -> Result<String, String> {
     // A machine does not lose this while it runs, and asking takes some milliseconds.
-    static WORKS: AtomicBool = AtomicBool::new(false);
+    static WORKS: OnceLock<String> = OnceLock::new();
+    if let Some(said) = WORKS.get() {
+        return Ok(said.clone());
+    }
     let run = |arguments: &[&str]| {
         Command::new("bwrap").args(arguments).stdin(Stdio::null()).output().map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound {
@@ -39,38 +42,36 @@ pub(crate) fn bubblewrap() -> Result<String, String> {
             }
         })
     };
-    if !WORKS.load(Ordering::Acquire) {
-        let namespaces = [
-            "--unshare-all",
-            "--unshare-user",
-            "--die-with-parent",
-            "--cap-drop",
-            "ALL",
-            "--ro-bind",
-            "/",
-            "/",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            "--tmpfs",
-            "/tmp",
-            "--",
-            "true",
-        ];
-        let tried = run(&namespaces)?;
-        if !tried.status.success() {
-            let said = String::from_utf8_lossy(&tried.stderr);
-            let said = said.trim();
-            let hint = if said.contains("uid map") || said.contains("namespace") {
-                "; user namespaces may be turned off for ordinary users (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces)"
-            } else {
-                ""
-            };
-            return Err(format!("bwrap cannot make namespaces here: {said}{hint}"));
-        }
-        WORKS.store(true, Ordering::Release);
+    let namespaces = [
+        "--unshare-all",
+        "--unshare-user",
+        "--die-with-parent",
+        "--cap-drop",
+        "ALL",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--",
+        "true",
+    ];
+    let tried = run(&namespaces)?;
+    if !tried.status.success() {
+        let said = String::from_utf8_lossy(&tried.stderr);
+        let said = said.trim();
+        let hint = if said.contains("uid map") || said.contains("namespace") {
+            "; user namespaces may be turned off for ordinary users (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces)"
+        } else {
+            ""
+        };
+        return Err(format!("bwrap cannot make namespaces here: {said}{hint}"));
     }
     let said = run(&["--version"])?;
-    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+    Ok(WORKS.get_or_init(|| said).clone())
 }

@@ -9,6 +9,7 @@ use cowhand_core::workspace::IsolationKind;
 
 use super::git::Git;
 use super::head;
+use crate::gone::gone;
 use crate::store::Workspace;
 
 /// What is left once the directory is gone.
@@ -94,10 +95,6 @@ fn drop_branch(workspace: &Workspace) -> Result<Left, String> {
 
 /// Removes it, links as links; an agent may have taken away our right to.
 fn clear(path: &Path) -> io::Result<()> {
-    let gone = |removed: io::Result<()>| match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    };
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::fault;
+use crate::gone::gone;
 
 /// The largest file that is an item.
 pub(super) const MOST_BYTES: u64 = 1 << 20;
@@ -108,11 +109,7 @@ impl Lock<'_> {
     /// people and their editors ask for no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
         let (path, new) = (self.folder.file(stem), self.folder.path().join(NEW_FILE));
-        if let Err(error) = std::fs::remove_file(&new)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
+        gone(std::fs::remove_file(&new))?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;

@@ -1,0 +1,42 @@
+//! Panics while a job is looked after.
+
+use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
+
+use crate::{Scene, processes};
+
+const WORK: &str = "echo $COWHAND_JOB_ID >> starts; echo working; echo done";
+
+#[tokio::test]
+async fn after_a_panic_the_attempt_is_taken_up_again() {
+    for place in ["workspace-made", "launched", "looked", "ended", "read", "settled"] {
+        let mut scene = Scene::new(WORK);
+        assert!(scene.start(&format!("panic:{place}")), "{}", scene.read("log"));
+        let store = scene.store().await;
+        let job = scene.job(&store, "over", |job| job.status() == JobStatus::Completed).await;
+        scene.stop();
+        assert_eq!(scene.starts(), 1, "{place}: it ran once");
+        let said = scene.read(&format!(".cowhand/jobs/{}.jsonl", job.id()));
+        assert_eq!(said.matches("working").count(), 1, "{place}: and was heard once: {said}");
+        let history = store.history(job.id().clone()).await.unwrap().unwrap();
+        assert_eq!(history.attempts.len(), 1, "{place}");
+        let log = scene.read("log");
+        let told = format!("looking after it panicked: the fault that was planned for {place:?}");
+        assert!(log.contains(&told), "{place}:\n{log}");
+    }
+}
+
+/// A job that goes wrong in the same way each time is not held for ever, and nothing of it is left.
+#[tokio::test]
+async fn what_panics_each_time_is_given_up() {
+    let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; echo working; sleep 1000");
+    assert!(scene.start("panic:looked:1000"));
+    let store = scene.store().await;
+    let job = scene.job(&store, "over", |job| job.status() == JobStatus::Failed).await;
+    let record = JobRecord::from(job.clone());
+    let error = record.error.unwrap();
+    assert_eq!(error.kind, ErrorKind::Lost);
+    assert!(error.message.contains("went wrong 5 times, and in the end panicked: the fault"), "{error:?}");
+    assert_eq!(processes(&job), Vec::<String>::new(), "nothing of it is left");
+    assert_eq!(scene.starts(), 1);
+    scene.stop();
+}

@@ -1,0 +1,58 @@
+//! A store that refuses for a while, and one that knows better.
+
+use std::fs;
+
+use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
+use sqlx::Connection;
+
+use crate::{Scene, kill_all_of, processes};
+
+/// While an attempt that never began cannot be given back, it is tried again and again.
+#[tokio::test]
+async fn what_cannot_be_given_back_yet_is_not_held_for_ever() {
+    let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts");
+    scene.start("claimed");
+    scene.wait_for_death();
+    let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
+    let mut refusing = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let refuse = "create trigger refuse before delete on attempts begin select raise(abort, 'not now'); end";
+    sqlx::query(refuse).execute(&mut refusing).await.unwrap();
+    assert!(scene.start(""), "{}", scene.read("log"));
+    let tries = || scene.read("log").matches("is not given back yet").count();
+    scene.until("tried three times", || tries() >= 3).await;
+    let store = scene.store().await;
+    let running = scene.job(&store, "held", |job| job.status() == JobStatus::Running).await;
+    sqlx::query("drop trigger refuse").execute(&mut refusing).await.unwrap();
+    let job = scene.job(&store, "over", |job| job.status() == JobStatus::Completed).await;
+    assert_eq!((job.id(), scene.starts()), (running.id(), 1));
+    scene.stop();
+}
+
+/// A power cut may take the folder of an attempt that has begun. What was heard of it is not forgotten, and it does not
+/// run a second time.
+#[tokio::test]
+async fn what_has_spent_money_has_begun() {
+    let line = r#"{"type":"assistant","content":"x","usage":{"input_tokens":7,"cost_usd":0.25}}"#;
+    let mut scene = Scene::new(&format!("echo $COWHAND_JOB_ID >> starts; echo '{line}'; sleep 1000"));
+    assert!(scene.start(""), "{}", scene.read("log"));
+    let store = scene.store().await;
+    let job = scene.job(&store, "running", |job| job.status() == JobStatus::Running).await;
+    loop {
+        let history = store.history(job.id().clone()).await.unwrap().unwrap();
+        if history.attempts.iter().any(|attempt| attempt.usage.is_some()) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    scene.kill();
+    kill_all_of(&job);
+    scene.until("all of it to be gone", || processes(&job).is_empty()).await;
+    fs::remove_dir_all(scene.path(&format!(".cowhand/attempts/{}.1", job.id()))).unwrap();
+    assert!(scene.start(""), "{}", scene.read("log"));
+    let job = scene.job(&store, "over", |job| job.status() == JobStatus::Failed).await;
+    let spent = job.usage().and_then(|usage| usage.total_cost_usd);
+    let record = JobRecord::from(job.clone());
+    assert_eq!((record.error.unwrap().kind, spent), (ErrorKind::Lost, Some(0.25)));
+    assert_eq!(scene.starts(), 1);
+    scene.stop();
+}
