@@ -16,17 +16,17 @@ pub struct Prices(BTreeMap<String, Price>);
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub input: f64,
     /// Input that the provider had in its cache; unset means that it costs as much as any other.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub cached_input: Option<f64>,
     /// Input that the provider puts into its cache; unset means a quarter more than any other, as most ask.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub cache_write: Option<f64>,
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub output: f64,
 }
 

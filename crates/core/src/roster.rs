@@ -1,6 +1,7 @@
 //! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
 mod stand_in;
+mod unheld;
 
 use std::path::PathBuf;
 
@@ -25,6 +26,7 @@ use crate::trigger::TriggerConfig;
 use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::workspace::{Isolation, IsolationKind, IsolationRules};
+pub use unheld::Unheld;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {
@@ -144,6 +146,16 @@ impl Agent {
             Claude | Sdk | Cli if self.settings.runtime != Some(Acp) => Tells::DollarsInTheEnd,
             Command => Tells::DollarsInTheEnd,
             Claude | Sdk | Cli | Opencode | Acp => Tells::AllInTheEnd,
+        }
+    }
+
+    /// Whether its program can be told to ask a proxy of ours in place of its provider.
+    pub fn can_leave_keys_outside(&self) -> bool {
+        use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
+        match self.settings.runtime.unwrap_or_default() {
+            Claude | Sdk | Cli | Codex | Gemini | Opencode => true,
+            Acp => self.program() == Gemini,
+            Command => false,
         }
     }
 

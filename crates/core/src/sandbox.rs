@@ -81,7 +81,7 @@ pub struct SandboxRules {
     /// What a container is made of; `docker` needs it, other kinds have no use for it. It has to be on the machine:
     /// cowhand fetches none.
     #[serde(default)]
-    #[schemars(length(min = 1), extend("examples" = ["node:22"]))]
+    #[schemars(regex(pattern = r"^[^\s-]\S*$"), extend("examples" = ["node:22"]))]
     pub image: Option<String>,
     /// Where the engine of `docker` listens: a path. Unset means what `DOCKER_HOST` says, or the first of the usual
     /// places where somebody listens.
@@ -111,6 +111,7 @@ pub enum NetworkWord {
 pub struct Reach {
     /// TCP ports, on any host. 53 lets it look names up, which opens UDP, too.
     #[serde(default)]
+    #[schemars(inner(range(min = 1)))]
     pub ports: Option<Vec<u16>>,
     /// `api.example.com`, `*.example.com`, or with a port, which is 443 if unset.
     #[serde(default)]
@@ -211,6 +212,22 @@ impl SandboxRules {
             cpu: both(self.cpu, other.cpu, f64::min),
             ..self
         }
+    }
+
+    /// The first key that `kind: none` cannot hold, if there is one. What says that nothing is held is true.
+    pub(crate) fn held_by_none(&self) -> Option<&'static str> {
+        if self.kind != SandboxKind::None {
+            return None;
+        }
+        let closes = |network: &Network| *network != Network::Word(NetworkWord::On);
+        [
+            ("network", self.network.as_ref().is_some_and(closes)),
+            ("write", self.write.is_some()),
+            ("read", self.read.is_some()),
+            ("credentials", self.credentials == Some(Credentials::Outside)),
+        ]
+        .into_iter()
+        .find_map(|(key, is_written)| is_written.then_some(key))
     }
 
     pub fn asked(self) -> Asked {

@@ -26,7 +26,7 @@ pub struct Trust {
     pub min_permission: Option<RepoPermission>,
     /// The repositories whose words count, as `owner/name` or `owner/*`; unset means any that a delivery names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(inner(regex(pattern = r"^[\w.-]+/([\w.-]+|\*)$")))]
+    #[schemars(extend("items" = { "type": "string", "pattern": r"^[\w.-]+/([\w.-]+|\*)$", "examples": ["my-org/app", "my-org/*"] }))]
     pub repos: Vec<String>,
     /// What becomes of strangers' words; unset means `refuse`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map as JsonMap, Value as Json};
 
+use super::hint;
 use super::node::{Entry, Location, Node, Scalar, Value};
 use super::problem::{Problem, Problems, Severity};
 use super::scalar::untyped;
@@ -108,8 +109,8 @@ impl Checker<'_> {
             }
             Value::List(items) if kinds.contains(&"array") => Some(self.list(items, blame, schema)),
             Value::Map(_) if kinds.contains(&"object") => self.object(node, blame, schema, &variants),
-            Value::List(_) => self.mismatch(blame, &kinds, "a list"),
-            Value::Map(_) => self.mismatch(blame, &kinds, "a map"),
+            Value::List(_) => self.mismatch(blame, &kinds, "a list", None),
+            Value::Map(_) => self.mismatch(blame, &kinds, "a map", None),
         }
     }
 
@@ -127,10 +128,11 @@ impl Checker<'_> {
             (Some(schema), _) => self.value(node, blame, schema),
             (None, Value::Scalar(scalar)) => {
                 let found = self.quote(scalar);
-                self.mismatch(node.at, &kinds, &found)
+                let help = self.hint(&scalar.text);
+                self.mismatch(node.at, &kinds, &found, help)
             }
-            (None, Value::List(_)) => self.mismatch(blame, &kinds, "a list"),
-            (None, Value::Map(_)) => self.mismatch(blame, &kinds, "a map"),
+            (None, Value::List(_)) => self.mismatch(blame, &kinds, "a list", None),
+            (None, Value::Map(_)) => self.mismatch(blame, &kinds, "a map", None),
         }
     }
 
@@ -293,11 +295,16 @@ impl Checker<'_> {
     fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &Sections) {
         let strict = schema.get("x-strict").is_some();
         let severity = if self.reading.herdctl && !strict { Severity::Warning } else { Severity::Error };
+        let section = self.names().last().copied().unwrap_or_default();
+        let hint = hint::of_key(section, key).map(str::to_owned);
         self.path.push(Step::key(key));
         let elsewhere = sections.others.iter().any(|variant| variant["properties"].get(key).is_some());
         let (message, help) = match sections.tag {
             Some(tag) if elsewhere => (format!("`{key}` does not belong to `type: {tag}`"), None),
-            _ => (format!("unknown key `{key}`"), did_you_mean(key, sections.names())),
+            _ => {
+                let close = || did_you_mean(key, sections.names());
+                (format!("unknown key `{key}`"), hint.or_else(close).or_else(|| sections.list()))
+            }
         };
         // What is meant to be a secret is one under a misspelt name, too.
         let meant = closest(key, sections.names()).and_then(|name| sections.find(name));
@@ -338,7 +345,13 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn mismatch(&mut self, at: Location, kinds: &[&str], found: &str) -> Option<Json> {
+    pub(super) fn mismatch(
+        &mut self,
+        at: Location,
+        kinds: &[&str],
+        found: &str,
+        help: Option<String>,
+    ) -> Option<Json> {
         let mut expected = Vec::new();
         for kind in kinds {
             let words = match *kind {
@@ -353,8 +366,22 @@ impl Checker<'_> {
                 expected.push(words);
             }
         }
-        self.error(at, format!("expected {}, found {found}", expected.join(" or ")), None);
+        self.error(at, format!("expected {}, found {found}", expected.join(" or ")), help);
         None
+    }
+
+    /// What would be right, where it is often something else that is written.
+    pub(super) fn hint(&self, text: &str) -> Option<String> {
+        hint::of_value(&self.names(), text).map(str::to_owned)
+    }
+
+    /// The keys from the root to here.
+    fn names(&self) -> Vec<&str> {
+        let keys = self.path.iter().filter_map(|step| match step {
+            Step::Key { name, .. } => Some(name.as_str()),
+            Step::Index(_) => None,
+        });
+        keys.collect()
     }
 
     fn note_secret(&mut self, scalar: &Scalar, at: Location) {

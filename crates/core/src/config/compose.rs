@@ -8,6 +8,7 @@ use serde::Deserialize as _;
 use serde_json::Value as Json;
 
 use super::check::{Reading, check};
+use super::idle;
 use super::load::{Draft, Loader, normal};
 use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
@@ -26,6 +27,9 @@ const MOST_LEVELS: usize = 32;
 const MOST_FLEETS: usize = 1_000;
 /// The most nodes of all merged agents: a large `defaults` times many agents is a bomb too.
 const MOST_MERGED: usize = 250_000;
+
+/// What is said once for everything, so that nobody else can say it.
+const OF_THE_ROOT: [&str; 6] = ["store", "providers", "prices", "budget", "server", "traces"];
 
 /// What a fleet gets from the one above it.
 struct Above {
@@ -59,8 +63,13 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     loader.prices = prices.unwrap_or_default();
     let providers = checked.value.get("providers");
     loader.providers = providers.and_then(|value| IndexMap::deserialize(value).ok()).unwrap_or_default();
+    let named = node.get("providers").and_then(Node::entries).into_iter().flatten();
+    loader.provider_places = named.map(|(name, entry)| (name.clone(), entry.key_at)).collect();
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
+    if let Some(written) = node.get("budget") {
+        idle::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
+    }
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
     loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
     loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());
@@ -215,6 +224,7 @@ fn sub_fleet(
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());
     }
+    only_of_the_root(loader, &node, file, key);
     let (name, name_at) = name_of(entry, &node, &path, at);
     if let Err((message, help)) = take_name(&name, name_at, names) {
         loader.problems.add(Problem::error(name_at, message).key(key).help(help.to_owned()));
@@ -228,6 +238,22 @@ fn sub_fleet(
     };
     fleet(loader, node, file, below);
     Some(())
+}
+
+/// Whoever says something below the root believes that it holds there. Of money that is more than a misunderstanding.
+fn only_of_the_root(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
+    for (key, written) in OF_THE_ROOT.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
+        let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
+        let problem = if key == "budget" {
+            let help = "`defaults: {budget: …}` is for each agent of this fleet; the root file's is for all together";
+            Problem::error(at, message + ", so this budget bounds nothing").help(help.to_owned())
+        } else {
+            Problem::warning(at, message + "; this one does nothing")
+        };
+        let is_override = at.file != file;
+        let place = if is_override { format!("{reference}.overrides.{key}") } else { key.to_owned() };
+        loader.problems.add(problem.key(place));
+    }
 }
 
 /// What is wrong with the name, and what would help.

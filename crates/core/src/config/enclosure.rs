@@ -1,71 +1,150 @@
 //! What is said about sandboxes, held against itself: what no machine could do is an error, what will not work a warning.
 
+use std::path::Path;
+
 use super::load::{Draft, Loader};
 use super::node::{Location, Node};
-use super::problem::{Problem, Severity};
-use super::resolve::schedule_at;
+use super::problem::Problem;
+use super::resolve::{schedule_at, schedule_node};
 use super::shape::Runtime;
-use crate::roster::Agent;
-use crate::sandbox::{Credentials, Network, Reach, Reaches, Sandbox, SandboxKind};
+use crate::roster::{Agent, Schedule};
+use crate::sandbox::{Asked, Credentials, Network, Reach, Reaches, Sandbox, SandboxKind, SandboxRules};
+use crate::workspace::IsolationKind;
+
+/// Less than any program needs to begin, even the smallest one.
+const LEAST_MEMORY: u64 = 4_000_000;
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     if let Some(node) = draft.node.get("sandbox") {
-        check_one(loader, draft, (agent, None), node.at, "sandbox");
+        check_one(loader, draft, (agent, None), (Some(node), node.at), "sandbox");
     } else if let Some(node) = draft.node.get("docker") {
         check_docker(loader, draft, agent, node.at);
     }
     for schedule in agent.schedules.iter().filter(|schedule| schedule.sandbox.is_some()) {
-        let entries = draft.node.get("schedules").and_then(Node::entries);
-        let node = entries.and_then(|entries| entries.get(schedule.name.as_str())?.node.get("sandbox"));
-        let at = node.map_or_else(|| schedule_at(draft, schedule.name.as_str()), |node| node.at);
-        let key = format!("schedules.{}.sandbox", schedule.name);
-        check_one(loader, draft, (agent, Some(schedule)), at, &key);
+        let name = schedule.name.as_str();
+        let node = schedule_node(draft, name).and_then(|node| node.get("sandbox"));
+        let at = node.map_or_else(|| schedule_at(draft, name), |node| node.at);
+        check_one(loader, draft, (agent, Some(schedule)), (node, at), &format!("schedules.{name}.sandbox"));
     }
 }
 
 /// herdctl's key. It takes what we do not do, so that is no error: the agent is not started.
 fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Location) {
     let asked = agent.sandbox(None, false);
-    if let Some(why) = asked.contradiction().filter(|_| asked.kind == SandboxKind::Docker) {
-        warn(loader, draft, at, "docker", &format!("this agent is not started: {why}"));
+    if asked.kind != SandboxKind::Docker {
+        return;
+    }
+    let why = asked.contradiction().map(str::to_owned);
+    if let Some(why) = why.or_else(|| never_starts(agent, &asked)) {
+        let message = format!("this agent is not started: {why}");
+        loader.problems.add(Problem::warning(at, message).key(draft.key_of("docker")));
     }
 }
 
 fn check_one(
     loader: &mut Loader<'_>,
     draft: &Draft,
-    (agent, schedule): (&Agent, Option<&crate::roster::Schedule>),
-    at: Location,
+    (agent, schedule): (&Agent, Option<&Schedule>),
+    (node, at): (Option<&Node>, Location),
     key: &str,
 ) {
     let written = schedule.map_or(agent.settings.sandbox.as_ref(), |schedule| schedule.sandbox.as_ref());
-    let reach = match written.map(Sandbox::rules).and_then(|rules| rules.network) {
-        Some(Network::Reach(reach)) => reach,
-        _ => Reach { ports: Some(Vec::new()), hosts: None },
-    };
-    if reach.ports.is_some() == reach.hosts.is_some() {
-        let message = "`network` names either `ports` (for Landlock) or `hosts` (for bubblewrap)";
-        loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
+    let rules = written.map(Sandbox::rules).unwrap_or_default();
+    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
+    let wrong = wrong_rules(&rules)
+        .or_else(|| Some(("", asked.contradiction()?.to_owned())))
+        .or_else(|| wrong_for(agent, &asked));
+    if let Some((below, message)) = wrong {
+        let found = node.and_then(|node| node.get(below));
+        let key = if below.is_empty() { key.to_owned() } else { format!("{key}.{below}") };
+        let at = found.map_or(at, |node| node.at);
+        loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
         return;
     }
-    let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
-    if let Some(message) = asked.contradiction() {
-        loader.problems.add(Problem::error(at, message).key(draft.key_of(key)));
-    } else if asked.network == Reaches::Nobody
+    if let Some(message) = beside_its_config(loader, agent, schedule, &asked) {
+        loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
+    }
+    if asked.network == Reaches::Nobody
         && asked.credentials == Credentials::Inside
         && agent.runtime() != Runtime::Command
     {
-        warn(
-            loader,
-            draft,
-            at,
-            key,
-            "with the network off its program cannot reach its model; name whom it reaches in `network`, or have `credentials: outside` with bubblewrap",
-        );
+        let message = "with the network off its program cannot reach its model; name whom it reaches in `network`, or have `credentials: outside` with bubblewrap";
+        loader.problems.add(Problem::warning(at, message).key(draft.key_of(key)));
     }
 }
 
-fn warn(loader: &mut Loader<'_>, draft: &Draft, at: Location, key: &str, message: &str) {
-    let problem = Problem::error(at, message).key(draft.key_of(key));
-    loader.problems.add(Problem { severity: Severity::Warning, ..problem });
+/// Landlock takes nothing back of a folder that it gives. Only a machine knows where links lead, so this is no error.
+fn beside_its_config(
+    loader: &Loader<'_>,
+    agent: &Agent,
+    schedule: Option<&Schedule>,
+    asked: &Asked,
+) -> Option<String> {
+    let isolation = agent.isolation_of(schedule.map(|schedule| &schedule.name)).kind;
+    if asked.kind != SandboxKind::Landlock || isolation != IsolationKind::Shared {
+        return None;
+    }
+    let here = agent.directory == Path::new(".");
+    let within = if here { Path::new("") } else { agent.directory.as_path() };
+    let held = loader.sources.paths().find(|path| path.starts_with(within))?;
+    Some(format!(
+        "{} lies where this agent works, and Landlock cannot keep it from the agent, which is not started then; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+        held.file_name().unwrap_or_default().to_string_lossy()
+    ))
+}
+
+/// What is wrong with the rules whoever they are for, and the key below `sandbox` that says it.
+fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
+    if let Some(Network::Reach(Reach { ports, hosts })) = &rules.network
+        && ports.is_some() == hosts.is_some()
+    {
+        let message = "`network` names either `ports` (for Landlock) or `hosts` (for bubblewrap)";
+        return Some(("", message.to_owned()));
+    }
+    if let Some(key) = rules.held_by_none() {
+        let message = format!(
+            "`{key}` needs a `kind` that can hold it (`landlock`, `bubblewrap` or `docker`): `kind: none` holds nothing but caps"
+        );
+        return Some((key, message));
+    }
+    if rules.memory.is_some_and(|memory| memory.bytes() < LEAST_MEMORY) {
+        let message = "no program begins with so little memory; the least is 4MB, and most need far more";
+        return Some(("memory", message.to_owned()));
+    }
+    let is_all = |path: &&String| matches!(path.trim_end_matches('/'), "" | "~");
+    let all = rules.write.iter().flatten().find(is_all)?;
+    let message = format!(
+        "`{all}` is or holds the home of whoever runs cowhand, and nothing of it would be left to protect; name folders below it"
+    );
+    Some(("write", message))
+}
+
+/// What this agent cannot be with what is asked for.
+fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
+    if let Some(why) = never_starts(agent, asked) {
+        return Some(("kind", why));
+    }
+    let outside = asked.credentials == Credentials::Outside;
+    let (_, unable) = agent.and_stand_ins().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
+    let runtime = unable.settings.runtime.unwrap_or_default().name();
+    let message = format!(
+        "`credentials: outside` cannot be had for `runtime: {runtime}`: nobody knows how its program is told where its provider is"
+    );
+    Some(("credentials", message))
+}
+
+/// What this kind keeps from the agent although it cannot do without.
+fn never_starts(agent: &Agent, asked: &Asked) -> Option<String> {
+    if asked.kind == SandboxKind::Docker && agent.settings.runtime == Some(Runtime::Acp) {
+        let why = "`runtime: acp` speaks through a client of cowhand's own, which is in no image";
+        return Some(why.to_owned());
+    }
+    // Jobs that speak to the fleet do so by a socket.
+    let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
+    (closed && agent.needs_a_voice()).then(|| {
+        format!(
+            "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {}` lets no agent have one; `sandbox: bubblewrap` does",
+            asked.kind
+        )
+    })
 }

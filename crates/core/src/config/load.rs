@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::check::{Checked, Reading, check};
+use super::idle::{self, Idle};
 use super::interpolate::interpolate;
 use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
@@ -71,6 +72,8 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         retention: Retention::default(),
         prices: Prices::default(),
         providers: IndexMap::new(),
+        provider_places: Vec::new(),
+        idle: Idle::default(),
         budget: FleetBudget::default(),
         server: Server::default(),
         traces: None,
@@ -106,6 +109,10 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
     }
     let known = reference::Known::new(&roster, &loader.agents, &broken, loader.complete);
     known.check(&mut loader.problems);
+    if loader.complete && broken.is_empty() {
+        idle::providers(&mut loader, &roster);
+    }
+    std::mem::take(&mut loader.idle).tell(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
     Loaded { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
 }
@@ -120,6 +127,10 @@ pub(super) struct Loader<'a> {
     pub retention: Retention,
     pub prices: Prices,
     pub providers: IndexMap<String, Provider>,
+    /// Where each of them is written.
+    pub provider_places: Vec<(String, Location)>,
+    /// What is written and does nothing.
+    pub idle: Idle,
     pub budget: FleetBudget,
     pub server: Server,
     pub traces: Option<Traces>,

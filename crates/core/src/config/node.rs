@@ -52,6 +52,10 @@ impl Sources {
         self.path(file).parent().unwrap_or(Path::new(""))
     }
 
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|(path, _)| path.as_path())
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }

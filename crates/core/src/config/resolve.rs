@@ -9,10 +9,10 @@ use serde_json::{Value as Json, json};
 use super::check::{Reading, check};
 use super::compose::each_schedule;
 use super::load::{Draft, Loader, normal};
-use super::node::{Location, Node, Value};
+use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, secret, shape, spending, trusting};
+use super::{enclosure, idle, runtime, secret, shape, spending, trusting};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
@@ -34,8 +34,7 @@ pub(super) fn agent(
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
     check_names(loader, draft);
     check_prompts(loader, draft);
-    check_command(loader, draft);
-    check_unused(loader, draft);
+    runtime::check_command(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
     if checked.unknown {
@@ -58,9 +57,11 @@ pub(super) fn agent(
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
+    runtime::check(loader, draft, &agent);
     enclosure::check(loader, draft, &agent);
     spending::check(loader, draft, &agent);
     trusting::check(loader, draft, &agent);
+    idle::check(loader, draft, &agent);
     (loader.problems.errors() == before).then_some((agent, shown))
 }
 
@@ -177,40 +178,6 @@ const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
 fn show_zone(trigger: &TriggerConfig, shown: &mut Json) {
     if let (TriggerConfig::Cron { timezone, .. }, None) = (trigger, shown.get("timezone")) {
         shown["timezone"] = json!(timezone);
-    }
-}
-
-/// `command:` belongs to the runtimes that are no program by themselves.
-fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
-    let runtime = draft.node.get("runtime");
-    let name = runtime.and_then(Node::text).unwrap_or_default();
-    let is_command = matches!(name, "command" | "acp");
-    let problem = match (runtime, draft.node.get("command")) {
-        (Some(runtime), None) if is_command => {
-            let message = format!("`runtime: {name}` needs `command: [PROGRAM, ARGUMENT, …]`");
-            Problem::error(runtime.at, message)
-        }
-        (_, Some(command)) if !is_command => {
-            Problem::error(command.at, "`command` is only for `runtime: command` and `runtime: acp`")
-        }
-        _ => return,
-    };
-    loader.problems.add(problem.key(draft.key_of("command")));
-}
-
-/// What this runtime cannot be told is no mistake, but nobody should believe that it counts.
-fn check_unused(loader: &mut Loader<'_>, draft: &Draft) {
-    let runtime = draft.node.get("runtime").and_then(Node::text);
-    let runtime =
-        runtime.map_or(Some(shape::Runtime::default()), |word| serde_json::from_value(json!(word)).ok());
-    // One that does not exist was reported.
-    let Some(runtime) = runtime else { return };
-    for (key, why) in runtime.unused() {
-        let found = key.split('.').try_fold(&draft.node, Node::get).filter(|node| !node.is_null());
-        let Some(found) = found else { continue };
-        let message = format!("`{key}` does nothing for `runtime: {}`: {why}", runtime.name());
-        let problem = Problem::error(found.at, message).key(draft.key_of(key));
-        loader.problems.add(Problem { severity: Severity::Warning, ..problem });
     }
 }
 
@@ -347,6 +314,13 @@ fn place_work_sources(loader: &Loader<'_>, draft: &mut Draft) {
 }
 
 pub(super) fn schedule_at(draft: &Draft, name: &str) -> Location {
-    let entry = draft.node.get("schedules").and_then(Node::entries).and_then(|schedules| schedules.get(name));
-    entry.map_or(draft.entry, |entry| entry.key_at)
+    schedule_entry(draft, name).map_or(draft.entry, |entry| entry.key_at)
+}
+
+pub(super) fn schedule_node<'a>(draft: &'a Draft, name: &str) -> Option<&'a Node> {
+    schedule_entry(draft, name).map(|entry| &entry.node)
+}
+
+fn schedule_entry<'a>(draft: &'a Draft, name: &str) -> Option<&'a Entry> {
+    draft.node.get("schedules").and_then(Node::entries).and_then(|schedules| schedules.get(name))
 }

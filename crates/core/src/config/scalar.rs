@@ -33,15 +33,16 @@ impl Checker<'_> {
         }
         let quoted = !scalar.plain && (as_bool(&scalar.text).is_some() || as_float(&scalar.text).is_some());
         let found = if quoted { format!("{} in quotes", self.quote(scalar)) } else { self.quote(scalar) };
-        self.mismatch(at, kinds, &found);
-        None
+        let help = self.hint(&scalar.text);
+        self.mismatch(at, kinds, &found, help)
     }
 
     pub(super) fn not_one_of(&mut self, scalar: &Scalar, at: Location, words: &[&str]) {
         let message = format!("{} is not one of {}", self.quote(scalar), one_of(words.iter().copied()));
         // A suggestion would give a secret's likeness away.
-        let close = (!self.is_secret(scalar)).then(|| did_you_mean(&scalar.text, words.iter().copied()));
-        self.error(at, message, close.flatten());
+        let close = || did_you_mean(&scalar.text, words.iter().copied()).filter(|_| !self.is_secret(scalar));
+        let help = self.hint(&scalar.text).or_else(close);
+        self.error(at, message, help);
     }
 
     fn integer(&mut self, number: i128, at: Location, schema: &Json) -> Option<Json> {
@@ -110,9 +111,16 @@ impl Checker<'_> {
         if let Some(pattern) =
             pattern.filter(|pattern| !self.schema.pattern(pattern).is_some_and(|p| p.is_match(text)))
         {
-            let example = schema.pointer("/examples/0").and_then(Json::as_str);
-            let help = example.map(|example| format!("for example `{example}`"));
-            self.error(at, format!("{} does not match {pattern}", self.quote(scalar)), help);
+            let examples = schema.get("examples").and_then(Json::as_array).into_iter().flatten();
+            let examples = one_of(examples.filter_map(Json::as_str));
+            // Who knows an example needs no pattern.
+            let quoted = self.quote(scalar);
+            let message = if examples.is_empty() {
+                format!("{quoted} does not match {pattern}")
+            } else {
+                format!("{quoted} is not of the right form; for example {examples}")
+            };
+            self.error(at, message, None);
             return None;
         }
         Some(json!(text))

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use super::schema::aliases_of;
+use super::suggest::one_of;
 
 /// The keys that a map may have.
 #[derive(Default)]
@@ -39,6 +40,12 @@ impl Sections {
         exact.map(|property| (key, property)).or_else(by_alias).or_else(|| Some((key, self.more?)))
     }
 
+    /// What a key here can be, if that is soon said.
+    pub(super) fn list(&self) -> Option<String> {
+        let names: Vec<&str> = self.names().take(MOST_LISTED + 1).collect();
+        (1..=MOST_LISTED).contains(&names.len()).then(|| format!("it is one of {}", one_of(names)))
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.properties().flat_map(|(name, property)| {
             std::iter::once(name.as_str())
@@ -46,6 +53,9 @@ impl Sections {
         })
     }
 }
+
+/// More than this nobody wants to read.
+const MOST_LISTED: usize = 8;
 
 /// The alternatives of a schema, without "or nothing".
 pub(super) fn variants_of(schema: &'static Json) -> Vec<&'static Json> {

@@ -8,7 +8,7 @@ use crate::prompt::{self, Template, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::sandbox::SandboxKind;
 use crate::trigger::TriggerConfig;
-use crate::trust::Trust;
+use crate::trust::{Treatment, Trust};
 use crate::workspace::IsolationKind;
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
@@ -40,11 +40,16 @@ fn check_one(
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), true);
     let message = if !trust.says_whom() {
         "say who is trusted, by `allow_authors` or `min_permission`, or what becomes of everybody, by `strangers`"
+    } else if let Some(message) = trust.allow_authors.iter().find_map(|author| no_name(author)) {
+        message
     } else if trust.sandbox.as_ref().is_some_and(|own| own.rules().kind == SandboxKind::None) {
         "the strict sandbox has to be one: `kind: bubblewrap`, for example"
     } else if let (true, Some(message)) = (trust.confines(), asked.contradiction()) {
         message
     } else {
+        if let Some(message) = decides_nothing(trust) {
+            loader.problems.add(Problem::warning(at, message).key(draft.key_of(&key)));
+        }
         return;
     };
     loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
@@ -94,6 +99,25 @@ fn is_of_people(event: &str) -> bool {
     let event = event.to_ascii_lowercase();
     let name = event.split_once('.').map_or(event.as_str(), |(name, _)| name);
     OF_PEOPLE.contains(&name)
+}
+
+/// Names are compared as a whole, as GitHub has them.
+fn no_name(author: &str) -> Option<&'static str> {
+    if author.contains('*') {
+        Some("`allow_authors` takes whole names, without `*`; `strangers: allow` lets everybody in")
+    } else if author.starts_with('@') {
+        Some("`allow_authors` takes names without `@`: `ann`, not `@ann`")
+    } else {
+        None
+    }
+}
+
+fn decides_nothing(trust: &Trust) -> Option<&'static str> {
+    let names_some =
+        trust.min_permission.is_some() || !trust.allow_authors.is_empty() || !trust.repos.is_empty();
+    (trust.strangers == Some(Treatment::Allow) && names_some).then_some(
+        "`strangers: allow` lets everybody in, so `min_permission`, `allow_authors` and `repos` decide nothing",
+    )
 }
 
 /// Names in deliveries that anybody can send prove nothing.

@@ -6,6 +6,7 @@ mod budgets;
 mod composing;
 mod herdctl;
 mod hostile;
+mod idle;
 mod laws;
 mod mistakes;
 mod prompts;

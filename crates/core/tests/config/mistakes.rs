@@ -49,7 +49,7 @@ fn fifty_agents_without_mistakes() {
 #[test]
 fn sandboxes() {
     let said = |agent: &str| {
-        let command = "runtime: command, command: [true], working_directory: .";
+        let command = "runtime: command, command: [true], working_directory: desk";
         let loaded = load_text(&format!("agents:\n  - {{name: a, {command}, {agent}}}\n"));
         (loaded.errors(), lines(&loaded).join("\n"))
     };

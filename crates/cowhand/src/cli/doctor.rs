@@ -2,7 +2,10 @@
 
 mod agents;
 mod git;
+mod hooks;
 mod sandboxes;
+mod starts;
+mod trust;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -61,7 +64,7 @@ impl Finding {
 impl Doctor {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
-        let FromDisk { loaded, variables, .. } = config::load(&place.config);
+        let FromDisk { loaded, variables, files, .. } = config::load(&place.config);
         let mut findings = vec![
             Finding { exit: Exit::Config, ..Finding::of("config", of_config(&loaded)) },
             Finding::of("state folder", folder(&place.state)),
@@ -76,10 +79,13 @@ impl Doctor {
         findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
         findings.extend(wait(async { Ok(git::look(&loaded.roster).await) })?);
         findings.extend(sandboxes::look(&loaded.roster));
+        findings.extend(starts::look(&loaded.roster, &place.state, &variables, &files));
         let base = place.config.parent().unwrap_or(Path::new(""));
         let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
         findings.extend(loaded.roster.server.tls.as_ref().map(certificate));
         findings.extend(webhooks(&sources, &loaded.roster));
+        findings.extend(hooks::look(&sources, &loaded.roster));
+        findings.extend(trust::look(&sources, &loaded.roster));
         findings.extend(wait(async { Ok(work_sources(&sources, &loaded.roster).await) })?);
         if self.json {
             print::json(&findings);

@@ -19,7 +19,7 @@ pub mod tick;
 mod triggers;
 mod trust;
 mod voice;
-mod withhold;
+pub(crate) mod withhold;
 mod workspaces;
 
 use std::collections::HashMap;

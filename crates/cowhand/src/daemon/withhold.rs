@@ -23,7 +23,7 @@ const KEYS: [&str; 8] = [
 ];
 
 /// Takes the provider's key out of the environment, and leads the program to us.
-pub(super) fn from(
+pub(crate) fn from(
     agent: &Agent,
     argv: &mut Vec<String>,
     environment: &mut HashMap<String, String>,

@@ -15,7 +15,7 @@ use super::{Errand, RETRIES, Tried};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Discord takes 4096 characters, Slack 3000 without cutting them itself.
 const TEXT_CAP: usize = 2_800;
-const SLACK_TOKEN: &str = "SLACK_BOT_TOKEN";
+pub(crate) const SLACK_TOKEN: &str = "SLACK_BOT_TOKEN";
 
 pub(super) async fn discord(errand: &Errand<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
     let token = errand.variable(token_env)?;

@@ -26,7 +26,7 @@ pub(crate) async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<Sock
     match forbidden {
         // All of them, or an answer with one good and one bad address would be a matter of luck.
         Some(forbidden) => {
-            Err(Unreachable::Refused(format!("{host} is {}, which is not on the internet", forbidden.ip())))
+            Err(Unreachable::Private(format!("{host} is {}, which is not on the internet", forbidden.ip())))
         }
         None if found.is_empty() => Err(Unreachable::NotFound(format!("{host} has no address"))),
         None => Ok(found),
@@ -37,7 +37,16 @@ pub(crate) async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<Sock
 pub(crate) enum Unreachable {
     /// Not now and not later.
     Refused(String),
+    /// Not unless it is allowed.
+    Private(String),
     NotFound(String),
+}
+
+/// Whether it can be seen in the web address itself that it is on this machine or its network.
+pub(crate) fn is_private_as_written(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<IpAddr>();
+    address.map_or(host == "localhost" || host.ends_with(".localhost"), |address| !is_public(address))
 }
 
 fn is_public(address: IpAddr) -> bool {
@@ -148,7 +157,12 @@ mod tests {
             "ftp://1.1.1.1/",
         ] {
             let refused = addresses(&Url::parse(private).unwrap(), false).await.unwrap_err();
-            assert!(matches!(refused, Unreachable::Refused(_)), "{private}: {refused:?}");
+            assert!(!matches!(refused, Unreachable::NotFound(_)), "{private}: {refused:?}");
+            let is_web = private.starts_with("http");
+            assert_eq!(is_private_as_written(&Url::parse(private).unwrap()), is_web, "{private}");
+        }
+        for public in ["https://example.com/", "http://8.8.8.8/", "http://[2606:4700::1111]/"] {
+            assert!(!is_private_as_written(&Url::parse(public).unwrap()), "{public}");
         }
         let allowed = addresses(&Url::parse("http://127.0.0.1:81/").unwrap(), true).await.unwrap();
         assert_eq!(allowed, ["127.0.0.1:81".parse().unwrap()]);

@@ -21,6 +21,7 @@ use crate::daemon::{Engine, Loaded};
 use crate::fleet;
 use crate::store::OwedHook;
 use crate::veil::Veil;
+pub(crate) use chat::SLACK_TOKEN;
 
 /// What came of one try.
 #[derive(Debug, PartialEq, Eq)]

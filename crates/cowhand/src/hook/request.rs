@@ -100,10 +100,13 @@ impl Request {
         let addresses =
             guard::addresses(url, self.allow_private && at_home).await.map_err(|unreachable| {
                 match unreachable {
-                    Unreachable::Refused(why) if redirected => {
+                    Unreachable::Refused(why) | Unreachable::Private(why) if redirected => {
                         Unsent::Refused(format!("it redirects to where it may not: {why}"))
                     }
                     Unreachable::Refused(why) => Unsent::Refused(why),
+                    Unreachable::Private(why) => {
+                        Unsent::Refused(format!("{why}; `allow_private: true` lets this hook reach it"))
+                    }
                     Unreachable::NotFound(why) => Unsent::Trouble(why),
                 }
             })?;

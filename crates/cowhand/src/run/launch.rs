@@ -35,7 +35,7 @@ impl Launch {
         folder: &Path,
     ) -> Result<Self, String> {
         let runtime = agent.runtime();
-        if let Some(refusal) = plan::refusal(runtime, session).or_else(|| plan::unheld(agent)) {
+        if let Some(refusal) = plan::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
             return Err(refusal);
         }
         let mut environment = environment(agent, job, own, dotenv);

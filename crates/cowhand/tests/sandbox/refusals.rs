@@ -1,6 +1,7 @@
 //! What cannot be enforced is not pretended: the job fails before anything runs, and says why.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
@@ -14,6 +15,14 @@ pub(super) fn refused(scene: &mut Scene) -> String {
     assert_eq!(job["error"]["kind"], "start_failed", "{job:#}");
     assert!(!scene.path("desk/ran").exists(), "something ran: {job:#}");
     job["error"]["message"].as_str().unwrap().to_owned()
+}
+
+/// `doctor` knows it beforehand, in the same words.
+fn foreseen(scene: &Scene, why: &str) {
+    let doctor = scene.command(&["doctor"]).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(said.contains(&format!("FAIL  start of wild: {why}")), "{why}\n{said}");
+    assert_eq!(doctor.status.code(), Some(6), "{said}");
 }
 
 fn agent(more: &Value) -> Scene {
@@ -45,14 +54,13 @@ fn without_the_program_there_is_no_bubblewrap() {
 /// Whoever waits for an answer that cannot reach it would wait for ever.
 #[test]
 fn nobody_asks_from_inside_of_landlock() {
+    let words = "lets no agent have one; `sandbox: bubblewrap` does";
     for more in [json!({"followups": {"max": 1}}), json!({"fleet_tools": true})] {
         let mut asked = json!({"sandbox": "landlock"});
         asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let why = refused(&mut agent(&asked));
-        assert!(
-            why.contains("`sandbox: landlock` lets no agent have one; `sandbox: bubblewrap` does"),
-            "{why}"
-        );
+        let check = agent(&asked).command(&["config", "check"]).output().unwrap();
+        let said = String::from_utf8_lossy(&check.stderr).into_owned();
+        assert!(!check.status.success() && said.contains(words), "{said}");
     }
 }
 
@@ -64,6 +72,13 @@ fn landlock_cannot_keep_what_lies_in_the_workspace() {
     let why = refused(&mut scene);
     assert!(why.contains("Landlock cannot keep it from the agent"), "{why}");
     assert!(why.contains("cowhand.yaml") || why.contains(".cowhand"), "{why}");
+    foreseen(&scene, &why);
+    // A workspace of its own is elsewhere.
+    let worktree = agent(&json!({"sandbox": "landlock", "working_directory": ".", "isolation": "worktree"}));
+    worktree.write("fleet/agent.sh", "touch ran");
+    let doctor = worktree.command(&["doctor"]).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(!said.contains("FAIL"), "{said}");
 }
 
 /// Namespaces can: the config is there to be read, the state and `.env` are not there.
@@ -221,16 +236,51 @@ fn no_agent_is_given_a_socket_of_an_engine() {
 fn no_agent_is_given_keys_or_a_home() {
     for (write, word) in [
         ("~/.ssh", "which no agent is given"),
-        ("~", "the home of this user"),
-        ("/", "the home of this user"),
+        ("../home", "the home of this user"),
+        ("~/..", "the home of this user"),
         ("../fleet/.cowhand", "which no agent is given"),
         ("../nowhere", "cannot be used"),
     ] {
         for kind in ["landlock", "bubblewrap"] {
-            let why = refused(&mut agent(&json!({"sandbox": {"kind": kind, "write": [write]}})));
+            let mut scene = agent(&json!({"sandbox": {"kind": kind, "write": [write]}}));
+            let why = refused(&mut scene);
             assert!(why.contains(word), "{write}: {why}");
+            foreseen(&scene, &why);
         }
     }
+}
+
+/// A key that is to stay outside has to be there, and what a schedule asks for is tried, too.
+#[test]
+fn doctor_tries_what_a_start_tries() {
+    let schedules = json!({
+        "well": {"type": "manual"},
+        "wrong": {"type": "manual", "sandbox": {"kind": "bubblewrap", "read": ["~/.ssh"]}},
+    });
+    let scene = agent(&json!({"sandbox": {"kind": "bubblewrap", "network": "off"}, "schedules": schedules}));
+    let said = |scene: &Scene| {
+        let doctor = scene.command(&["doctor"]).output().unwrap();
+        (doctor.status.code(), String::from_utf8_lossy(&doctor.stdout).into_owned())
+    };
+    let (code, all) = said(&scene);
+    let refused = "FAIL  start of wild/wrong: `sandbox: bubblewrap` cannot be enforced: ~/.ssh lies in ";
+    assert!(code == Some(6) && all.contains(refused), "{all}");
+    assert_eq!(all.matches("FAIL").count(), 1, "{all}");
+    // A program that is asked only for its version.
+    let outside = json!({
+        "runtime": "claude", "command": null, "sandbox": {"kind": "bubblewrap", "credentials": "outside"},
+    });
+    let scene = agent(&outside);
+    scene.write("programs/claude", "#!/bin/sh\necho 2.1.325\n");
+    fs::set_permissions(scene.path("programs/claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", scene.path("programs").display());
+    let scene = scene.with("PATH", path);
+    let (code, all) = said(&scene);
+    let needs = "FAIL  start of wild: `credentials: outside` needs ANTHROPIC_API_KEY or ";
+    assert!(code == Some(6) && all.contains(needs), "{all}");
+    assert!(!scene.path("home/.claude").exists(), "trying a start leaves nothing behind");
+    let (code, all) = said(&scene.with("ANTHROPIC_API_KEY", "canary"));
+    assert!(code == Some(0) && !all.contains("FAIL") && !all.contains("canary"), "{all}");
 }
 
 /// The schedule's and the agent's: the stricter holds.

@@ -44,6 +44,11 @@ impl Runtime {
         all.into_iter().find(|runtime| runtime.name() == name)
     }
 
+    /// Whether its program asks before it uses a tool.
+    pub const fn asks(self) -> bool {
+        matches!(self, Self::Claude | Self::Sdk | Self::Cli | Self::Acp)
+    }
+
     /// Keys of an agent that do not reach its program, and why.
     pub const fn unused(self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -57,18 +62,10 @@ impl Runtime {
     }
 }
 
-const CODEX: [(&str, &str); 8] = [
+const CODEX: [(&str, &str); 6] = [
     ("max_turns", "Codex has no limit of turns; `timeout` ends it"),
     ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
-    (
-        "tools",
-        "Codex does not choose among tools, so an agent with it is not started; `permission_mode` chooses its sandbox",
-    ),
     ("allowed_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
-    (
-        "denied_tools",
-        "Codex does not choose among tools, so an agent with it is not started; `permission_mode` chooses its sandbox",
-    ),
     ("setting_sources", "Codex always reads its own config"),
     ("partial_messages", "Codex tells only whole messages"),
     ("plugins", "they are folders for Claude Code"),
@@ -102,15 +99,13 @@ const ACP: [(&str, &str); 6] = [
 
 const OF_A_COMMAND: &str = "a command gets what its own arguments say";
 
-const COMMAND: [(&str, &str); 13] = [
+const COMMAND: [(&str, &str); 11] = [
     ("model", OF_A_COMMAND),
     ("max_turns", OF_A_COMMAND),
     ("session.max_turns", OF_A_COMMAND),
     ("session.policy", "a command has no session that could go on"),
-    ("permission_mode", "a command does what it likes, so an agent that may not is not started"),
-    ("tools", "a command does what it likes, so an agent with it is not started"),
+    ("permission_mode", "a command does what it likes"),
     ("allowed_tools", OF_A_COMMAND),
-    ("denied_tools", "a command does what it likes, so an agent with it is not started"),
     ("system_prompt", OF_A_COMMAND),
     ("setting_sources", OF_A_COMMAND),
     ("partial_messages", OF_A_COMMAND),

@@ -65,6 +65,11 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Fin
     }
 }
 
+/// Where its program is.
+pub(super) fn path(agent: &Agent) -> Result<PathBuf, String> {
+    located(agent, &program(agent)?)
+}
+
 fn program(agent: &Agent) -> Result<String, String> {
     if !agent.directory.is_dir() {
         return Err(format!("its directory {} does not exist", agent.directory.display()));

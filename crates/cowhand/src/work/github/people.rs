@@ -89,6 +89,11 @@ impl People {
         })
     }
 
+    /// Whether anybody could be asked there: for that it takes a token.
+    pub(crate) fn check(&self, place: &Place, setting: &Setting) -> Result<(), WorkSourceError> {
+        self.registrar(place, setting).map(drop)
+    }
+
     /// After a reload: tokens may have changed with it.
     pub(crate) fn clear(&self) {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();

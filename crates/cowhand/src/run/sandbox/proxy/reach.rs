@@ -23,7 +23,7 @@ impl Reach {
         let named = allowed.address().is_some() || allowed.name() == "localhost";
         let url = Url::parse(&format!("https://{host}/")).map_err(|error| error.to_string())?;
         guard::addresses(&url, named).await.map_err(|unreachable| match unreachable {
-            Unreachable::Refused(why) | Unreachable::NotFound(why) => why,
+            Unreachable::Refused(why) | Unreachable::Private(why) | Unreachable::NotFound(why) => why,
         })
     }
 }

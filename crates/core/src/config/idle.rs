@@ -1,0 +1,196 @@
+//! What is written and does nothing. It may come from `defaults`, where it does nothing for one agent and something for
+//! another, so a place is told only if it did nothing for anybody.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::load::{Draft, Loader};
+use super::node::{Location, Node};
+use super::problem::{Problem, Problems};
+use super::resolve::schedule_node;
+use super::suggest::{did_you_mean, one_of};
+use crate::budget::Budget;
+use crate::followup::Chain;
+use crate::permission::{Permissions, Rule, Verdict, decide};
+use crate::policy::Retry;
+use crate::roster::{Agent, Roster};
+use crate::sandbox::{Sandbox, SandboxKind};
+
+#[derive(Default)]
+pub(super) struct Idle(HashMap<(Location, String), (Problem, bool)>);
+
+impl Idle {
+    /// What there is to say about a place if it is idle, and whether it is for this agent.
+    fn note(&mut self, at: Location, message: impl Into<String>, key: impl Into<String>, is_idle: bool) {
+        let problem = Problem::warning(at, message).key(key);
+        let known = self.0.entry((at, problem.message.clone())).or_insert((problem, true));
+        known.1 &= is_idle;
+    }
+
+    pub(super) fn tell(self, problems: &mut Problems) {
+        self.0.into_values().filter(|(_, is_idle)| *is_idle).for_each(|(problem, _)| problems.add(problem));
+    }
+}
+
+pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+    let idle = &mut loader.idle;
+    if let Some(budget) = draft.node.get("budget") {
+        of_budget(idle, budget, &agent.settings.budget.unwrap_or_default(), &draft.key_of("budget"));
+    }
+    if let Some(written) = draft.node.entry("ask_timeout") {
+        let message = "`ask_timeout` does nothing: without `permission_mode: ask`, `followups` or `fleet_tools` nobody is asked";
+        idle.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_a_voice());
+    }
+    followups(idle, draft, agent);
+    hooks(idle, draft, agent);
+    retry(idle, &draft.node, &agent.retry, &draft.key_of("retry"));
+    sandbox(idle, &draft.node, agent.settings.sandbox.as_ref(), &draft.key_of("sandbox"));
+    allowed(idle, &draft.node, agent.settings.permissions.as_ref(), &draft.key_of("permissions"));
+    for schedule in &agent.schedules {
+        let Some(node) = schedule_node(draft, schedule.name.as_str()) else { continue };
+        let key = |key: &str| draft.key_of(&format!("schedules.{}.{key}", schedule.name));
+        for empty in ["empty_usd", "empty_within"] {
+            let Some(written) = node.get("breaker").and_then(|breaker| breaker.entry(empty)) else {
+                continue;
+            };
+            let message = format!("`{empty}` does nothing without `empty_runs`");
+            idle.note(
+                written.key_at,
+                message,
+                key(&format!("breaker.{empty}")),
+                schedule.breaker.empty_runs == 0,
+            );
+        }
+        retry(idle, node, &schedule.retry, &key("retry"));
+        sandbox(idle, node, schedule.sandbox.as_ref(), &key("sandbox"));
+        allowed(idle, node, schedule.permissions.as_ref(), &key("permissions"));
+        narrowed(idle, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
+    }
+}
+
+/// A limit that is larger than one of a longer time.
+pub(super) fn of_budget(idle: &mut Idle, written: &Node, budget: &Budget, key: &str) {
+    let dollars = [budget.per_job_usd, budget.per_day_usd, budget.per_month_usd];
+    larger(idle, written, ["per_job_usd", "per_day_usd", "per_month_usd"], dollars, key);
+    let tokens = [budget.per_job_tokens, budget.per_day_tokens, budget.per_month_tokens];
+    larger(idle, written, ["per_job_tokens", "per_day_tokens", "per_month_tokens"], tokens, key);
+}
+
+/// Each is held against the next one that is set.
+fn larger<T: PartialOrd + Copy>(
+    idle: &mut Idle,
+    written: &Node,
+    names: [&str; 3],
+    limits: [Option<T>; 3],
+    key: &str,
+) {
+    let set: Vec<(&str, T)> =
+        names.into_iter().zip(limits).filter_map(|(name, limit)| Some((name, limit?))).collect();
+    for pair in set.windows(2) {
+        let [(name, own), (other, next)] = pair else { continue };
+        let Some(entry) = written.entry(name) else { continue };
+        let message = format!("`{name}` is more than `{other}`, which is reached before");
+        idle.note(entry.key_at, message, format!("{key}.{name}"), own > next);
+    }
+}
+
+fn followups(idle: &mut Idle, draft: &Draft, agent: &Agent) {
+    let (Some(followups), Some(written)) = (&agent.settings.followups, draft.node.entry("followups")) else {
+        return;
+    };
+    let begun = Timestamp::UNIX_EPOCH;
+    let first = followups.next(Chain { made: 0, began: begun }, begun, begun);
+    let message = "there can be no follow-up: `expires` is over before `min_interval` is";
+    idle.note(written.key_at, message, draft.key_of("followups"), first.is_err());
+}
+
+fn hooks(idle: &mut Idle, draft: &Draft, agent: &Agent) {
+    let Some(hooks) = &agent.settings.hooks else { return };
+    for (list, hooks) in [("after_run", &hooks.after_run), ("on_error", &hooks.on_error)] {
+        let written = draft.node.get("hooks").and_then(|hooks| hooks.get(list)).map(Node::list);
+        for (number, (hook, written)) in hooks.iter().zip(written.unwrap_or_default()).enumerate() {
+            let Some(events) = written.entry("on_events") else { continue };
+            let is_idle = hook.on_events.as_ref().is_some_and(Vec::is_empty);
+            let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));
+            idle.note(
+                events.key_at,
+                "with `on_events: []` this hook is never run; unset means after all",
+                key,
+                is_idle,
+            );
+        }
+    }
+}
+
+fn retry(idle: &mut Idle, owner: &Node, retry: &Retry, key: &str) {
+    let Some(written) = owner.get("retry").and_then(|retry| retry.entry("on")) else { return };
+    let message = "with `on: []` nothing is tried again, whatever `max_attempts` says";
+    idle.note(written.key_at, message, format!("{key}.on"), retry.on.is_empty() && retry.max_attempts > 1);
+}
+
+fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&Sandbox>, key: &str) {
+    let (Some(sandbox), Some(written)) = (sandbox, owner.get("sandbox")) else { return };
+    for name in ["image", "socket"] {
+        let Some(entry) = written.entry(name) else { continue };
+        let message = format!("`{name}` does nothing without `kind: docker`");
+        idle.note(
+            entry.key_at,
+            message,
+            format!("{key}.{name}"),
+            sandbox.rules().kind != SandboxKind::Docker,
+        );
+    }
+}
+
+/// Rules whose commands are always asked, since they run others or are not plain.
+fn allowed(idle: &mut Idle, owner: &Node, permissions: Option<&Permissions>, key: &str) {
+    let rules = permissions.and_then(|permissions| permissions.allow.as_deref()).unwrap_or_default();
+    let written = owner.get("permissions").and_then(|permissions| permissions.get("allow"));
+    for (number, (rule, written)) in rules.iter().zip(written.map(Node::list).unwrap_or_default()).enumerate()
+    {
+        let message = format!(
+            "`{rule}` allows nothing: such a command is not plain, or runs others, and is always asked"
+        );
+        idle.note(written.at, message, format!("{key}.allow[{number}]"), !can_allow(rule));
+    }
+}
+
+/// Whether a command that is made as the pattern says is let through.
+fn can_allow(rule: &Rule) -> bool {
+    let text = rule.to_string();
+    let Some((tool, pattern)) = text.split_once('(') else { return true };
+    let pattern = pattern.trim_end_matches(')').replace(":*", " *");
+    let input = json!({ "command": pattern.replace('*', "x") });
+    let rules = Permissions { allow: Some(vec![rule.clone()]), ..Permissions::default() };
+    decide(Some(&rules), None, tool, &input) == Verdict::Allow
+}
+
+/// A schedule allows nothing that its agent's rules do not.
+fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permissions>, key: &str) {
+    let (Some(own), Some(of_agent)) = (own, &agent.settings.permissions) else { return };
+    let Some(written) = node.get("permissions").and_then(|permissions| permissions.entry("allow")) else {
+        return;
+    };
+    let names_any =
+        |permissions: &Permissions| permissions.allow.as_ref().is_some_and(|rules| !rules.is_empty());
+    let message = "this allows nothing: a schedule only narrows what its agent's `permissions.allow` names, and that names nothing";
+    idle.note(written.key_at, message, key, names_any(own) && !names_any(of_agent));
+}
+
+/// A name that is not quite right takes a limit away.
+pub(super) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
+    let all = roster.agents.iter().flat_map(Agent::and_stand_ins);
+    let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();
+    let mut names: Vec<&str> = used.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    let unused = loader.provider_places.iter().filter(|(name, _)| !used.contains(name));
+    for (name, at) in unused.filter(|_| !roster.agents.is_empty()) {
+        let message = format!("no agent uses the provider `{name}`, so its limits hold for nobody");
+        let theirs =
+            || (!names.is_empty()).then(|| format!("agents here use {}", one_of(names.iter().copied())));
+        let help = did_you_mean(name, names.iter().copied()).or_else(theirs);
+        loader.problems.add(Problem::warning(*at, message).key(format!("providers.{name}")).help(help));
+    }
+}

@@ -1,0 +1,56 @@
+//! What an agent says, held against what its runtime can do.
+
+use super::load::{Draft, Loader};
+use super::node::Node;
+use super::problem::Problem;
+use crate::roster::{Agent, Unheld};
+
+pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+    let unheld = agent.unheld();
+    check_unused(loader, draft, agent, unheld.as_ref());
+    if let Some(Unheld { key, why }) = unheld {
+        let found = key.split('.').try_fold(&draft.node, Node::get);
+        let at = found.map_or(draft.entry, |node| node.at);
+        if key.starts_with("mcp_servers") {
+            // It is about an address that may hold a secret.
+            loader.problems.secret_at(at);
+        }
+        loader.problems.add(Problem::error(at, why).key(draft.key_of(&key)));
+        return;
+    }
+    for (number, Unheld { why, .. }) in
+        agent.and_stand_ins().filter_map(|(number, agent)| Some((number?, agent.unheld()?)))
+    {
+        let at = draft.node.get("fallback").map_or(draft.entry, |node| node.at);
+        loader.problems.add(Problem::error(at, why).key(draft.key_of(&format!("fallback[{number}]"))));
+    }
+}
+
+/// `command:` belongs to the runtimes that are no program by themselves.
+pub(super) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
+    let runtime = draft.node.get("runtime");
+    let name = runtime.and_then(Node::text).unwrap_or_default();
+    let is_command = matches!(name, "command" | "acp");
+    let problem = match (runtime, draft.node.get("command")) {
+        (Some(runtime), None) if is_command => {
+            let message = format!("`runtime: {name}` needs `command: [PROGRAM, ARGUMENT, …]`");
+            Problem::error(runtime.at, message)
+        }
+        (_, Some(command)) if !is_command => {
+            Problem::error(command.at, "`command` is only for `runtime: command` and `runtime: acp`")
+        }
+        _ => return,
+    };
+    loader.problems.add(problem.key(draft.key_of("command")));
+}
+
+/// What this runtime cannot be told is no mistake, but nobody should believe that it counts.
+fn check_unused(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, unheld: Option<&Unheld>) {
+    let runtime = agent.settings.runtime.unwrap_or_default();
+    for (key, why) in runtime.unused() {
+        let found = key.split('.').try_fold(&draft.node, Node::get).filter(|node| !node.is_null());
+        let Some(found) = found.filter(|_| unheld.is_none_or(|unheld| unheld.key != *key)) else { continue };
+        let message = format!("`{key}` does nothing for `runtime: {}`: {why}", runtime.name());
+        loader.problems.add(Problem::warning(found.at, message).key(draft.key_of(key)));
+    }
+}

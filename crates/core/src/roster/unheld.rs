@@ -1,0 +1,118 @@
+//! What the config forbids an agent and its runtime could not keep from it, or what its runtime could not keep from
+//! others. Such an agent is never started.
+
+use super::Agent;
+use crate::config::shape::{PermissionMode, Runtime};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unheld {
+    /// Of the agent, from its root.
+    pub key: String,
+    pub why: String,
+}
+
+impl Agent {
+    pub fn unheld(&self) -> Option<Unheld> {
+        let settings = &self.settings;
+        let runtime = self.runtime();
+        let name = runtime.name();
+        if let Some(server) = self.shown_server().filter(|_| runtime == Runtime::Codex) {
+            let key = format!("mcp_servers.{server}.url");
+            let why = format!(
+                "`{key}` has a user name or a query in it, which may be secret, and Codex takes it only as an argument, for everyone on the machine to see; what is secret belongs in `headers`"
+            );
+            return Some(Unheld { key, why });
+        }
+        if settings.permission_mode == Some(PermissionMode::Ask) && !runtime.asks() {
+            let why = format!(
+                "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so it is not started"
+            );
+            return Some(Unheld { key: "permission_mode".to_owned(), why });
+        }
+        let key = self.forbidding()?;
+        let why = format!(
+            "`{key}` forbids something that nobody can keep from `runtime: {name}`, so it is not started; take the key away, or choose a runtime that knows it"
+        );
+        Some(Unheld { key: key.to_owned(), why })
+    }
+
+    /// The key that forbids something to a program that takes no such word.
+    fn forbidding(&self) -> Option<&'static str> {
+        let settings = &self.settings;
+        let runtime = self.runtime();
+        let forbids = |mode| {
+            use PermissionMode::{AcceptEdits, Ask, BypassPermissions, Default, Delegate, DontAsk, Plan};
+            match mode {
+                AcceptEdits | BypassPermissions => false,
+                Default | Plan | Delegate | DontAsk | Ask => true,
+            }
+        };
+        if !matches!(runtime, Runtime::Codex | Runtime::Command) {
+            None
+        } else if settings.denied_tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
+            Some("denied_tools")
+        } else if settings.tools.is_some() {
+            Some("tools")
+        } else if runtime == Runtime::Command && settings.permission_mode.is_some_and(forbids) {
+            Some("permission_mode")
+        } else {
+            None
+        }
+    }
+
+    /// An MCP server with an address in which people put secrets.
+    fn shown_server(&self) -> Option<&str> {
+        let holds_more = |url: &str| {
+            let place = url.split_once("://").map_or(url, |(_, place)| place);
+            let host = place.split(['/', '?', '#']).next().unwrap_or_default();
+            host.contains('@') || place.contains('?') || place.contains('#')
+        };
+        let mut servers = self.settings.mcp_servers.iter();
+        servers
+            .find(|(_, server)| server.url.as_deref().is_some_and(holds_more))
+            .map(|(name, _)| name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_kept_from_an_agent_keeps_it_from_starting() {
+        for (settings, key) in [
+            (r#"{"runtime":"codex"}"#, None),
+            (r#"{"runtime":"codex","permission_mode":"plan","allowed_tools":["Bash"]}"#, None),
+            (r#"{"runtime":"codex","denied_tools":["Bash"]}"#, Some("denied_tools")),
+            (r#"{"runtime":"codex","denied_tools":[]}"#, None),
+            (r#"{"runtime":"codex","tools":[]}"#, Some("tools")),
+            (r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp@2"}}}"#, None),
+            (
+                r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://h/mcp?key=s"}}}"#,
+                Some("mcp_servers.far.url"),
+            ),
+            (
+                r#"{"runtime":"codex","mcp_servers":{"far":{"url":"https://u:s@h/mcp"}}}"#,
+                Some("mcp_servers.far.url"),
+            ),
+            (r#"{"runtime":"claude","mcp_servers":{"far":{"url":"https://u:s@h/mcp"}}}"#, None),
+            (r#"{"runtime":"command","permission_mode":"acceptEdits"}"#, None),
+            (r#"{"runtime":"command","permission_mode":"plan"}"#, Some("permission_mode")),
+            (
+                r#"{"runtime":"claude","tools":["Read"],"denied_tools":["Bash"],"permission_mode":"plan"}"#,
+                None,
+            ),
+            (r#"{"runtime":"gemini","denied_tools":["Bash"]}"#, None),
+            (r#"{"runtime":"claude","permission_mode":"ask"}"#, None),
+            (r#"{"runtime":"codex","permission_mode":"ask"}"#, Some("permission_mode")),
+            (r#"{"runtime":"gemini","permission_mode":"ask"}"#, Some("permission_mode")),
+            (r#"{"runtime":"opencode","permission_mode":"ask"}"#, Some("permission_mode")),
+            (r#"{"runtime":"command","permission_mode":"ask"}"#, Some("permission_mode")),
+        ] {
+            let mut agent = Agent::new("coder".parse().unwrap());
+            agent.settings = serde_json::from_str(settings).unwrap();
+            let said = agent.unheld();
+            assert_eq!(said.as_ref().map(|said| said.key.as_str()), key, "{settings} {said:?}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What cannot work is refused, and what does nothing is told; what is right beside it passes without a word.
+
+use super::mistakes::{agent, schedule};
+use super::{lines, load_files, load_text};
+
+/// How a file is answered: not at all, with one warning, or with one error, in which these words are.
+enum Answer {
+    Nothing,
+    Warning(&'static str),
+    Error(&'static str),
+}
+use Answer::{Error, Nothing, Warning};
+
+#[track_caller]
+fn answered(case: &str, files: &[(&str, &str)], expected: &Answer) {
+    let loaded = load_files(files, &[]);
+    let helps = loaded.problems.iter().map(|problem| problem.help.clone().unwrap_or_default());
+    let said: Vec<String> =
+        lines(&loaded).into_iter().zip(helps).map(|(line, help)| line + " " + &help).collect();
+    let (errors, warnings, words) = match expected {
+        Nothing => (0, 0, ""),
+        Warning(words) => (0, 1, *words),
+        Error(words) => (1, 0, *words),
+    };
+    assert_eq!((loaded.errors(), loaded.warnings()), (errors, warnings), "{case}: {said:#?}");
+    assert!(said.iter().all(|line| line.contains(words)), "{case}: {said:#?}");
+}
+
+fn all(cases: &[(String, Answer)]) {
+    for (text, expected) in cases {
+        answered(text, &[("cowhand.yaml", text)], expected);
+    }
+}
+
+fn command(more: &str) -> String {
+    format!("agents:\n  - {{name: a, runtime: command, command: [sh], working_directory: desk, {more}}}\n")
+}
+
+#[test]
+fn what_only_the_root_file_can_say() {
+    let root = "fleets: [{path: sub/cowhand.yaml}]";
+    for (sub, expected) in [
+        ("agents: [{name: a}]", Nothing),
+        ("retention: {max_age: 1d}\ndefaults: {budget: {per_day_usd: 1}}", Nothing),
+        ("budget: ~", Nothing),
+        ("budget: {per_day_usd: 5}", Error("this budget bounds nothing `defaults: {budget: …}`")),
+        ("providers: {claude: {max_concurrent: 1}}", Warning("only the root file's `providers` counts")),
+        ("prices: {m: {input: 1, output: 2}}", Warning("only the root file's `prices` counts")),
+        ("server: {listen: 127.0.0.1:1}", Warning("only the root file's `server` counts")),
+        ("store: postgres://localhost/x", Warning("only the root file's `store` counts")),
+        ("traces: {endpoint: 'http://127.0.0.1:4318'}", Warning("only the root file's `traces` counts")),
+    ] {
+        answered(sub, &[("cowhand.yaml", root), ("sub/cowhand.yaml", sub)], &expected);
+    }
+    let laid_over = "fleets: [{path: sub/cowhand.yaml, overrides: {budget: {per_day_usd: 1}}}]";
+    let loaded = load_files(&[("cowhand.yaml", laid_over), ("sub/cowhand.yaml", "agents: [{name: a}]")], &[]);
+    assert_eq!(loaded.problems.len(), 1, "{:?}", lines(&loaded));
+    assert_eq!(loaded.problems[0].key, "fleets[0].overrides.budget");
+    answered("of the root", &[("cowhand.yaml", "budget: {per_day_usd: 5}")], &Nothing);
+}
+
+#[test]
+fn sandboxes_that_hold_nothing() {
+    let kind = "needs a `kind` that can hold it";
+    all(&[
+        (command("sandbox: {kind: none, network: off}"), Error(kind)),
+        (command("sandbox: {kind: none, network: {hosts: [a.com]}}"), Error(kind)),
+        (command("sandbox: {kind: none, write: [x]}"), Error(kind)),
+        (command("sandbox: {kind: none, read: []}"), Error(kind)),
+        (command("sandbox: {kind: none, credentials: outside}"), Error(kind)),
+        (command("sandbox: {kind: none, network: on, memory: 1GB, pids: 50, cpu: 1}"), Nothing),
+        (command("sandbox: none"), Nothing),
+        (
+            command("sandbox: landlock, schedules: {s: {type: manual, sandbox: {kind: none, network: off}}}"),
+            Error(kind),
+        ),
+        // What `defaults` say is there, too, unless one word takes all of it away.
+        (
+            format!(
+                "defaults: {{sandbox: {{kind: landlock, network: off}}}}\n{}",
+                command("sandbox: {kind: none}")
+            ),
+            Error(kind),
+        ),
+        (
+            format!("defaults: {{sandbox: {{kind: landlock, network: off}}}}\n{}", command("sandbox: none")),
+            Nothing,
+        ),
+    ]);
+}
+
+#[test]
+fn sandboxes_in_which_nothing_starts() {
+    let socket = "lets no agent have one; `sandbox: bubblewrap` does";
+    all(&[
+        (command("sandbox: {kind: bubblewrap, write: [/]}"), Error("nothing of it would be left to protect")),
+        (command("sandbox: {kind: landlock, write: [x, '~/']}"), Error("nothing of it would be left to protect")),
+        (command("sandbox: {kind: landlock, write: ['~/x', /srv]}"), Nothing),
+        (command("sandbox: {kind: none, memory: 4}"), Error("the least is 4MB")),
+        (command("sandbox: {kind: none, memory: 1MB}"), Error("the least is 4MB")),
+        (command("sandbox: {kind: none, memory: 4MB}"), Nothing),
+        (command("sandbox: {kind: bubblewrap, credentials: outside}"), Error("cannot be had for `runtime: command`")),
+        (
+            agent("runtime: acp\ncommand: [opencode, acp]\nsandbox: {kind: bubblewrap, credentials: outside}"),
+            Error("cannot be had for `runtime: acp`"),
+        ),
+        (agent("runtime: acp\ncommand: [gemini, --acp]\nsandbox: {kind: bubblewrap, credentials: outside}"), Nothing),
+        (agent("sandbox: {kind: bubblewrap, credentials: outside}"), Nothing),
+        (
+            agent("fallback: [{runtime: command, command: [sh]}]\nsandbox: {kind: bubblewrap, credentials: outside}"),
+            Error("cannot be had for `runtime: command`"),
+        ),
+        (command("followups: {max: 1}, sandbox: landlock"), Error(socket)),
+        (command("fleet_tools: true, sandbox: {kind: docker, image: a}"), Error(socket)),
+        (agent("permission_mode: ask\nsandbox: {kind: landlock, network: on}"), Error(socket)),
+        (command("fleet_tools: true, schedules: {s: {type: manual, sandbox: landlock}}"), Error(socket)),
+        (command("fleet_tools: true, docker: {enabled: true, image: a}"), Warning(socket)),
+        (command("fleet_tools: true, sandbox: bubblewrap"), Nothing),
+        (command("fleet_tools: false, sandbox: landlock"), Nothing),
+        (
+            agent("runtime: acp\ncommand: [opencode, acp]\nsandbox: {kind: docker, image: a, network: on}"),
+            Error("a client of cowhand's own, which is in no image"),
+        ),
+        (agent("sandbox: {kind: landlock, network: on}"), Warning("cowhand.yaml lies where this agent works")),
+        (agent("sandbox: {kind: landlock, network: on}\nworking_directory: ./"), Warning("cowhand.yaml lies")),
+        (agent("sandbox: {kind: landlock, network: on}\nisolation: worktree"), Nothing),
+        (agent("sandbox: {kind: bubblewrap, network: on}"), Nothing),
+        (command("sandbox: {kind: landlock, network: {ports: [0]}}"), Error("0 is too small; the smallest is 1")),
+        (command("sandbox: {kind: docker, image: -v}"), Error("for example `node:22`")),
+        (command("sandbox: {kind: docker, image: a b}"), Error("for example `node:22`")),
+        (command("sandbox: {kind: bubblewrap, image: a}"), Warning("`image` does nothing without `kind: docker`")),
+        (
+            "defaults: {sandbox: {image: a, socket: /x}}\nagents:\n  - {name: a, sandbox: {kind: docker, network: on}}\n  \
+             - {name: b, working_directory: desk, sandbox: {kind: landlock, network: on}}\n"
+                .to_owned(),
+            Nothing,
+        ),
+    ]);
+}
+
+#[test]
+fn what_a_runtime_cannot_keep() {
+    all(&[
+        (command("permission_mode: ask"), Error("`runtime: command` does not, so it is not started")),
+        (command("permission_mode: plan"), Error("`permission_mode` forbids something")),
+        (command("permission_mode: acceptEdits"), Warning("a command does what it likes")),
+        (command("denied_tools: [Bash]"), Error("`denied_tools` forbids something")),
+        (command("tools: [Read]"), Error("`tools` forbids something")),
+        (command("denied_tools: []"), Nothing),
+        (agent("runtime: codex\ndenied_tools: [Bash]"), Error("`denied_tools` forbids something")),
+        (agent("runtime: gemini\npermission_mode: ask"), Error("`runtime: gemini` does not")),
+        (agent("denied_tools: [Bash]\nfallback: [{runtime: codex}]"), Error("forbids something")),
+        (agent("permission_mode: ask\ndenied_tools: [Bash]"), Nothing),
+    ]);
+    let text = agent("runtime: codex\nmcp_servers: {far: {url: 'https://h/x?key=canary'}}");
+    let loaded = load_text(&text);
+    assert_eq!(loaded.errors(), 1, "{:?}", lines(&loaded));
+    assert!(loaded.problems[0].on_secret_line);
+}
+
+#[test]
+fn trust_that_decides_nothing() {
+    all(&[
+        (agent("trust: {min_permission: write, strangers: allow}"), Warning("lets everybody in")),
+        (agent("trust: {allow_authors: [ann], strangers: allow}"), Warning("lets everybody in")),
+        (agent("trust: {strangers: allow, forks: refuse}"), Nothing),
+        (agent("trust: {allow_authors: ['@ann']}"), Error("`ann`, not `@ann`")),
+        (agent("trust: {allow_authors: ['*']}"), Error("whole names, without `*`")),
+        (agent("trust: {allow_authors: ['dependabot[bot]', ann-b]}"), Nothing),
+        (
+            agent("trust: {min_permission: write, repos: [nothing]}"),
+            Error("for example `my-org/app` or `my-org/*`"),
+        ),
+    ]);
+}
+
+#[test]
+fn permissions_that_allow_nothing() {
+    let asks = |permissions: &str| agent(&format!("permission_mode: ask\npermissions: {permissions}"));
+    let both = |own: &str, schedule: &str| {
+        asks(&format!("{own}\nschedules:\n  s: {{type: manual, permissions: {schedule}}}"))
+    };
+    let narrows = "a schedule only narrows";
+    all(&[
+        (asks("{allow: ['Bash(sudo *)']}"), Warning("`Bash(sudo *)` allows nothing")),
+        (asks("{allow: ['Bash(find * -exec *)']}"), Warning("allows nothing")),
+        (asks("{allow: ['Bash(~/bin/x)']}"), Warning("allows nothing")),
+        (
+            asks("{allow: [Bash, Read, 'Bash(cargo *)', 'Bash(git:*)', 'Bash(ls)', 'Bash(* --version)']}"),
+            Nothing,
+        ),
+        (asks("{deny: ['Bash(sudo *)'], ask: ['Bash(sudo *)']}"), Nothing),
+        (both("{deny: [Write]}", "{allow: [Read]}"), Warning(narrows)),
+        (both("{allow: []}", "{allow: [Read]}"), Warning(narrows)),
+        (both("{allow: [Read, Write]}", "{allow: [Read]}"), Nothing),
+        (both("{deny: [Write]}", "{deny: [Read]}"), Nothing),
+        // Without rules of the agent the schedule's are the rules.
+        (
+            agent("permission_mode: ask\nschedules:\n  s: {type: manual, permissions: {allow: [Read]}}"),
+            Nothing,
+        ),
+        (agent("ask_timeout: 5m"), Warning("`ask_timeout` does nothing")),
+        (agent("ask_timeout: 5m\nfleet_tools: true"), Nothing),
+        (agent("ask_timeout: 5m\npermission_mode: ask"), Nothing),
+        (
+            "defaults: {ask_timeout: 5m}\nagents: [{name: a}, {name: b, permission_mode: ask}]".to_owned(),
+            Nothing,
+        ),
+        ("defaults: {ask_timeout: 5m}\nagents: [{name: a}, {name: b}]".to_owned(), Warning("`ask_timeout`")),
+    ]);
+}
+
+#[test]
+fn limits_that_are_never_reached() {
+    let without = "does nothing without `empty_runs`";
+    all(&[
+        (agent("budget: {per_day_usd: 5, per_month_usd: 4}"), Warning("`per_day_usd` is more than `per_month_usd`")),
+        (agent("budget: {per_job_usd: 5, per_day_usd: 4}"), Warning("`per_job_usd` is more than `per_day_usd`")),
+        (agent("budget: {per_job_usd: 5, per_month_usd: 4}"), Warning("`per_job_usd` is more than")),
+        (agent("budget: {per_job_tokens: 5, per_day_tokens: 4}"), Warning("`per_job_tokens` is more than")),
+        ("budget: {per_day_usd: 5, per_month_usd: 4}".to_owned(), Warning("`per_day_usd` is more than")),
+        (agent("budget: {per_job_usd: 4, per_day_usd: 4, per_month_usd: 4}"), Nothing),
+        (
+            "defaults: {budget: {per_day_usd: 5}}\nagents: [{name: a}, {name: b, budget: {per_month_usd: 90}}, {name: c, budget: {per_month_usd: 4}}]"
+                .to_owned(),
+            Nothing,
+        ),
+        (schedule("{type: manual, breaker: {empty_usd: 1}}"), Warning(without)),
+        (schedule("{type: manual, breaker: {empty_within: 1h, empty_runs: 0}}"), Warning(without)),
+        (schedule("{type: manual, breaker: {empty_usd: 1, empty_runs: 2}}"), Nothing),
+        (
+            "defaults: {breaker: {empty_usd: 1}}\nagents:\n  - name: a\n    schedules:\n      s: {type: manual}\n      \
+             t: {type: manual, breaker: {empty_runs: 2}}\n"
+                .to_owned(),
+            Nothing,
+        ),
+        (agent("followups: {max: 3, expires: 30s}"), Warning("there can be no follow-up")),
+        (agent("followups: {max: 3, min_interval: 8d}"), Warning("there can be no follow-up")),
+        (agent("followups: {max: 3, min_interval: 1h, expires: 1h}"), Nothing),
+        (agent("retry: {max_attempts: 3, on: []}"), Warning("nothing is tried again")),
+        (agent("retry: {on: [error]}"), Nothing),
+        (agent("hooks: {after_run: [{type: shell, command: x, on_events: []}]}"), Warning("this hook is never run")),
+        (agent("hooks: {on_error: [{type: shell, command: x, on_events: [failed]}]}"), Nothing),
+        ("prices: {m: {input: 1e30, output: 2}}".to_owned(), Error("1e30 is too large; the largest is 1000000")),
+    ]);
+}
+
+#[test]
+fn providers_that_nobody_uses() {
+    let with = |provider: &str, agent: &str| {
+        format!("providers: {{{provider}: {{max_concurrent: 1}}}}\nagents: [{{name: a{agent}}}]")
+    };
+    all(&[
+        (with("claude", ""), Nothing),
+        (with("cluade", ""), Warning("so its limits hold for nobody did you mean `claude`?")),
+        (with("gpu", ""), Warning("so its limits hold for nobody agents here use `claude`")),
+        (with("gpu", ", provider: gpu"), Nothing),
+        (with("codex", ", fallback: [{runtime: codex}]"), Nothing),
+        ("providers: {claude: {max_concurrent: 1}}".to_owned(), Nothing),
+        // Of an agent that cannot be read nobody knows what it uses.
+        (with("gpu", ", provider: gpu, max_turns: x"), Error("expected a whole number")),
+    ]);
+}
+
+#[test]
+fn words_of_other_programs() {
+    let milliseconds = "of a hook it is in milliseconds";
+    all(&[
+        (agent("sandbox: off"), Error("`none` means that nothing holds it")),
+        (agent("sandbox: false"), Error("`none` means that nothing holds it")),
+        (agent("sandbox: {kind: off}"), Error("`none` means that nothing holds it")),
+        (agent("sandbox: true"), Error("name what holds it")),
+        (agent("breaker: off"), Error("`breaker: {failures: 0}` turns it off")),
+        (schedule("{type: manual, breaker: false}"), Error("`breaker: {failures: 0}` turns it off")),
+        (
+            agent("breaker: {threshold: 3}"),
+            Error("it is one of `failures`, `pause`, `empty_runs`, `empty_usd` or `empty_within`"),
+        ),
+        (agent("breaker: {failurs: 3}"), Error("did you mean `failures`?")),
+        (agent("budget: {timezone: UTC}"), Error("it belongs to `budget` of the root file")),
+        (agent("budget: {per_week_usd: 1}"), Error("a budget is for a job, a day or a month")),
+        (agent("budget: {per_dya_usd: 1}"), Error("did you mean `per_day_usd`?")),
+        (agent("hooks: {after_run: [{type: shell, command: x, timeout: 30s}]}"), Error(milliseconds)),
+        (
+            agent("hooks: {on_error: [{type: webhook, url: 'http://a.com', timeout: 1m}]}"),
+            Error(milliseconds),
+        ),
+    ]);
+}
