@@ -276,7 +276,7 @@ fn words_of_other_programs() {
             agent("breaker: {threshold: 3}"),
             Error("it is one of `failures`, `pause`, `empty_runs`, `empty_usd` or `empty_within`"),
         ),
-        (agent("breaker: {failurs: 3}"), Error("did you mean `failures`?")),
+        (agent("breaker: {failure: 3}"), Error("did you mean `failures`?")),
         (agent("budget: {timezone: UTC}"), Error("it belongs to `budget` of the root file")),
         (agent("budget: {per_week_usd: 1}"), Error("a budget is for a job, a day or a month")),
         (agent("budget: {per_dya_usd: 1}"), Error("did you mean `per_day_usd`?")),

@@ -77,9 +77,11 @@ fn strangers_that_give_orders_are_warned_of() {
     ] {
         let text = said(schedule, "");
         assert!(text.contains(from) && text.contains("`trust` says who may"), "{schedule}: {text}");
-        for held in
-            [", trust: {min_permission: write}", ", trust: {strangers: allow}", ", sandbox: bubblewrap"]
-        {
+        for held in [
+            ", trust: {min_permission: write}",
+            ", trust: {strangers: allow}",
+            ", sandbox: {kind: bubblewrap, credentials: outside}",
+        ] {
             assert_eq!(said(schedule, held), "", "{schedule} {held}");
         }
         assert_eq!(said(&format!("{schedule}, trust: {{allow_authors: [ann]}}"), ""), "");

@@ -33,7 +33,7 @@ fn without_money() {
             scene(EVERY_HOUR, 3, 2).last_due("09:00").job("agent", RUNNING).max(9),
             "10:00",
             "Skipping a/s: a's daily budget of $5.00 has no room: $3.00 spent, $2.00 reserved by jobs under way, \
-             and a run may need $1.00; it begins anew at 2026-01-06 00:00 +00:00, or raise `budget.per_day_usd`, \
+             and a run may need $1.00; it starts as soon as they leave room, and a `budget.per_job_usd` reserves less, \
              due 10:00 | wake 01-06 00:00",
         ),
         (
