@@ -1,4 +1,5 @@
-//! Jobs that wait because their schedule has paused itself: nothing of it starts during the pause, and then one goes first.
+//! Jobs that wait because their schedule has paused itself: nothing of it starts during the pause, and then one goes first;
+//! and those whose schedule has left the config, and with it what they may not do.
 
 use std::collections::HashMap;
 
@@ -20,20 +21,22 @@ pub enum Held<'a> {
     Probe(&'a JobId),
     /// Somebody turned the schedule off during its pause.
     Off,
+    /// It is not in the config.
+    Gone,
 }
 
 impl Held<'_> {
     pub const fn reason(self) -> SkipReason {
         match self {
             Self::Paused { .. } | Self::Probe(_) => SkipReason::Paused,
-            Self::Off => SkipReason::Disabled,
+            Self::Off | Self::Gone => SkipReason::Disabled,
         }
     }
 
     pub const fn until(self) -> Option<Timestamp> {
         match self {
             Self::Paused { until, .. } => Some(until),
-            Self::Probe(_) | Self::Off => None,
+            Self::Probe(_) | Self::Off | Self::Gone => None,
         }
     }
 
@@ -42,25 +45,31 @@ impl Held<'_> {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule had paused itself, and {job} goes first"),
             Self::Off => "its schedule had paused itself, and was turned off then".to_owned(),
+            Self::Gone => {
+                "its schedule is not in the config any more, and with it what the job may not do; put it \
+                           back, or cancel the job"
+                    .to_owned()
+            }
         }
     }
 }
 
 /// What keeps the jobs of an agent's schedules from starting.
 #[derive(Debug)]
-pub struct Holds<'a>(HashMap<ScheduleId, Held<'a>>);
+pub struct Holds<'a>(HashMap<ScheduleId, Option<Held<'a>>>);
 
 impl<'a> Holds<'a> {
     pub fn of(agent: &Agent, snapshot: &'a Snapshot, now: Timestamp) -> Self {
-        let of_schedule = |schedule: &Schedule| Some((schedule.id, snapshot.hold(schedule, now)?));
-        Self(agent.schedules.iter().filter_map(of_schedule).collect())
+        let of_schedule = |schedule: &Schedule| (schedule.id, snapshot.hold(schedule, now));
+        Self(agent.schedules.iter().map(of_schedule).collect())
     }
 
-    /// What has begun goes on, and jobs by hand are somebody's wish; all else that the schedule fired waits with it.
+    /// During a pause what has begun goes on, and jobs by hand are somebody's wish; all else that the schedule fired
+    /// waits with it. Without its schedule nothing starts.
     pub fn job(&self, job: &LiveJob) -> Option<Held<'a>> {
-        let waits = job.by_trigger && !job.began && matches!(job.state, LiveState::Pending { .. });
-        let held = self.0.get(&job.schedule.filter(|_| waits)?)?;
-        (*held != Held::Probe(&job.id)).then_some(*held)
+        let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
+        let Some(held) = self.0.get(&schedule) else { return Some(Held::Gone) };
+        held.filter(|held| job.by_trigger && !job.began && *held != Held::Probe(&job.id))
     }
 }
 

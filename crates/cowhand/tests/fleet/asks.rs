@@ -17,7 +17,6 @@ agents:
     runtime: command
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > one.token; echo up; while [ ! -e go ]; do sleep 0.05; done; echo "my token is $COWHAND_JOB_TOKEN"']
     env: {API_SECRET: canary-in-an-input}
-    idle_timeout: 2s
     ask_timeout: 1h
   - name: other
     runtime: command
@@ -182,7 +181,7 @@ fn people_see_what_is_asked_and_answer_it() {
 /// nobody is.
 #[test]
 fn waiting_for_a_person_is_not_silence() {
-    let scene = Scene::with(FLEET);
+    let scene = Scene::with(&FLEET.replace("ask_timeout", "idle_timeout: 2s\n    ask_timeout"));
     scene.start();
     let (one, token) = token_of(&scene, "one");
     let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
@@ -194,10 +193,10 @@ fn waiting_for_a_person_is_not_silence() {
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("idle")), "{job:#}");
 }
 
-/// With half the patience for the attempt that a person gets: it is told no, and has all of its own time afterwards.
+/// With less patience for the attempt than a person gets: it is told no, and has all of its own time afterwards.
 #[test]
 fn waiting_for_a_person_takes_no_time() {
-    let fleet = FLEET.replace("idle_timeout: 2s\n    ask_timeout: 1h", "timeout: 3s\n    ask_timeout: 6s");
+    let fleet = FLEET.replace("ask_timeout: 1h", "timeout: 6s\n    ask_timeout: 8s");
     let scene = Scene::with(&fleet);
     scene.start();
     let (one, token) = token_of(&scene, "one");
@@ -209,7 +208,7 @@ fn waiting_for_a_person_takes_no_time() {
     let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("timeout")), "{job:#}");
     let took = job["duration_seconds"].as_u64().unwrap();
-    assert!(took >= 8, "6 seconds of waiting and 3 of its own, but it took {took}");
+    assert!(took >= 13, "8 seconds of waiting and 6 of its own, but it took {took}");
 }
 
 /// An agent of the Agent Client Protocol that asks once, and says what it heard.

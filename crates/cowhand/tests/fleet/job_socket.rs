@@ -108,7 +108,7 @@ fn most_memory(scene: &Scene) -> u64 {
 
 #[test]
 fn a_flood_of_it_does_not_hurt_the_daemon() {
-    let scene = Scene::with(&FLEET.replace("idle_timeout: 2s", "idle_timeout: 10m"));
+    let scene = Scene::with(FLEET);
     scene.start();
     let ((one, token), (other, others)) = (token_of(&scene, "one"), token_of(&scene, "other"));
     let socket = socket(&scene);

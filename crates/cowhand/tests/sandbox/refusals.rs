@@ -257,7 +257,7 @@ fn doctor_tries_what_a_start_tries() {
         "well": {"type": "manual"},
         "wrong": {"type": "manual", "sandbox": {"kind": "bubblewrap", "read": ["~/.ssh"]}},
     });
-    let scene = agent(&json!({"sandbox": {"kind": "bubblewrap", "network": "off"}, "schedules": schedules}));
+    let scene = agent(&json!({"schedules": schedules}));
     let said = |scene: &Scene| {
         let doctor = scene.command(&["doctor"]).output().unwrap();
         (doctor.status.code(), String::from_utf8_lossy(&doctor.stdout).into_owned())
