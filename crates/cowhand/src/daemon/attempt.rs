@@ -247,7 +247,7 @@ impl Charge {
             self.stopped = Some(Reason::OverBudget(Breach::Over(over)));
         }
         // Of a command that tells nothing it uses, nobody knows what it does.
-        let tells = usage.is_some() || rules.agent.settings.runtime != Some(Runtime::Command);
+        let tells = usage.is_some() || rules.agent.runtime() != Runtime::Command;
         let used_no_tool = tells && tail.tool_calls() == 0;
         let metadata = self.metadata(rules, attempt);
         let resets_at = finish.resets_at;
@@ -317,15 +317,20 @@ impl Charge {
         }
     }
 
-    /// Whoever waits for a person spends no time, and is not silent of its own accord. A store that is away is no reason
-    /// to end it.
+    /// Whoever waits for a person spends no time, and is not silent of its own accord. For one who may be waiting, a store
+    /// that is away is no reason to end it.
     async fn too_long(&self, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
         let (&JobState::Running { since }, now) = (self.job.state(), self.now()) else { return None };
         let over = |limit: Timeout, from| limit.duration().filter(|limit| now.duration_since(from) > *limit);
         let took = over(rules.timeout, since);
         let silent = over(rules.idle_timeout, attempt.last_output().unwrap_or(since).max(since));
         took.or(silent)?;
-        let asks = self.engine.store.asks_of(self.job.id().clone()).await.ok()?;
+        let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
+            Ok(asks) => asks,
+            Err(_) if rules.agent.needs_a_voice() => return None,
+            // It cannot ask, so nobody has to be asked whether it did.
+            Err(_) => Vec::new(),
+        };
         let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
         let waited = ask::waited(&asks, since, now).min(longest.max(LONGEST_STANDSTILL));
         let took = took.filter(|limit| now.duration_since(since) - waited > *limit);
