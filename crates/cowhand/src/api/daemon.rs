@@ -14,7 +14,7 @@ use tracing::warn;
 use super::agents::{self, AgentView};
 use super::given::{Count, Given};
 use super::{Api, Problem, providers};
-use crate::fleet::{ConfigRefused, FleetStatus, Reloaded, Stop};
+use crate::fleet::{FleetStatus, Reloaded, Stop};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
@@ -39,9 +39,9 @@ pub struct DaemonView {
     pub started_at: Option<Timestamp>,
     pub node: Option<String>,
     pub version: Option<String>,
-    /// The config on disk has mistakes, so the one before it is in force.
+    /// The config on disk has mistakes, so the one before it is in force. What they are is for those who may read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config_refused: Option<ConfigRefused>,
+    pub config_refused_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
@@ -98,6 +98,6 @@ fn view(api: &Api) -> DaemonView {
         started_at: Some(daemon.state().started_at),
         node: Some(daemon.node().to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        config_refused: daemon.config_refused(),
+        config_refused_at: daemon.config_refused_at(),
     }
 }

@@ -42,8 +42,8 @@ impl Status {
             if let Some(waiting) = waiting(status.asks) {
                 print::line(waiting);
             }
-            if let Some(refused) = &status.daemon.config_refused {
-                let at = ago::from_now(now, refused.at);
+            if let Some(at) = status.daemon.config_refused_at {
+                let at = ago::from_now(now, at);
                 let said = format!("the config on disk was refused {at}, and the one before it is in force");
                 let said = print::styled(said, print::BAD);
                 print::prose(&format!("{said}; `cowhand config check` shows its mistakes"), 2);

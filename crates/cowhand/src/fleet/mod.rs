@@ -100,15 +100,8 @@ pub struct Fleet {
     ended: watch::Receiver<bool>,
     /// The config was asked for again.
     reloads: watch::Sender<()>,
-    config_refused: watch::Sender<Option<ConfigRefused>>,
+    config_refused_at: watch::Sender<Option<Timestamp>>,
     started_at: Timestamp,
-}
-
-/// A config that was read again and could not be taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ConfigRefused {
-    pub at: Timestamp,
-    pub message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,8 +176,8 @@ impl Fleet {
             over.send_replace(true);
         });
         let reloads = watch::Sender::new(());
-        let config_refused = watch::Sender::new(None);
-        Ok(Self { engine, surroundings, config, course, ended, reloads, config_refused, started_at })
+        let config_refused_at = watch::Sender::new(None);
+        Ok(Self { engine, surroundings, config, course, ended, reloads, config_refused_at, started_at })
     }
 
     /// For whatever this face has no word for. What is written here past it is seen at the next look only.
@@ -279,8 +272,7 @@ impl Fleet {
         self.reloads.send_replace(());
         let contents = load(config);
         let at = self.engine.clock.now();
-        let refused = |error: &FleetError| ConfigRefused { at, message: error.to_string() };
-        self.config_refused.send_replace(contents.as_ref().err().map(refused));
+        self.config_refused_at.send_replace(contents.is_err().then_some(at));
         let contents = contents?;
         let roster = &contents.roster;
         if roster.store != self.roster().store {
@@ -299,9 +291,9 @@ impl Fleet {
         Ok(reloaded)
     }
 
-    /// What is wrong with the config on disk, if it was refused when it was last read.
-    pub fn config_refused(&self) -> Option<ConfigRefused> {
-        self.config_refused.borrow().clone()
+    /// When the config on disk was refused, if it was when it was last read.
+    pub fn config_refused_at(&self) -> Option<Timestamp> {
+        *self.config_refused_at.borrow()
     }
 
     /// For what is read anew with the config.

@@ -78,8 +78,8 @@ fn head(
                 }
             }
         }
-        @if let Some(refused) = &daemon.config_refused {
-            p.alert { b { "The config on disk was refused " (marks::from_now(refused.at, now)) } ", and the one before it is in force: " (Text(&refused.message)) }
+        @if let Some(at) = daemon.config_refused_at {
+            p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the one before it is in force; " code { "cowhand config check" } " shows its mistakes." }
         }
         @for parked in parked {
             p.alert { b { (parked.provider) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
