@@ -9,8 +9,8 @@ const SLOW: &str = r#"
 agents:
   - name: slow
     runtime: command
-    command: [sh, -c, "[ ! -e quick ] || exit 0; trap 'echo > asked' TERM INT; while [ ! -e end ]; do sleep 0.05; done"]
-    timeout: 1s
+    command: [sh, -c, "[ ! -e quick ] || exit 0; trap 'echo > asked' TERM INT; echo > up; while [ ! -e end ]; do sleep 0.05; done"]
+    timeout: 3s
     MORE
 "#;
 
@@ -53,7 +53,7 @@ fn a_timeout_stays_one_and_counts() {
         Some(jobs[0].clone()).filter(|job| job["finished_at"].is_string())
     });
     assert_eq!((&job["status"], &job["error"]["kind"]), (&"failed".into(), &"timeout".into()), "{job:#}");
-    assert_eq!(job["error"]["message"], "it ran longer than 1s", "{job:#}");
+    assert_eq!(job["error"]["message"], "it ran longer than 3s", "{job:#}");
     let why = scene.json(&["why", "slow/often"]);
     assert_eq!(why["schedule"]["status"], "paused", "{why:#}");
 }
@@ -61,10 +61,10 @@ fn a_timeout_stays_one_and_counts() {
 /// Whoever was cancelled is cancelled, also if nobody is left to say how it ended.
 #[test]
 fn a_cancelled_one_stays_cancelled() {
-    let scene = Scene::with(&SLOW.replace("timeout: 1s", "timeout: 1h").replace("MORE", ""));
+    let scene = Scene::with(&SLOW.replace("timeout: 3s", "timeout: 1h").replace("MORE", ""));
     scene.start();
     let job = scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned();
-    until("it to run", || (scene.job(&job)["status"] == "running").then_some(()));
+    until("it to run", || scene.root.join("up").exists().then_some(()));
     assert_eq!(scene.run(&["cancel", &job]).code, Some(0));
     until("it to be asked", || scene.root.join("asked").exists().then_some(()));
     scene.lose_the_daemon();

@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -86,16 +87,21 @@ pub(crate) fn issue(number: u64) -> Value {
 }
 
 async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
-    let mut world = world.lock().unwrap();
-    world.asked += 1;
-    if let Some(status) = world.refuses {
-        world.paid += 1;
-        return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();
-    }
-    if let Some(about) = world.about(request.uri().path()) {
-        let (status, body) = about;
+    let about = {
+        let mut world = world.lock().unwrap();
+        world.asked += 1;
+        if let Some(status) = world.refuses {
+            world.paid += 1;
+            return Response::builder().status(status).body(Body::from(r#"{"message":"no"}"#)).unwrap();
+        }
+        world.about(request.uri().path())
+    };
+    if let Some((status, body)) = about {
+        // Time enough for another to ask the same.
+        tokio::time::sleep(Duration::from_millis(100)).await;
         return Response::builder().status(status).body(Body::from(body.to_string())).unwrap();
     }
+    let mut world = world.lock().unwrap();
     let query = request.uri().query().unwrap_or_default();
     let number =
         |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.parse::<usize>().ok());

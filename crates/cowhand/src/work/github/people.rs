@@ -35,10 +35,13 @@ pub(crate) struct People {
     places: Mutex<Vec<(Place, Arc<Registrar>)>>,
 }
 
+/// Whoever asks while another does waits for that answer.
+type Known = OnceCell<(Instant, Standing)>;
+
 #[derive(Debug)]
 struct Registrar {
     client: Client,
-    known: Mutex<HashMap<String, (Instant, Standing)>>,
+    known: Mutex<HashMap<String, Arc<Known>>>,
     /// The repository is there, and we may look at it.
     seen: OnceCell<()>,
 }
@@ -51,24 +54,9 @@ impl People {
         setting: &Setting,
     ) -> Result<Standing, WorkSourceError> {
         let registrar = self.registrar(place, setting)?;
-        let name = login.to_lowercase();
-        if let Some(known) = registrar.known(&name) {
-            return Ok(known);
-        }
-        let call = Call::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
-        let standing = match registrar.client.ask::<Answer>(call).await {
-            Ok(answer) => answer.standing(),
-            // Nobody of that name, or nobody here.
-            Err(error) if error.is_not_found() => {
-                registrar.sees(place).await?;
-                Standing::Nothing
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let mut known = registrar.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, (asked, _)| asked.elapsed() < FRESH);
-        known.insert(name, (Instant::now(), standing));
-        Ok(standing)
+        let known = registrar.known(login.to_lowercase());
+        let ask = async || Ok((Instant::now(), registrar.ask(place, login).await?));
+        known.get_or_try_init(ask).await.map(|(_, standing)| *standing)
     }
 
     pub(crate) async fn head(
@@ -126,9 +114,26 @@ impl Registrar {
         Ok(())
     }
 
-    fn known(&self, name: &str) -> Option<Standing> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(name).filter(|(asked, _)| asked.elapsed() < FRESH).map(|(_, standing)| *standing)
+    async fn ask(&self, place: &Place, login: &str) -> Result<Standing, WorkSourceError> {
+        let call = Call::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
+        match self.client.ask::<Answer>(call).await {
+            Ok(answer) => Ok(answer.standing()),
+            // Nobody of that name, or nobody here.
+            Err(error) if error.is_not_found() => {
+                self.sees(place).await?;
+                Ok(Standing::Nothing)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn known(&self, name: String) -> Arc<Known> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, answer| match answer.get() {
+            Some((asked, _)) => asked.elapsed() < FRESH,
+            None => Arc::strong_count(answer) > 1,
+        });
+        Arc::clone(known.entry(name).or_default())
     }
 }
 
