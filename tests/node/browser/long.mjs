@@ -10,6 +10,9 @@ await story(async ({ page }) => {
   await page.evaluate(() => {
     window.longest = 0;
     window.blocked = 0;
+    window.most = 0;
+    const lines = document.querySelector('#lines');
+    new MutationObserver(() => { window.most = Math.max(window.most, lines.childElementCount); }).observe(lines, { childList: true });
     new PerformanceObserver((list) => {
       for (const entry of list.getEntries()) { window.longest = Math.max(window.longest, entry.duration); window.blocked += entry.duration - 50; }
     }).observe({ type: 'longtask' });
@@ -26,8 +29,8 @@ await story(async ({ page }) => {
   put('anna.2', 'one more word\n');
   await page.locator('#lines').getByText('one more word').waitFor({ state: 'attached' });
   assert.ok(await page.evaluate(() => window.innerHeight + window.scrollY < document.documentElement.scrollHeight - 2000));
-  const live = await page.evaluate(() => ({ lines: document.querySelectorAll('#lines .l').length, longest: Math.round(window.longest), blocked: Math.round(window.blocked) }));
-  assert.ok(live.lines <= 3000, `${live.lines} lines are kept`);
+  const live = await page.evaluate(() => ({ lines: window.most, longest: Math.round(window.longest), blocked: Math.round(window.blocked) }));
+  assert.ok(live.lines > 1000 && live.lines <= 3000, `${live.lines} lines were kept at most`);
   assert.match(await page.textContent('#output-where'), /of 100002/);
   put('anna.end');
   await page.locator('#head').getByText('completed').waitFor();
@@ -44,6 +47,7 @@ await story(async ({ page }) => {
   await page.getByRole('link', { name: 'First' }).click();
   await page.waitForURL(/after=0/);
   await page.getByText('line 0 of').waitFor();
+  assert.equal(await page.locator('#lines .l').count(), 1000);
   // Scrolling through a thousand lines: how long the slowest frame took.
   const frame = await page.evaluate(async () => {
     let slowest = 0;
@@ -57,7 +61,6 @@ await story(async ({ page }) => {
     }
     return Math.round(slowest);
   });
+  // How long it took is told (see docs/dashboard.md); what it has to bear is counted above.
   console.log(JSON.stringify({ streamed, ...live, load, frame }));
-  // Far above what was seen (see docs/dashboard.md), so that a busy machine is no failure and a page with all lines is.
-  assert.ok(load < 5_000 && frame < 1_000 && live.longest < 2_000, JSON.stringify({ load, frame, live }));
 });

@@ -38,6 +38,8 @@ async fn items_are_worked_on_one_by_one_and_then_no_agent_is_started() {
     scene.task("not-now", "status: draft\n");
     let fleet = scene.started().await;
     let mut events = fleet.subscribe_after(0);
+    // There may be no work before the last report is out.
+    until(&mut events, 4, |fact| matches!(fact, Fact::WorkReported { .. })).await;
     until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleSkipped { reason: SkipReason::NoWork, .. }))
         .await;
     let jobs = jobs(&fleet).await;
@@ -55,8 +57,8 @@ async fn items_are_worked_on_one_by_one_and_then_no_agent_is_started() {
     }
     assert_eq!(scene.status("not-now"), "draft");
     let schedule = fleet.roster().agents[0].schedules[0].id;
-    let ledger = fleet.store().ledger(schedule, 10).await.unwrap();
-    assert_eq!(ledger[0].outcome, FiringOutcome::Skipped(SkipReason::NoWork));
+    let ledger = fleet.store().ledger(schedule, 1000).await.unwrap();
+    assert!(ledger.iter().any(|row| row.outcome == FiringOutcome::Skipped(SkipReason::NoWork)));
     assert_eq!(ledger.iter().filter(|row| row.outcome == FiringOutcome::Ran).count(), 4);
     assert!(fleet.store().items().await.unwrap().is_empty(), "nothing is owed");
     // The next look comes by itself.

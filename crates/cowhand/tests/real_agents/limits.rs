@@ -6,10 +6,10 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::models::{Got, Scenario};
+use super::models::{Got, SHARING, Scenario};
 use super::{Cli, Scene, until};
 
-const AGENTS: [&str; 3] = ["coder", "second", "third"];
+const AGENTS: [&str; SHARING] = ["coder", "second", "third"];
 
 /// Three agents of one provider, each with a desk of its own.
 fn fleet(cli: Cli) -> Scene {

@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::{NEW, OLD, Scene, answer, hmac};
 
@@ -212,7 +213,7 @@ async fn a_secret_that_is_not_set_is_told_before_anybody_tries() {
 
 #[tokio::test]
 async fn deliveries_share_the_places_of_their_agent() {
-    let scene = Scene::of(
+    let mut scene = Scene::prepared(
         r#"
 server: {listen: "127.0.0.1:0"}
 agents:
@@ -226,46 +227,76 @@ agents:
 "#,
     );
     std::fs::write(scene.path("busy"), "").unwrap();
+    scene.start(&[]);
+    let statuses = || -> Vec<String> {
+        scene.jobs().iter().map(|job| job["status"].as_str().unwrap().to_owned()).collect()
+    };
+    scene.until("the first check runs", || statuses() == ["running"]);
     for number in 0..4 {
         let body = format!(r#"{{"alert":{number}}}"#);
         let sent = scene.github("alert", &number.to_string(), "alert", body.as_bytes());
         assert_eq!(answer(sent).await.0, 202);
     }
-    let count = |status: &str| scene.jobs().iter().filter(|job| job["status"] == status).count();
-    scene.until("both places are taken", || count("running") == 2);
-    assert_eq!(count("pending") + count("completed"), 3, "{:?}", scene.jobs());
+    let is_full = || statuses() == ["running", "running", "pending", "pending", "pending"];
+    scene.until("both places are taken", is_full);
     std::fs::remove_file(scene.path("busy")).unwrap();
     scene.until("all have run", || {
-        assert!(count("running") <= 2);
+        let statuses = statuses();
+        let count = |status: &str| statuses.iter().filter(|found| *found == status).count();
+        assert!(count("running") <= 2, "{statuses:?}");
         count("completed") == 5
     });
 }
 
-const FRAGILE: &str = r#"
-server: {listen: "127.0.0.1:0"}
+/// A schedule that pauses itself after one failure, for so long at first.
+fn fragile(pause: &str) -> String {
+    format!(
+        r#"
+server: {{listen: "127.0.0.1:0"}}
 agents:
   - name: worker
     runtime: command
     command: [sh, -c, "echo $COWHAND_JOB_ID >> ran; [ -e mended ]"]
-    instances: {max_concurrent: 9}
-    breaker: {failures: 1, pause: 3s}
+    instances: {{max_concurrent: 9}}
+    breaker: {{failures: 1, pause: {pause}}}
     schedules:
-      hook: {type: webhook, secret_env: HOOK_OLD, prompt: Look.}
-      asking: {type: webhook, secret_env: HOOK_OLD, prompt: Look., when_command: ["true"]}
-"#;
+      hook: {{type: webhook, secret_env: HOOK_OLD, prompt: Look.}}
+      asking: {{type: webhook, secret_env: HOOK_OLD, prompt: Look., when_command: ["true"]}}
+"#
+    )
+}
 
-fn is_paused(scene: &Scene, schedule: &str) -> bool {
-    let (_, out, _) = scene.run(&["schedule", "show", &format!("worker/{schedule}"), "--json"]);
-    serde_json::from_str::<Value>(&out).unwrap()["status"] == "paused"
+/// Until when it has paused itself, as its event says, once there is one.
+fn pause(scene: &Scene) -> Timestamp {
+    let mut until = None;
+    scene.until("the schedule pauses", || {
+        let (_, out, _) = scene.run(&["events", "--json", "--limit", "1000"]);
+        let mut events = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let paused = events.find(|event| event["type"] == "schedule:paused");
+        until = paused.map(|event| event["until"].as_str().unwrap().parse().unwrap());
+        until.is_some()
+    });
+    until.unwrap()
+}
+
+/// Nobody waits for an hour: with a new daemon the pause is over.
+async fn pass_the_pause(scene: &mut Scene) {
+    scene.kill();
+    let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
+    let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let passed = sqlx::query("update schedules set paused_until = 0 where paused_until > 0");
+    assert_eq!(passed.execute(&mut store).await.unwrap().rows_affected(), 1, "it pauses");
+    store.close().await.unwrap();
+    scene.start(&[]);
 }
 
 /// Deliveries of a schedule that has paused itself are kept; when the pause is over one of them goes first.
 #[tokio::test]
 async fn what_comes_during_a_pause_waits_for_its_end() {
-    let mut scene = Scene::of(FRAGILE);
+    let mut scene = Scene::of(&fragile("1h"));
     let ran = |scene: &Scene| std::fs::read_to_string(scene.path("ran")).unwrap_or_default().lines().count();
     assert_eq!(answer(scene.github("hook", "d1", "issues", BODY)).await.0, 202);
-    scene.until("the schedule pauses", || is_paused(&scene, "hook"));
+    pause(&scene);
     let mut jobs = Vec::new();
     for id in ["d2", "d3", "d4"] {
         let (status, body) = answer(scene.github("hook", id, "issues", BODY)).await;
@@ -276,17 +307,28 @@ async fn what_comes_during_a_pause_waits_for_its_end() {
     let job = |scene: &Scene, id: &str| -> Value {
         serde_json::from_str(&scene.run(&["job", id, "--json"]).1).unwrap()
     };
-    let waits = job(&scene, &jobs[2]);
-    if is_paused(&scene, "hook") {
-        assert_eq!(waits["waits"]["reason"], "paused", "{waits:#}");
-        let said = waits["waits"]["message"].as_str().unwrap();
+    let waits = |scene: &Scene, id: &str| {
+        let job = job(scene, id);
+        assert_eq!(
+            (&job["status"], &job["waits"]["reason"]),
+            (&"pending".into(), &"paused".into()),
+            "{job:#}"
+        );
+        let said = job["waits"]["message"].as_str().unwrap();
         assert!(said.starts_with("its schedule has paused itself: "), "{said}");
+    };
+    for id in &jobs {
+        waits(&scene, id);
     }
-    // One of them was tried after the pause, and that was enough. It makes no difference who does it.
+    // One of them is tried after the pause, and that is enough. It makes no difference who does it.
+    pass_the_pause(&mut scene).await;
     scene.until("the first probe has failed", || job(&scene, &jobs[0])["status"] == "failed");
-    scene.kill();
+    for id in &jobs[1..] {
+        waits(&scene, id);
+    }
+    assert_eq!(ran(&scene), 2, "the first of all, and the probe");
     std::fs::write(scene.path("mended"), "").unwrap();
-    scene.start(&[]);
+    pass_the_pause(&mut scene).await;
     scene.until("all are done", || jobs[1..].iter().all(|id| job(&scene, id)["status"] == "completed"));
     assert_eq!(ran(&scene), 4, "each once");
     // One that is turned off takes nothing.
@@ -297,13 +339,16 @@ async fn what_comes_during_a_pause_waits_for_its_end() {
 /// What it runs for is not known yet either.
 #[tokio::test]
 async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
-    let scene = Scene::of(FRAGILE);
+    let scene = Scene::of(&fragile("3s"));
     assert_eq!(answer(scene.github("asking", "d1", "issues", BODY)).await.0, 202);
-    scene.until("the schedule pauses", || is_paused(&scene, "asking"));
+    let until = pause(&scene);
+    std::fs::write(scene.path("mended"), "").unwrap();
     let (status, body) = answer(scene.github("asking", "d2", "issues", BODY)).await;
     assert_eq!((status, &body["status"], &body["job"]), (202, &"accepted".into(), &Value::Null), "{body}");
-    std::fs::write(scene.path("mended"), "").unwrap();
     scene.until("it is done", || scene.jobs().last().unwrap()["status"] == "completed");
-    let statuses: Vec<Value> = scene.jobs().iter().map(|job| job["status"].clone()).collect();
+    let jobs = scene.jobs();
+    let statuses: Vec<&Value> = jobs.iter().map(|job| &job["status"]).collect();
     assert_eq!(statuses, ["failed", "completed"]);
+    let began: Timestamp = jobs[1]["started_at"].as_str().unwrap().parse().unwrap();
+    assert!(began >= until, "{began} is before {until}");
 }

@@ -208,8 +208,12 @@ async fn a_listener_is_quiet() {
     let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"dispatch_result"}"#, "x");
     let fleet = home.start(vec![agent], Registry::default()).await;
     becomes("a first look", async || fleet.state().check_count > 0).await;
-    let before = fleet.state().check_count;
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    assert!(fleet.state().check_count <= before + 1, "{} looks", fleet.state().check_count - before);
+    // Sooner or later; one that asks again and again never comes to it.
+    becomes("a quiet moment", async || {
+        let before = fleet.state().check_count;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        fleet.state().check_count <= before + 1
+    })
+    .await;
     fleet.stop(Stop::default()).await.unwrap();
 }

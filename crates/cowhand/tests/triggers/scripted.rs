@@ -7,10 +7,12 @@ use std::time::Instant;
 use anyhow::anyhow;
 use async_trait::async_trait;
 use cowhand::trigger::{FatalTriggerError, Registry, Task, TriggerStrategy, stopped};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub(crate) enum Step {
     Tasks(Vec<Task>),
+    /// When the word is given.
+    Later(Arc<Notify>, Vec<Task>),
     Fail(&'static str),
     Fatal(&'static str),
     Panic(&'static str),
@@ -81,6 +83,10 @@ impl TriggerStrategy for Scripted {
         };
         match step {
             Some(Step::Tasks(tasks)) => Ok(tasks),
+            Some(Step::Later(word, tasks)) => {
+                word.notified().await;
+                Ok(tasks)
+            }
             Some(Step::Fail(message)) => Err(anyhow!(message)),
             Some(Step::Fatal(reason)) => Err(FatalTriggerError(reason.to_owned()).into()),
             Some(Step::Panic(words)) => panic!("{words}"),

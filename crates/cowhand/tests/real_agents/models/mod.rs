@@ -5,6 +5,7 @@ mod chat;
 mod gemini;
 mod responses;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -17,6 +18,7 @@ use axum::{Json, Router};
 use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// What every answer costs, whatever was asked.
 pub(crate) const INPUT: u64 = 700;
@@ -36,10 +38,16 @@ struct Shared {
     served: Mutex<Vec<Served>>,
     /// When the limit ends that somebody met.
     opens: Mutex<Option<SystemTime>>,
+    /// Where those work who have come to it.
+    desks: watch::Sender<HashSet<String>>,
+    /// How many more answers a loop gets, if that is limited.
+    answers: Mutex<Option<usize>>,
 }
 
-/// How long a limit lasts.
+/// How long a limit lasts, from the moment at which everybody has come to it.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How many agents share it.
+pub(crate) const SHARING: usize = 3;
 
 /// One request and what it got.
 #[derive(Debug, Clone)]
@@ -143,6 +151,11 @@ impl Models {
         format!("http://{}", self.address)
     }
 
+    /// A loop gets so many answers, and waits in vain for the next.
+    pub(crate) fn answers(&self, count: usize) {
+        *self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
+    }
+
     /// The requests that came until now, small talk of the CLIs included.
     pub(crate) fn served(&self) -> Vec<Served> {
         self.shared.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -172,6 +185,9 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     let scenario = Scenario::of(&conversation);
     let since = conversation.rfind("SCENARIO:").map_or("", |at| &conversation[at..]);
     let answered = since.contains(vendor.answered);
+    if scenario == Scenario::Limited && answered {
+        shared.everybody(&body.to_string()).await;
+    }
     let limit = (scenario == Scenario::Limited).then(|| shared.limit(answered)).flatten();
     let got = match scenario {
         Scenario::Error(_) => Got::Error,
@@ -184,6 +200,10 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     if let Scenario::Error(code) = scenario {
         return error(code);
     }
+    // Without a shell it is a question beside the loop.
+    if scenario == Scenario::Loop && shell_of(&body["tools"]).is_some() && !shared.has_an_answer() {
+        std::future::pending::<()>().await;
+    }
     if let Some(opens) = limit {
         return used_up(opens);
     }
@@ -191,6 +211,23 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
 }
 
 impl Shared {
+    fn has_an_answer(&self) -> bool {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = answers.as_mut() else { return true };
+        let has_one = *left > 0;
+        *left = left.saturating_sub(1);
+        has_one
+    }
+
+    /// Nobody meets the limit before all have come to it, however slow one of them is.
+    async fn everybody(&self, request: &str) {
+        let desk = request.split_once("/desk-").map_or("", |(_, rest)| rest);
+        let end = desk.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(desk.len());
+        self.desks.send_if_modified(|desks| desks.insert(desk[..end].to_owned()));
+        // Whoever tests has less patience than the agents.
+        let _ = self.desks.subscribe().wait_for(|desks| desks.len() >= SHARING).await;
+    }
+
     /// When the limit ends, if there is one now. Whoever comes with the answer of a tool begins it, once.
     fn limit(&self, begins: bool) -> Option<SystemTime> {
         let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);

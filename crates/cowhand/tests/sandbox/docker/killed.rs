@@ -36,12 +36,6 @@ impl Running {
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     }
 
-    fn kill_daemon(&mut self) {
-        let mut daemon = self.scene.daemon.take().unwrap();
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
-    }
-
     /// Failed, and nothing is left of it.
     fn failed(&self) {
         let (job, said) = self.scene.ended(&self.id);
@@ -98,7 +92,7 @@ fn both_of_them() {
 fn everybody() {
     let mut running = Running::new();
     let agent = running.who("agent.json");
-    running.kill_daemon();
+    running.scene.kill_daemon();
     kill(&running.who("keeper.json"));
     kill(&agent);
     assert_eq!(running.scene.engine().containers().len(), 1);
@@ -111,7 +105,7 @@ fn everybody() {
 fn everybody_and_the_folder() {
     let mut running = Running::new();
     let agent = running.who("agent.json");
-    running.kill_daemon();
+    running.scene.kill_daemon();
     kill(&running.who("keeper.json"));
     kill(&agent);
     fs::remove_dir_all(running.scene.path("fleet/.cowhand/attempts")).unwrap();
@@ -125,7 +119,7 @@ fn everybody_and_the_folder() {
 #[test]
 fn the_daemon() {
     let mut running = Running::new();
-    running.kill_daemon();
+    running.scene.kill_daemon();
     assert_eq!(running.scene.engine().containers().len(), 1);
     running.scene.start();
     running.scene.write("desk/go", "");
@@ -140,7 +134,7 @@ fn the_daemon() {
 #[test]
 fn the_daemon_until_after_the_end() {
     let mut running = Running::new();
-    running.kill_daemon();
+    running.scene.kill_daemon();
     running.scene.write("desk/go", "");
     running.scene.nothing_is_left();
     running.scene.start();
@@ -162,7 +156,7 @@ fn the_engine() {
     });
     assert!(!running.scene.path("desk/over").exists());
     // What is left of it is nothing but a name, which goes when somebody can be asked.
-    running.kill_daemon();
+    running.scene.kill_daemon();
     running.scene.podman.as_mut().unwrap().serve();
     running.scene.start();
     running.scene.nothing_is_left();
