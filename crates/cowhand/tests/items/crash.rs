@@ -9,19 +9,27 @@ use cowhand_core::job::JobStatus;
 
 use crate::{Scene, jobs, stop, until};
 
-/// Every step that leaves something behind, in the order in which they come.
-const STEPS: [&str; 10] = [
-    "item_taken",
-    "work_file_written",
-    "work_file_replaced",
-    "item_claimed",
-    "prepared",
-    "claimed",
-    "launched",
-    "ended",
-    "settled",
-    "told",
-];
+/// One story for each step, on each database.
+macro_rules! dies_at_every_step {
+    ($($step:ident),+ $(,)?) => {
+        mod sqlite { $(#[tokio::test] async fn $step() { super::dies_at("sqlite", stringify!($step)).await; })+ }
+        mod postgres { $(#[tokio::test] async fn $step() { super::dies_at("postgres", stringify!($step)).await; })+ }
+    };
+}
+
+// Every step that leaves something behind, in the order in which they come.
+dies_at_every_step!(
+    item_taken,
+    work_file_written,
+    work_file_replaced,
+    item_claimed,
+    prepared,
+    claimed,
+    launched,
+    ended,
+    settled,
+    told,
+);
 
 /// A daemon in a process of its own, which dies at the fault.
 fn doomed(scene: &Scene, fault: &str) -> Child {
@@ -39,46 +47,34 @@ fn doomed(scene: &Scene, fault: &str) -> Child {
     daemon
 }
 
-async fn dies_at_every_step(database: &str) {
-    for step in STEPS {
-        for turn in 1..=2 {
-            let script = "echo $COWHAND_JOB_ID >> runs; cat";
-            let scene = Scene::on(database, script, "", "type: interval, interval: 1s, prompt: Go.");
-            for name in ["a", "b"] {
-                scene.task(name, "");
-            }
-            let fault = format!("{step}:{turn}");
-            let died = doomed(&scene, &fault).wait().unwrap();
-            assert!(!died.success(), "{fault}: it should have died there");
-            let fleet = scene.started().await;
-            let mut events = fleet.subscribe_after(0);
-            until(&mut events, 2, |fact| matches!(fact, Fact::WorkReported { .. })).await;
-            let jobs = jobs(&fleet).await;
-            assert!(jobs.iter().all(|job| job.status() == JobStatus::Completed), "{fault}: {jobs:?}");
-            assert_eq!(jobs.len(), 2, "{fault}: {jobs:?}");
-            let mut runs: Vec<String> =
-                fs::read_to_string(scene.path("runs")).unwrap().lines().map(str::to_owned).collect();
-            runs.sort();
-            let mut ids: Vec<String> = jobs.iter().map(|job| job.id().to_string()).collect();
-            ids.sort();
-            assert_eq!(runs, ids, "{fault}: each job ran once");
-            for name in ["a", "b"] {
-                let text = scene.read(name);
-                assert_eq!(scene.status(name), "completed", "{fault}: {text}");
-                assert_eq!(text.matches("Job: job-").count(), 1, "{fault}: one word for each fact: {text}");
-            }
-            assert!(fleet.store().items().await.unwrap().is_empty(), "{fault}");
-            stop(fleet).await;
+async fn dies_at(database: &str, step: &str) {
+    for turn in 1..=2 {
+        let script = "echo $COWHAND_JOB_ID >> runs; cat";
+        let scene = Scene::on(database, script, "", "type: interval, interval: 1s, prompt: Go.");
+        for name in ["a", "b"] {
+            scene.task(name, "");
         }
+        let fault = format!("{step}:{turn}");
+        let died = doomed(&scene, &fault).wait().unwrap();
+        assert!(!died.success(), "{fault}: it should have died there");
+        let fleet = scene.started().await;
+        let mut events = fleet.subscribe_after(0);
+        until(&mut events, 2, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+        let jobs = jobs(&fleet).await;
+        assert!(jobs.iter().all(|job| job.status() == JobStatus::Completed), "{fault}: {jobs:?}");
+        assert_eq!(jobs.len(), 2, "{fault}: {jobs:?}");
+        let mut runs: Vec<String> =
+            fs::read_to_string(scene.path("runs")).unwrap().lines().map(str::to_owned).collect();
+        runs.sort();
+        let mut ids: Vec<String> = jobs.iter().map(|job| job.id().to_string()).collect();
+        ids.sort();
+        assert_eq!(runs, ids, "{fault}: each job ran once");
+        for name in ["a", "b"] {
+            let text = scene.read(name);
+            assert_eq!(scene.status(name), "completed", "{fault}: {text}");
+            assert_eq!(text.matches("Job: job-").count(), 1, "{fault}: one word for each fact: {text}");
+        }
+        assert!(fleet.store().items().await.unwrap().is_empty(), "{fault}");
+        stop(fleet).await;
     }
-}
-
-#[tokio::test]
-async fn on_sqlite_the_daemon_dies_at_every_step() {
-    dies_at_every_step("sqlite").await;
-}
-
-#[tokio::test]
-async fn on_postgres_the_daemon_dies_at_every_step() {
-    dies_at_every_step("postgres").await;
 }

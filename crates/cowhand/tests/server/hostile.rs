@@ -2,10 +2,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream as Blocking};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use cowhand::store::Store;
+use cowhand::store::{LedgerRow, Store};
 use cowhand_core::id::ScheduleId;
+use cowhand_core::schedule::FiringOutcome;
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use jiff::SignedDuration;
@@ -33,12 +36,10 @@ agents:
       tick: {type: cron, expression: "* * * * * *", prompt: Tick.}
 "#;
 const BODY: &[u8] = br#"{"action":"opened"}"#;
-/// Less than a firing that anybody would call late, on a machine that does other things, too.
-const LATE: SignedDuration = SignedDuration::from_secs(3);
 /// In MB. The daemon has some forty when nothing happens.
 const MUCH: u64 = 250;
 
-/// How late the clock's firings were while the test ran, and that none is missing.
+/// How late the clock's firings were while the test ran, and that none is missing or came too late to be one.
 async fn on_time(scene: &Scene) -> SignedDuration {
     let store = Store::open(scene.path(".cowhand/store.db").to_str().unwrap()).await.unwrap();
     let tick = ScheduleId::of(&"clock".parse().unwrap(), &"tick".parse().unwrap());
@@ -54,9 +55,9 @@ async fn on_time(scene: &Scene) -> SignedDuration {
         due.len() > 2 && due.windows(2).all(|pair| pair[1] == pair[0] + 1),
         "a firing every second: {due:?}"
     );
-    let latest = ledger.iter().map(|row| row.decided_at.duration_since(row.due)).max().unwrap();
-    assert!(latest < LATE, "{latest}");
-    latest
+    let too_late = |row: &LedgerRow| matches!(row.outcome, FiringOutcome::Missed | FiringOutcome::Coalesced);
+    assert!(!ledger.iter().any(too_late), "{ledger:?}");
+    ledger.iter().map(|row| row.decided_at.duration_since(row.due)).max().unwrap()
 }
 
 async fn is_well(scene: &Scene, what: &str) {
@@ -189,11 +190,12 @@ async fn connect(scene: &Scene, from: [u8; 4]) -> Option<TcpStream> {
 }
 
 /// Sends a byte every half second for as long as anybody listens; answers how long that was, and what was said.
-async fn drip(scene: &Scene, head: &str, bytes: &str) -> (Duration, String) {
+async fn drip(scene: &Scene, head: &str, bytes: &str, came: &AtomicUsize) -> (Duration, String) {
     let stream = connect(scene, [127, 0, 0, 2]).await.unwrap();
     let began = Instant::now();
     stream.writable().await.unwrap();
     stream.try_write(head.as_bytes()).unwrap();
+    came.fetch_add(1, Ordering::Relaxed);
     let mut said = Vec::new();
     for byte in bytes.bytes().cycle() {
         let mut buffer = [0; 1024];
@@ -210,7 +212,7 @@ async fn drip(scene: &Scene, head: &str, bytes: &str) -> (Duration, String) {
                 }
             }
         }
-        assert!(began.elapsed() < Duration::from_mins(1), "it is still there");
+        assert!(began.elapsed() < Duration::from_mins(2), "it is still there");
     }
     (began.elapsed(), String::from_utf8_lossy(&said).into_owned())
 }
@@ -221,38 +223,38 @@ async fn whoever_is_slow_on_purpose_is_let_go() {
     let announced = "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n";
     let chunked =
         "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n400\r\n";
-    let kinds = [
-        ("POST /hooks/worker/hook HTTP/1.1\r\nx: ", 100, 14),
-        (announced, 50, 45),
-        (chunked, 20, 45),
-        ("", 20, 14),
-    ];
-    let slow = kinds.iter().flat_map(|(head, count, most)| std::iter::repeat_n((*head, *most), *count));
-    let slow = iter(slow).map(async |(head, most)| {
-        let (lasted, said) = drip(&scene, head, "a").await;
-        assert!(lasted < Duration::from_secs(most), "{head:?} {lasted:?}");
+    let kinds = [("POST /hooks/worker/hook HTTP/1.1\r\nx: ", 100), (announced, 50), (chunked, 20), ("", 20)];
+    let (came, gone) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let slow = kinds.iter().flat_map(|(head, count)| std::iter::repeat_n(*head, *count));
+    let slow = iter(slow).map(async |head| {
+        let (lasted, said) = drip(&scene, head, "a", &came).await;
+        gone.fetch_add(1, Ordering::Relaxed);
         assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
         (head, lasted)
     });
     // All at once, and meanwhile everybody else is answered.
     let others = async {
-        let mut longest = Duration::ZERO;
+        while came.load(Ordering::Relaxed) < 190 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let (mut longest, mut beside) = (Duration::ZERO, 0);
         for number in 0..40 {
             let began = Instant::now();
             let id = format!("meanwhile-{number}");
             assert_eq!(answer(scene.github("hook", &id, "push", BODY)).await.0, 202);
             longest = longest.max(began.elapsed());
+            beside = beside.max(190 - gone.load(Ordering::Relaxed));
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        longest
+        (longest, beside)
     };
-    let (slow, longest) = tokio::join!(slow.buffer_unordered(1_000).collect::<Vec<_>>(), others);
-    for (kind, ..) in kinds {
+    let (slow, (longest, beside)) = tokio::join!(slow.buffer_unordered(1_000).collect::<Vec<_>>(), others);
+    for (kind, _) in kinds {
         let lasted = slow.iter().filter(|(head, _)| *head == kind).map(|(_, lasted)| *lasted).max().unwrap();
         println!("{:?} for {lasted:.1?} at most", kind.lines().last().unwrap_or_default());
     }
-    println!("a delivery of somebody else's took {longest:?} at most");
-    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    println!("a delivery of somebody else's took {longest:?} at most, beside up to {beside} slow ones");
+    assert!(beside > 0, "nobody was answered before the last of them was gone");
     is_well(&scene, "slow clients").await;
 }
 
@@ -271,6 +273,17 @@ fn kept(scene: &Scene) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", scene.pid())).unwrap().count()
 }
 
+/// What came of it, and the most that the daemon had open meanwhile.
+async fn most_kept<T>(scene: &Scene, doing: impl Future<Output = T>) -> (T, usize) {
+    let (mut doing, mut most) = (pin!(doing), 0);
+    loop {
+        tokio::select! {
+            done = &mut doing => return (done, most.max(kept(scene))),
+            () = tokio::time::sleep(Duration::from_millis(20)) => most = most.max(kept(scene)),
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_connections() {
     let scene = Scene::of(FLEET);
@@ -286,29 +299,26 @@ async fn ten_thousand_connections() {
         let request = client.post(format!("{}/hooks/worker/hook", scene.url)).header("x-github-delivery", id);
         let request =
             request.header("x-hub-signature-256", format!("sha256={}", hmac(OLD, &[BODY]))).body(BODY);
-        assert_eq!(answer(request.timeout(Duration::from_mins(1))).await.0, 202);
+        assert_eq!(answer(request.timeout(Duration::from_mins(2))).await.0, 202);
         began.elapsed()
     };
-    // One address gets half of the places, and nobody else is kept out by it.
-    let streams = open(1).await;
-    let took = deliver("beside-one").await;
-    let open_now = kept(&scene) - before;
-    println!(
-        "{} of {wanted} connections from one address, {open_now} kept; a delivery took {took:?}",
-        streams.len()
-    );
+    // One address gets half of the places, and nobody else is kept out by it: there is room all the time.
+    let flood = async { (open(1).await, deliver("beside-one").await) };
+    let ((streams, took), most) = most_kept(&scene, flood).await;
+    let (count, most) = (streams.len(), most - before);
+    println!("{count} of {wanted} connections from one address, {most} kept; a delivery took {took:?}");
+    let told = "has 2048 connections; more are closed at once";
+    assert!(scene.log().contains(told), "{}", scene.log());
     // Beside the clock's agents and our own delivery.
-    assert!((2_000..2_100).contains(&open_now), "{open_now}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    assert!(scene.log().contains("more are closed at once"), "{}", scene.log());
+    assert!(most < 2_100, "{most}");
     drop(streams);
 
     // Many addresses take all places; silence costs them theirs, and then others get in.
-    let streams = open(8).await;
-    let took = deliver("beside-many").await;
-    println!("{} of {wanted} connections from eight addresses; a delivery took {took:?}", streams.len());
-    assert!(took < Duration::from_secs(45), "{took:?}");
-    assert!(kept(&scene) - before < 4_150, "{}", kept(&scene));
+    let flood = async { (open(8).await, deliver("beside-many").await) };
+    let ((streams, took), most) = most_kept(&scene, flood).await;
+    let (count, most) = (streams.len(), most - before);
+    println!("{count} of {wanted} connections from eight addresses, {most} kept; a delivery took {took:?}");
+    assert!((2_100..4_150).contains(&most), "{most}");
     drop(streams);
     is_well(&scene, "ten thousand connections").await;
 }

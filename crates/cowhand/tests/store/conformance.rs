@@ -408,11 +408,11 @@ async fn the_newest_job_of_each_agent(place: Place) {
     assert_eq!(store.newest_jobs(&[]).await.unwrap(), []);
 }
 
-/// Each round would take a second if a wake were lost, for then only the look that comes anyway finds the event.
+/// Each round would take a second if a wake were lost, for then only the look that comes anyway finds the event. A busy
+/// machine has late ones among them, but not so many.
 async fn whoever_follows_is_woken(place: Place) {
     const ROUNDS: i64 = 40;
     let store = place.open().await;
-    let begun = Instant::now();
     let (writing, following) = (store.clone(), store.clone());
     let (seen, mut told) = tokio::sync::watch::channel(0);
     let follower = tokio::spawn(async move {
@@ -423,12 +423,15 @@ async fn whoever_follows_is_woken(place: Place) {
             seen.send_replace(after);
         }
     });
+    let mut late = 0;
     for round in 1..=ROUNDS {
         writing.add_job(hand_job(), at(round)).await.unwrap();
+        let written = Instant::now();
         told.wait_for(|seen| *seen >= round).await.unwrap();
+        late += i64::from(written.elapsed() > Duration::from_millis(500));
     }
     follower.await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(ROUNDS as u64 / 2), "{:?}", begun.elapsed());
+    assert!(late < ROUNDS / 2, "{late} of {ROUNDS} were seen late");
     assert_eq!(store.committed(), ROUNDS);
     let idle = tokio::time::timeout(Duration::from_millis(300), store.changed(ROUNDS)).await;
     assert!(idle.is_err(), "with nothing new it waits");

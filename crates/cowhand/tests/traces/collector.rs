@@ -22,8 +22,20 @@ pub(crate) enum Mood {
     /// It takes requests and never answers.
     Silent,
     Refusing(u16),
+    /// It refuses so many requests, and is well then.
+    Recovering(u16, usize),
     /// It takes all but one span.
     Picky,
+}
+
+impl Mood {
+    fn now(&mut self) -> Self {
+        let now = *self;
+        if let Self::Recovering(code, left) = now {
+            *self = if left > 1 { Self::Recovering(code, left - 1) } else { Self::Well };
+        }
+        now
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -135,7 +147,7 @@ impl Collector {
 const VERSION: &str = "1.45.2";
 
 async fn take(State(memory): State<Memory>, uri: Uri, headers: HeaderMap, body: String) -> Response {
-    let mood = *memory.mood.lock().unwrap();
+    let mood = memory.mood.lock().unwrap().now();
     let taken = matches!(mood, Mood::Well | Mood::Slow | Mood::Picky);
     memory.heard.lock().unwrap().push(Heard { path: uri.path().to_owned(), headers, body, taken });
     let json = [("content-type", "application/json")];
@@ -146,7 +158,7 @@ async fn take(State(memory): State<Memory>, uri: Uri, headers: HeaderMap, body: 
             (json, "{}").into_response()
         }
         Mood::Silent => std::future::pending().await,
-        Mood::Refusing(code) => {
+        Mood::Refusing(code) | Mood::Recovering(code, _) => {
             let headers = [("retry-after", "0"), ("location", "/elsewhere")];
             (StatusCode::from_u16(code).unwrap(), headers, "no").into_response()
         }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use collector::Collector;
 
-/// `coder` is Claude Code as it was recorded, with a tool that takes a while; `shaky` fails once.
+/// `coder` is Claude Code as it was recorded, with a tool that takes as long as there is a `hold`; `shaky` fails once.
 const AGENTS: &str = r#"
 server: {enabled: false}
 agents:
@@ -45,7 +45,7 @@ const CLAUDE: &str = r#"#!/bin/sh
 cat > /dev/null
 said() { sed -n "$1" RECORDED | sed 's/"timestamp":"[^"]*",*//'; }
 said 1,3p
-sleep 0.2
+while [ -e hold ]; do sleep 0.05; done
 said 4,\$p
 "#;
 
@@ -120,12 +120,9 @@ impl Scene {
         daemon.wait().unwrap();
     }
 
-    /// How long that took.
-    fn stop(&mut self) -> Duration {
-        let begin = Instant::now();
+    fn stop(&mut self) {
         self.run(&["stop"]);
         assert!(self.daemon.take().unwrap().wait().unwrap().success(), "{}", self.log());
-        begin.elapsed()
     }
 
     /// Exit code, standard output and standard error.
@@ -162,7 +159,7 @@ impl Scene {
 
     #[track_caller]
     fn until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let patience = Instant::now() + Duration::from_secs(40);
+        let patience = Instant::now() + Duration::from_mins(1);
         loop {
             if let Some(found) = look() {
                 return found;
@@ -183,6 +180,7 @@ impl Drop for Scene {
     fn drop(&mut self) {
         // Agents outlive a daemon that is killed.
         let _ = fs::write(self.path("go"), "");
+        let _ = fs::remove_file(self.path("hold"));
         if self.daemon.is_some() {
             let _ = self.run(&["stop", "--timeout", "0"]);
             self.kill();
