@@ -36,7 +36,11 @@ fn the_agent_is_killed() {
 #[test]
 fn the_client_is_killed() {
     let mut run = Run::of(WAITS);
-    kill(&parent(&run.wait_for_file("agent.pid")));
+    let agent = run.wait_for_file("agent.pid");
+    until("the client to have heard it", || {
+        fs::read_to_string(run.attempt.stdout()).ok().filter(|said| said.contains("Half a "))
+    });
+    kill(&parent(&agent));
     let (finish, output) = run.finish();
     let why = "signal: ended by SIGKILL (out of memory?), which was not sent by cowhand, and the turn was not finished";
     assert_eq!(told(&finish.outcome), why);

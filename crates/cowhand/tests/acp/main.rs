@@ -58,8 +58,17 @@ impl Run {
         Self::with(script, &json!({}), &Session::Fresh)
     }
 
+    /// Its answers are waited for so many seconds, and not a minute.
+    fn hasty(script: &str, seconds: u64) -> Self {
+        Self::made(script, &json!({}), &Session::Fresh, seconds)
+    }
+
     /// `settings` are laid over the agent's.
     fn with(script: &str, settings: &Value, session: &Session) -> Self {
+        Self::made(script, settings, session, 60)
+    }
+
+    fn made(script: &str, settings: &Value, session: &Session, patience: u64) -> Self {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("agent.sh"), format!("{WORDS}\n{script}\n")).unwrap();
         let mut all = json!({"runtime": "acp", "command": ["sh", "agent.sh"]});
@@ -87,9 +96,9 @@ impl Run {
         let attempt = Attempt::new(folder.path(), job.id(), 1);
         let own = std::env::vars();
         let mut launch = Launch::of(&agent, &job, session, own, &HashMap::new(), &attempt.private()).unwrap();
-        // Nobody wants to wait for a minute here.
-        launch.files[0].1 = launch.files[0].1.replace("\"patience_ms\":60000", "\"patience_ms\":3000");
-        assert!(launch.files[0].1.contains("3000"));
+        let orders = &mut launch.files[0].1;
+        assert!(orders.contains("\"patience_ms\":60000"), "{orders}");
+        *orders = orders.replace("\"patience_ms\":60000", &format!("\"patience_ms\":{patience}000"));
         attempt.write_private(&launch.files).unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
         let keeper = attempt.launch(program, &launch.start, "Say hello.", &launch.environment).unwrap();

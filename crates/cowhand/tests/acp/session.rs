@@ -52,13 +52,14 @@ fn sessions_go_on_as_the_agent_can() {
     }
 }
 
-/// The history comes before the answer with some agents, and after it with others.
+/// The history comes before the answer with some agents, and after it with others: here at once, for a pause would be its
+/// end.
 #[test]
 fn history_is_not_told_again() {
     let script = r#"begin '{"loadSession":true}'; hear
         update '{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"old question"}}'; chunk 'old answer'
         update '{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":1.5,"currency":"USD"}}'
-        answer 2 '{}'; chunk 'older still'; hear; chunk 'new answer'
+        say "$(answer 2 '{}'; chunk 'older still')"; hear; chunk 'new answer'
         update '{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":1.75,"currency":"USD"}}'; end"#;
     let mut run = Run::with(script, &json!({}), &resume());
     let (finish, output) = run.finish();

@@ -14,13 +14,18 @@ use super::{Cli, Scene, came_to, for_each_cli, until};
 
 for_each_cli!(no_secret_is_ever_an_argument);
 
+/// What the hook runs until it is seen.
+const HOOK: &str = "sleep 0.3";
+/// Fewer looks say nothing.
+const ENOUGH: usize = 50;
+
 fn no_secret_is_ever_an_argument(cli: Cli) {
     let canary = |place: &str| format!("canary-{}-in-{place}", std::process::id());
     let script = "printf %s \"$TOKEN\" > mcp-token; exit 3";
     let mut settings = json!({
         "env": {"AGENT_TOKEN": canary("agent-env")},
         "hooks": {"after_run": [
-            {"type": "shell", "command": "test -n ${DOTENV_KEY} && sleep 0.3"},
+            {"type": "shell", "command": "test -n ${DOTENV_KEY} && until [ -e seen ]; do sleep 0.3; done"},
             {
                 "type": "webhook", "url": "http://127.0.0.1:9/", "allow_private": true, "retries": 0,
                 "headers": {"Authorization": canary("hook-header")}, "secret": canary("hook-secret"),
@@ -60,9 +65,9 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
         hooks.iter().all(|hook| hook["ended_at"].is_string()).then_some(())
     });
     let seen = watch.over_now();
-    assert!(seen.looks > 50, "{} looks are not enough to say anything", seen.looks);
-    assert!(seen.programs.iter().any(|words| words.contains(cli.name())), "{:#?}", seen.programs);
-    assert!(seen.programs.iter().any(|words| words.contains("sleep 0.3")), "{:#?}", seen.programs);
+    assert!(seen.looks > ENOUGH, "{} looks are not enough to say anything", seen.looks);
+    assert!(seen.has_seen(cli.name()), "{:#?}", seen.programs);
+    assert!(seen.has_seen(HOOK), "{:#?}", seen.programs);
     assert_eq!(seen.leaks, BTreeSet::new());
     nothing_tells(&scene, &id);
 }
@@ -152,6 +157,10 @@ impl Watch {
             let mut seen = Seen::default();
             while !ended.load(Ordering::Relaxed) {
                 seen.look(&root);
+                // The hook waits for this.
+                if seen.looks > ENOUGH && seen.has_seen(HOOK) && !root.join("desk/seen").exists() {
+                    fs::write(root.join("desk/seen"), "").unwrap();
+                }
             }
             seen
         });
@@ -165,6 +174,10 @@ impl Watch {
 }
 
 impl Seen {
+    fn has_seen(&self, program: &str) -> bool {
+        self.programs.iter().any(|words| words.contains(program))
+    }
+
     fn look(&mut self, root: &Path) {
         let mark = format!("canary-{}", std::process::id());
         let mut found = false;

@@ -7,33 +7,38 @@ use serde_json::json;
 
 use super::{Scene, came_to, until};
 
-#[test]
-fn killed_anywhere_nothing_stale_is_left() {
-    for kind in ["worktree", "clone"] {
-        for place in [
-            "workspace-noted",
-            "workspace-made",
-            "launched",
-            "ended",
-            "diffed",
-            "settled",
-            "workspace-removed",
-        ] {
-            let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
-            let scene = Scene::new("echo x > made", &isolation);
-            scene.start_with(&[("COWHAND_FAULT", place)]);
-            let daemon = scene.daemon().unwrap();
-            // The daemon may die before it answers.
-            let _ = scene.command(&["trigger", "coder"]).output().unwrap();
-            until("the planned fault", || test_kill_process(daemon).is_err().then_some(()));
-            scene.start();
-            let id = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();
-            let job = scene.finished(&id);
-            assert_eq!(came_to(&job), ["completed", "", ""], "{kind} {place}");
-            scene.assert_clean();
-            assert!(scene.diff(&id).contains("+++ b/made"), "{kind} {place}");
-        }
-    }
+/// One story for each place, in each kind of workspace.
+macro_rules! killed_anywhere_nothing_stale_is_left {
+    ($($place:ident),+ $(,)?) => {
+        mod worktree { $(#[test] fn $place() { super::killed_at("worktree", stringify!($place)); })+ }
+        mod clone { $(#[test] fn $place() { super::killed_at("clone", stringify!($place)); })+ }
+    };
+}
+
+killed_anywhere_nothing_stale_is_left!(
+    workspace_noted,
+    workspace_made,
+    launched,
+    ended,
+    diffed,
+    settled,
+    workspace_removed,
+);
+
+fn killed_at(kind: &str, place: &str) {
+    let isolation = json!({"isolation": {"kind": kind, "cleanup": "always"}});
+    let scene = Scene::new("echo x > made", &isolation);
+    scene.start_with(&[("COWHAND_FAULT", &place.replace('_', "-"))]);
+    let daemon = scene.daemon().unwrap();
+    // The daemon may die before it answers.
+    let _ = scene.command(&["trigger", "coder"]).output().unwrap();
+    until("the planned fault", || test_kill_process(daemon).is_err().then_some(()));
+    scene.start();
+    let id = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();
+    let job = scene.finished(&id);
+    assert_eq!(came_to(&job), ["completed", "", ""], "{kind} {place}");
+    scene.assert_clean();
+    assert!(scene.diff(&id).contains("+++ b/made"), "{kind} {place}");
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub(crate) enum Got {
     Words,
     Shell,
     Error,
+    /// It waits for an answer until it goes.
+    Nothing,
 }
 
 /// What the prompt asks for, by a word like `SCENARIO:tool`.
@@ -192,6 +194,8 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     let got = match scenario {
         Scenario::Error(_) => Got::Error,
         _ if limit.is_some() => Got::Error,
+        // Without a shell it is a question beside the loop.
+        Scenario::Loop if shell_of(&body["tools"]).is_some() && !shared.has_an_answer() => Got::Nothing,
         Scenario::Tool | Scenario::Setsid | Scenario::Limited if !answered => Got::Shell,
         _ => Got::Words,
     };
@@ -200,8 +204,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     if let Scenario::Error(code) = scenario {
         return error(code);
     }
-    // Without a shell it is a question beside the loop.
-    if scenario == Scenario::Loop && shell_of(&body["tools"]).is_some() && !shared.has_an_answer() {
+    if got == Got::Nothing {
         std::future::pending::<()>().await;
     }
     if let Some(opens) = limit {
