@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use cowhand::store::{LedgerRow, Store};
+use cowhand::store::Store;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::schedule::FiringOutcome;
 use futures_util::StreamExt as _;
@@ -39,7 +39,7 @@ const BODY: &[u8] = br#"{"action":"opened"}"#;
 /// In MB. The daemon has some forty when nothing happens.
 const MUCH: u64 = 250;
 
-/// How late the clock's firings were while the test ran, and that none is missing or came too late to be one.
+/// How late the clock's firings were while the test ran, and that none is missing.
 async fn on_time(scene: &Scene) -> SignedDuration {
     let store = Store::open(scene.path(".cowhand/store.db").to_str().unwrap()).await.unwrap();
     let tick = ScheduleId::of(&"clock".parse().unwrap(), &"tick".parse().unwrap());
@@ -55,8 +55,8 @@ async fn on_time(scene: &Scene) -> SignedDuration {
         due.len() > 2 && due.windows(2).all(|pair| pair[1] == pair[0] + 1),
         "a firing every second: {due:?}"
     );
-    let too_late = |row: &LedgerRow| matches!(row.outcome, FiringOutcome::Missed | FiringOutcome::Coalesced);
-    assert!(!ledger.iter().any(too_late), "{ledger:?}");
+    // A busy machine may let one stand for several, but lets none go.
+    assert!(ledger.iter().all(|row| row.outcome != FiringOutcome::Missed), "{ledger:?}");
     ledger.iter().map(|row| row.decided_at.duration_since(row.due)).max().unwrap()
 }
 
