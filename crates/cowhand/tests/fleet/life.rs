@@ -89,6 +89,10 @@ fn a_bad_config_leaves_the_old_one_running() {
     assert!(said.stderr.contains("cowhand.yaml:1:"), "{}", said.stderr);
     let status = || scene.run(&["status"]).stdout;
     assert!(status().contains("the config on disk was refused"), "{}", status());
+    fs::write(scene.root.join("cowhand.yaml"), " \n").unwrap();
+    let said = scene.run(&["reload"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.stderr.contains("cowhand.yaml is empty, as if somebody were writing it"), "{}", said.stderr);
     assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
     let more = format!("{FLEET}  - {{name: newcomer, runtime: command, command: [cat]}}\n");
     scene.write("cowhand.yaml", &more);
