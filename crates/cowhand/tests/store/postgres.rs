@@ -62,8 +62,8 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The data is thrown away, so it need not be gentle. But one that is killed leaves a piece of shared memory behind
-        // for ever, and a machine has only so many.
+        // At once, since the data is thrown away, but not by force: a killed server leaves a segment of shared memory
+        // behind, and after some thousands of them no other starts on this machine.
         kill_process(Pid::from_child(&self.server), Signal::QUIT).ok();
         self.server.wait().ok();
     }
@@ -103,7 +103,7 @@ fn run(command: &mut Command) {
 /// PostgreSQL refuses to run as root; whoever else runs the tests runs the server too. It dies with the test.
 fn as_server_user(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command.arg("--pdeathsig=KILL");
+    command.arg("--pdeathsig=QUIT");
     if is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
