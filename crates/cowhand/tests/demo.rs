@@ -1,5 +1,7 @@
 //! The README's first command, for real.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -34,7 +36,7 @@ fn the_demo_runs_a_fleet() {
         if was_missing && expected.is_empty() {
             Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
         }
-        said += &format!("{line}\n");
+        said.extend([line.as_str(), "\n"]);
     }
     let mut errors = String::new();
     demo.stderr.take().unwrap().read_to_string(&mut errors).unwrap();

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 use crate::{Scene, left_over, states, text, until, within};
 
 fn fleet(hooks: &str) -> String {
@@ -13,7 +15,7 @@ fn fleet(hooks: &str) -> String {
 
 /// Processes of this story with this word among their arguments.
 fn with_argument(scene: &Scene, word: &str) -> usize {
-    let ours = left_over(scene.folder.path()).into_iter().map(|pid| pid.as_raw_nonzero());
+    let ours = left_over(scene.folder.path()).into_iter().map(Pid::as_raw_nonzero);
     let arguments = ours.filter_map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok());
     arguments.filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
 }
