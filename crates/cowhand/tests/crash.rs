@@ -5,7 +5,7 @@
 #[path = "store/postgres.rs"]
 mod postgres;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -128,6 +128,13 @@ impl Fleet {
         let folders =
             std::fs::read_dir(self.path().join(".cowhand/attempts")).into_iter().flatten().flatten();
         folders.map(|folder| folder.path()).collect()
+    }
+
+    fn events(&self) -> String {
+        let mut events = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        let events =
+            events.args(["events", "--json", "--limit", "1000", "-c"]).arg(self.path()).output().unwrap();
+        String::from_utf8(events.stdout).unwrap()
     }
 
     /// Waits until it dies by itself, at the fault that was planned for it.
@@ -356,14 +363,19 @@ async fn a_keeper_dies(database: &str, place: &str) {
     let mut fleet = Fleet::on(database);
     fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: keeper-{place}"));
     assert!(fleet.start(None));
-    let mut without = HashSet::new();
-    fleet.wait_for("both keepers to die", |fleet| {
-        let keeper =
-            |folder: &PathBuf| processes(|line, _| line.contains(&format!("keeper {}", folder.display())));
-        let dead = |folder: &PathBuf| folder.join("keeper.log").exists() && keeper(folder).is_empty();
-        without.extend(fleet.attempts().into_iter().filter(dead));
-        without.len() >= 2
+    // One that is there has written so, before all places but the first.
+    let dead = |folder: &PathBuf| {
+        let keeper = format!("keeper {}", folder.display());
+        folder.join("keeper.json").exists() && processes(|line, _| line.contains(&keeper)).is_empty()
+    };
+    fleet.wait_for("two keepers to die", |fleet| match place {
+        "waiting" => fleet.events().matches("\"job:requeued\"").count() >= 2,
+        _ => fleet.attempts().iter().filter(|folder| dead(folder)).count() >= 2,
     });
+    let told = |folder: &PathBuf| folder.join("ending.json").exists();
+    for folder in fleet.attempts().into_iter().filter(dead) {
+        assert_eq!(told(&folder), place == "done", "it died where it was to");
+    }
     fleet.kill();
     let jobs = fleet.check(2).await;
     for job in &jobs {
