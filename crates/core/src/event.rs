@@ -93,6 +93,9 @@ pub enum Fact {
     /// New, or with a changed trigger.
     #[serde(rename = "schedule:armed")]
     ScheduleArmed,
+    /// What was done under its former name, `AGENT/SCHEDULE`, counts as done by it.
+    #[serde(rename = "schedule:adopted")]
+    ScheduleAdopted { former: String },
     /// It fires; what it runs for is being found out.
     #[serde(rename = "schedule:preparing")]
     SchedulePreparing { key: FiringKey, due: Timestamp },
@@ -244,6 +247,7 @@ impl Fact {
             Self::JobCancelled { .. } => "job:cancelled",
             Self::JobPruned { .. } => "job:pruned",
             Self::ScheduleArmed => "schedule:armed",
+            Self::ScheduleAdopted { .. } => "schedule:adopted",
             Self::SchedulePreparing { .. } => "schedule:preparing",
             Self::ScheduleFired { .. } => "schedule:fired",
             Self::ScheduleSkipped { .. } => "schedule:skipped",

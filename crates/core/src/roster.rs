@@ -1,5 +1,6 @@
 //! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
+mod former;
 mod stand_in;
 mod unheld;
 
@@ -26,6 +27,7 @@ use crate::trigger::TriggerConfig;
 use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::workspace::{Isolation, IsolationKind, IsolationRules};
+pub use former::Former;
 pub use unheld::Unheld;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -80,6 +82,8 @@ pub const OWN_SERVER: &str = "cowhand";
 pub struct Schedule {
     pub id: ScheduleId,
     pub name: ScheduleName,
+    /// What it was called before.
+    pub adopts: Option<Former>,
     /// `enabled: false` in the file; a person's `disable` lives in the store.
     pub enabled: bool,
     pub trigger: TriggerConfig,
@@ -291,6 +295,7 @@ impl Schedule {
         Self {
             id: ScheduleId::of(agent, &name),
             name,
+            adopts: None,
             enabled: true,
             trigger,
             timing: Timing::default(),

@@ -200,6 +200,27 @@ impl SandboxRules {
         }
     }
 
+    /// The keys that open something which these, a schedule's, do not get, because their agent's keep it closed.
+    pub(crate) fn kept_from(&self, agents: &Self) -> Vec<&'static str> {
+        if self.kind == SandboxKind::None || agents.kind == SandboxKind::None {
+            return Vec::new();
+        }
+        let held = agents.clone().closed().and(self.clone());
+        let loses = |own: &Option<Vec<String>>, held: &Option<Vec<String>>| {
+            let held = held.as_deref().unwrap_or_default();
+            own.iter().flatten().any(|path| !held.contains(path))
+        };
+        let reaches = |network: &Option<Network>| network.clone().map(Network::reaches).unwrap_or_default();
+        [
+            ("write", loses(&self.write, &held.write)),
+            ("read", loses(&self.read, &held.read)),
+            ("network", !reaches(&self.network).lies_in(&reaches(&held.network))),
+        ]
+        .into_iter()
+        .filter_map(|(key, is_lost)| is_lost.then_some(key))
+        .collect()
+    }
+
     /// The smaller of each cap.
     fn capped(self, other: &Self) -> Self {
         Self {
@@ -306,6 +327,17 @@ impl Network {
             Self::Reach(Reach { hosts: Some(hosts), .. }) => Reaches::Hosts(hosts),
             Self::Reach(Reach { ports: Some(ports), .. }) => Reaches::Ports(ports),
             Self::Word(NetworkWord::Off) | Self::Reach(_) => Reaches::Nobody,
+        }
+    }
+}
+
+impl Reaches {
+    fn lies_in(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nobody, _) | (_, Self::Everybody) => true,
+            (Self::Ports(own), Self::Ports(other)) => own.iter().all(|port| other.contains(port)),
+            (Self::Hosts(own), Self::Hosts(other)) => own.iter().all(|host| other.contains(host)),
+            _ => false,
         }
     }
 }

@@ -197,6 +197,11 @@ impl TriggerConfig {
         }
     }
 
+    /// It fires once for each thing that a list shows.
+    pub const fn reads_a_list(&self) -> bool {
+        matches!(self, Self::GithubIssues { .. } | Self::GithubPullRequests { .. } | Self::Custom { .. })
+    }
+
     /// It lives by what the event log says.
     pub const fn follows_events(&self) -> bool {
         matches!(self, Self::AgentLifecycle { .. } | Self::DispatchResult { .. })

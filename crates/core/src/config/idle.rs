@@ -65,6 +65,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         }
         retry(idle, node, &schedule.retry, &key("retry"));
         sandbox(idle, node, schedule.sandbox.as_ref(), &key("sandbox"));
+        opened(idle, node, agent, schedule.sandbox.as_ref(), &key("sandbox"));
         allowed(idle, node, schedule.permissions.as_ref(), &key("permissions"));
         narrowed(idle, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
     }
@@ -141,6 +142,19 @@ fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&Sandbox>, key: &str) 
             format!("{key}.{name}"),
             sandbox.rules().kind != SandboxKind::Docker,
         );
+    }
+}
+
+/// A schedule cannot open what its agent keeps closed.
+fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&Sandbox>, key: &str) {
+    let (Some(sandbox), Some(of_agent)) = (sandbox, &agent.settings.sandbox) else { return };
+    let (Some(written), lost) = (owner.get("sandbox"), sandbox.rules().kept_from(&of_agent.rules())) else {
+        return;
+    };
+    for name in ["write", "read", "network"] {
+        let Some(entry) = written.entry(name) else { continue };
+        let message = "not all of this is open: a schedule only narrows what the sandbox of its agent opens; write it there, too";
+        idle.note(entry.key_at, message, format!("{key}.{name}"), lost.contains(&name));
     }
 }
 

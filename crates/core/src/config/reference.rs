@@ -72,6 +72,7 @@ impl<'a> Known<'a> {
         for (agent, draft) in self.roster.agents.iter().zip(self.drafts) {
             self.followups(agent, draft, problems);
         }
+        self.adoptions(problems);
         self.circles(&upstream, problems);
         self.small_circles(&for_anyone, &upstream, problems);
     }
@@ -92,6 +93,22 @@ impl<'a> Known<'a> {
             let help = did_you_mean(name, names.iter().map(String::as_str));
             let problem = Problem::error(at, format!("there is no agent `{name}`"));
             problems.add(problem.key(draft.key_of("followups.from")).help(help));
+        }
+    }
+
+    /// Only what is gone can be adopted, and only once.
+    fn adoptions(&self, problems: &mut Problems) {
+        let mut taken: HashMap<ScheduleId, String> = HashMap::new();
+        for place in self.places() {
+            let Some(former) = &place.schedule.adopts else { continue };
+            let message = if self.names.ids.contains(&former.id()) {
+                format!("{former} is still in the config; `adopt` is for the former name of this schedule")
+            } else if let Some(other) = taken.insert(former.id(), place.name()) {
+                format!("{other} adopts {former} already")
+            } else {
+                continue;
+            };
+            problems.add(Problem::error(place.at("adopt"), message).key(place.key("adopt")));
         }
     }
 

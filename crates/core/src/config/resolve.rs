@@ -16,8 +16,7 @@ use super::{enclosure, idle, runtime, secret, shape, spending, trusting};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
-use crate::roster::OWN_SERVER;
-use crate::roster::{Agent, Schedule};
+use crate::roster::{Agent, Former, OWN_SERVER, Schedule};
 use crate::trigger::{TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
 
@@ -144,9 +143,11 @@ fn schedule(
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
     }
+    let adopts = schedule.adopt.as_deref().and_then(|former| adopted(loader, draft, agent, &name, former));
     Schedule {
         id: ScheduleId::of(agent, &name),
         name,
+        adopts,
         enabled: schedule.enabled.unwrap_or(true),
         trigger,
         timing: schedule.timing,
@@ -164,6 +165,23 @@ fn schedule(
         sandbox: schedule.sandbox,
         breaker: schedule.breaker.unwrap_or_default(),
         trust: schedule.trust,
+    }
+}
+
+fn adopted(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    agent: &AgentName,
+    name: &ScheduleName,
+    former: &str,
+) -> Option<Former> {
+    match Former::read(former, agent) {
+        Ok(former) => Some(former),
+        Err(error) => {
+            let problem = Problem::error(schedule_at(draft, name.as_str()), error.to_string());
+            loader.problems.add(problem.key(draft.key_of(&format!("schedules.{name}.adopt"))));
+            None
+        }
     }
 }
 

@@ -46,8 +46,8 @@ impl Held<'_> {
             Self::Probe(job) => format!("its schedule had paused itself, and {job} goes first"),
             Self::Off => "its schedule had paused itself, and was turned off then".to_owned(),
             Self::Gone => {
-                "its schedule is not in the config any more, and with it what the job may not do; put it \
-                           back, or cancel the job"
+                "its schedule is not in the config any more, and with it what the job may not do; put it back, \
+                 name it in `adopt` of the schedule that it has become, or cancel the job"
                     .to_owned()
             }
         }

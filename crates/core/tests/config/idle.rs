@@ -287,3 +287,36 @@ fn words_of_other_programs() {
         ),
     ]);
 }
+
+#[test]
+fn a_schedule_opens_nothing_that_its_agent_closes() {
+    let both = |agents: &str, own: &str| {
+        command(&format!("sandbox: {agents}, schedules: {{s: {{type: manual, sandbox: {own}}}}}"))
+    };
+    let closed = "not all of this is open: a schedule only narrows";
+    all(&[
+        (both("landlock", "{kind: landlock, network: on}"), Warning(closed)),
+        (both("landlock", "{kind: landlock, write: [/srv]}"), Warning(closed)),
+        (both("{kind: landlock, write: [/srv]}", "{kind: landlock, write: [/srv/a, /opt]}"), Warning(closed)),
+        (both("{kind: landlock, write: [/srv]}", "{kind: landlock, write: [/srv/a]}"), Nothing),
+        (both("{kind: landlock, read: [/srv]}", "{kind: landlock, read: [/]}"), Warning(closed)),
+        (both("{kind: landlock, network: on}", "{kind: landlock, network: {ports: [443]}}"), Nothing),
+        (
+            both(
+                "{kind: bubblewrap, network: {hosts: ['*.a.com', b.com]}}",
+                "{kind: bubblewrap, network: {hosts: [b.com, x.a.com]}}",
+            ),
+            Nothing,
+        ),
+        (
+            both(
+                "{kind: bubblewrap, network: {hosts: [b.com]}}",
+                "{kind: bubblewrap, network: {hosts: [b.com, c.com]}}",
+            ),
+            Warning(closed),
+        ),
+        (both("landlock", "{kind: landlock, network: off}"), Nothing),
+        (both("none", "{kind: landlock, network: on, write: [/srv]}"), Nothing),
+        (both("{kind: landlock, network: on}", "landlock"), Nothing),
+    ]);
+}

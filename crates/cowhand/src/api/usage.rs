@@ -108,7 +108,8 @@ pub struct UsageOfJob {
     pub attempts: u64,
     /// Of all kinds together.
     pub tokens: u64,
-    pub cost_usd: f64,
+    /// None if nobody told a price.
+    pub cost_usd: Option<f64>,
 }
 
 /// More days are no chart any more.
@@ -160,7 +161,8 @@ impl From<SpentOnItem> for ItemUsage {
 impl From<SpentOnJob> for UsageOfJob {
     fn from(row: SpentOnJob) -> Self {
         let SpentOnJob { job, agent, schedule, status, attempts, amount } = row;
-        let (tokens, cost_usd) = (amount.tokens, budgets::dollars(amount.microdollars));
+        let cost_usd = (amount.microdollars > 0).then(|| budgets::dollars(amount.microdollars));
+        let tokens = amount.tokens;
         Self { job, agent, schedule, status, attempts, tokens, cost_usd }
     }
 }

@@ -83,6 +83,7 @@ impl Events {
 /// Why it happened, or what was said, of facts that have a word for that.
 fn why(fact: &Fact) -> Option<String> {
     let fact = serde_json::to_value(fact).ok()?;
-    let told = ["message", "reason", "about", "status"].iter().find_map(|key| fact.get(key)?.as_str())?;
+    let told =
+        ["message", "reason", "about", "status", "former"].iter().find_map(|key| fact.get(key)?.as_str())?;
     Some(print::one_line(told, 100))
 }

@@ -89,8 +89,8 @@ fn waiting(asks: usize) -> Option<String> {
     Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
 }
 
-/// What does not run although it is on: because of a breaker, for want of money, each budget once, and what cannot find
-/// out what it is to run for. That a provider is used up is told above.
+/// What does not run although nobody turned it off: because of a breaker, for want of money, each budget once, what
+/// cannot find out what it is to run for, and what has given up. That a provider is used up is told above.
 fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -105,6 +105,9 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
                     print::styled("paused", print::ODD),
                     again.unwrap_or_default()
                 )
+            }
+            (ScheduleStatus::Error, _, _, Some(error)) => {
+                format!("{}: {name}: {}", print::styled("given up", print::ODD), print::one_line(error, 300))
             }
             (_, reason, Some(note), _) if reason != Some(SkipReason::UsageLimit) => {
                 format!("{}: {note}", print::styled("no money", print::ODD))

@@ -133,7 +133,7 @@ impl Usage {
                         row.agent.to_string(),
                         row.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
                         row.status.to_string(),
-                        dollars(row.cost_usd),
+                        row.cost_usd.map(dollars).unwrap_or_default(),
                         count(row.tokens),
                         row.attempts.to_string(),
                     ]);
@@ -146,8 +146,12 @@ impl Usage {
 
 fn heading(view: &UsageView) -> String {
     let usage = &view.total.usage;
-    let spent = dollars(usage.cost_usd.unwrap_or_default());
-    let (tokens, attempts) = (tokens_in_words(cowhand_core::budget::tokens(usage)), view.total.attempts);
+    let (tokens, attempts) = (cowhand_core::budget::tokens(usage), view.total.attempts);
+    let spent = match usage.cost_usd {
+        None if tokens > 0 => "no price told".to_owned(),
+        cost => dollars(cost.unwrap_or_default()),
+    };
+    let tokens = tokens_in_words(tokens);
     let attempts = if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
     format!("{} to {} ({}): {spent}, {tokens}, {attempts}", view.since, view.until, view.time_zone)
 }

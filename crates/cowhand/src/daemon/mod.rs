@@ -360,7 +360,8 @@ pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(FleetError::Config(report));
     }
-    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
+    let blank = loaded.sources.blank().map(ToOwned::to_owned);
+    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files, blank })
 }
 
 /// What a fleet is made of.
@@ -373,4 +374,6 @@ pub(crate) struct Contents {
     pub(crate) shown: Option<Value>,
     /// All that were asked for, there or not.
     pub(crate) files: Vec<PathBuf>,
+    /// One with nothing in it.
+    pub(crate) blank: Option<PathBuf>,
 }

@@ -40,7 +40,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -101,6 +101,8 @@ pub struct Fleet {
     /// The config was asked for again.
     reloads: watch::Sender<()>,
     config_refused_at: watch::Sender<Option<Timestamp>>,
+    /// Held from reading a config to taking it, so that nobody puts an older one in the place of a newer one.
+    taking: Mutex<()>,
     started_at: Timestamp,
 }
 
@@ -177,7 +179,18 @@ impl Fleet {
         });
         let reloads = watch::Sender::new(());
         let config_refused_at = watch::Sender::new(None);
-        Ok(Self { engine, surroundings, config, course, ended, reloads, config_refused_at, started_at })
+        let taking = Mutex::default();
+        Ok(Self {
+            engine,
+            surroundings,
+            config,
+            course,
+            ended,
+            reloads,
+            config_refused_at,
+            taking,
+            started_at,
+        })
     }
 
     /// For whatever this face has no word for. What is written here past it is seen at the next look only.
@@ -256,6 +269,7 @@ impl Fleet {
     /// Other agents from now on. What runs goes on under the rules it has; a schedule that is no longer there fires no
     /// more, and keeps its history in case it comes back.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
+        let _alone = self.taking.lock().await;
         let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
         self.take(Contents { roster, variables, ..Contents::default() }).await
@@ -270,7 +284,8 @@ impl Fleet {
         };
         // Whatever the config is like: a certificate has nothing to do with that.
         self.reloads.send_replace(());
-        let contents = load(config);
+        let _alone = self.taking.lock().await;
+        let contents = load(config).and_then(not_half_written);
         let at = self.engine.clock.now();
         self.config_refused_at.send_replace(contents.is_err().then_some(at));
         let contents = contents?;
@@ -369,7 +384,7 @@ struct Surroundings {
 impl Surroundings {
     /// With new sources: variables and folders may have changed.
     fn loaded(&self, contents: Contents) -> Loaded {
-        let Contents { roster, variables, shown, files } = contents;
+        let Contents { roster, variables, shown, files, blank: _ } = contents;
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
         let named = veil::named::variables(&roster, shown.as_ref());
@@ -381,6 +396,15 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.begin_stop(Stop::KeepAgents);
     }
+}
+
+/// Whoever writes a file empties it first, and may be read just then; what runs is not given up for that.
+fn not_half_written(contents: Contents) -> Result<Contents, FleetError> {
+    let Some(blank) = &contents.blank else { return Ok(contents) };
+    let name = blank.display();
+    Err(FleetError::Config(format!(
+        "{name} is empty, as if somebody were writing it; a fleet that is to have no agents says `agents: []`"
+    )))
 }
 
 /// What the config's checks would have said.

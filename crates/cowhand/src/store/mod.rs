@@ -12,6 +12,7 @@
 //!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
+mod adoptions;
 mod asks;
 mod attempts;
 mod budgets;
@@ -141,6 +142,7 @@ impl Store {
     /// Has the database prepare every statement of this program, and says how many there are.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
+            adoptions::ALL,
             asks::ALL,
             attempts::ALL,
             budgets::ALL,

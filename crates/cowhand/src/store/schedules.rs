@@ -1,5 +1,7 @@
 //! Schedules: loaded from the fleet, turned on and off, held back.
 
+use std::collections::HashMap;
+
 use cowhand_core::breaker::Fuse;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
@@ -28,12 +30,20 @@ impl Store {
     /// the fleet no longer has keep their history.
     pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
         self.load_hooks(&roster).await?;
+        self.adopt_former(&roster, now).await?;
+        let renamed: HashMap<_, _> = roster.seems_renamed(&self.schedules().await?).into_iter().collect();
         self.write(move |tx| {
             Box::pin(async move {
                 for (agent, schedule) in in_order(&roster) {
                     let listens = schedule.trigger.follows_events();
-                    let new = ScheduleRecord::new(&agent.name, schedule, now);
-                    if tx.execute(ADD_SCHEDULE, columns(&new)?).await? == 0 {
+                    let mut new = ScheduleRecord::new(&agent.name, schedule, now);
+                    let mut fact = Fact::ScheduleArmed;
+                    if let Some(former) = renamed.get(&schedule.id) {
+                        let reason = former.suspicion(&new);
+                        new.give_up(&reason);
+                        fact = Fact::ScheduleError { reason };
+                    }
+                    if !add(tx, &new).await? {
                         let mut known = lock(tx, schedule.id).await?;
                         if !known.reload(schedule, now) {
                             if listens {
@@ -47,13 +57,7 @@ impl Store {
                         cursors::arm(tx, schedule.id).await?;
                     }
                     let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
-                    tx.record(Recorded {
-                        at: now,
-                        agent: Some(agent),
-                        schedule,
-                        job: None,
-                        fact: Fact::ScheduleArmed,
-                    });
+                    tx.record(Recorded { at: now, agent: Some(agent), schedule, job: None, fact });
                 }
                 Ok(())
             })
@@ -182,10 +186,18 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreErr
     tx.all(ALL_SCHEDULES, args![]).await?.iter().map(read).collect()
 }
 
+/// Says whether it is new.
+pub(super) async fn add(tx: &mut Tx<'_>, schedule: &ScheduleRecord) -> Result<bool, StoreError> {
+    Ok(tx.execute(ADD_SCHEDULE, columns(schedule)?).await? != 0)
+}
+
 /// The row, kept from other writers until the end of the transaction.
 pub(super) async fn lock(tx: &mut Tx<'_>, id: ScheduleId) -> Result<ScheduleRecord, StoreError> {
-    let row = tx.one(LOCK_SCHEDULE, args![id]).await?;
-    read(&row.ok_or(StoreError::NoSchedule(id))?)
+    lock_opt(tx, id).await?.ok_or(StoreError::NoSchedule(id))
+}
+
+pub(super) async fn lock_opt(tx: &mut Tx<'_>, id: ScheduleId) -> Result<Option<ScheduleRecord>, StoreError> {
+    tx.one(LOCK_SCHEDULE, args![id]).await?.as_ref().map(read).transpose()
 }
 
 pub(super) async fn save(tx: &mut Tx<'_>, schedule: &ScheduleRecord) -> Result<(), StoreError> {

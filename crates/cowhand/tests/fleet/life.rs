@@ -80,6 +80,32 @@ fn a_bad_config_is_not_started() {
     }
 }
 
+/// A schedule that reads a list does not begin anew under a new name, and everybody who asks is told what to do.
+#[test]
+fn a_new_name_is_told_apart_from_a_new_schedule() {
+    let fleet = |name: &str, more: &str| {
+        let list =
+            "type: github_issues, owner: o, repo: r, api_url: 'http://127.0.0.1:1', auth: {token_env: PATH}";
+        format!(
+            "agents:\n  - name: a\n    runtime: command\n    command: [cat]\n    schedules:\n      {name}: {{{list}, prompt: x{more}}}\n"
+        )
+    };
+    let scene = Scene::with(&fleet("issues", ""));
+    scene.start();
+    scene.write("cowhand.yaml", &fleet("triage", ""));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let remedy = "write `adopt: issues` to go on where that was, or run `cowhand schedule enable a/triage` to begin anew";
+    for asked in [["status"].as_slice(), &["why", "a/triage"]] {
+        let said = scene.run(asked).stdout;
+        assert!(said.contains("given up") && said.contains(remedy), "{said}");
+    }
+    scene.write("cowhand.yaml", &fleet("triage", ", adopt: issues"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert!(!scene.run(&["status"]).stdout.contains("given up"));
+    let events = scene.run(&["events"]).stdout;
+    assert!(events.contains("schedule:adopted    a/triage  a/issues"), "{events}");
+}
+
 #[test]
 fn a_bad_config_leaves_the_old_one_running() {
     let scene = Scene::started();
@@ -89,6 +115,10 @@ fn a_bad_config_leaves_the_old_one_running() {
     assert!(said.stderr.contains("cowhand.yaml:1:"), "{}", said.stderr);
     let status = || scene.run(&["status"]).stdout;
     assert!(status().contains("the config on disk was refused"), "{}", status());
+    fs::write(scene.root.join("cowhand.yaml"), " \n").unwrap();
+    let said = scene.run(&["reload"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.stderr.contains("cowhand.yaml is empty, as if somebody were writing it"), "{}", said.stderr);
     assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
     let more = format!("{FLEET}  - {{name: newcomer, runtime: command, command: [cat]}}\n");
     scene.write("cowhand.yaml", &more);

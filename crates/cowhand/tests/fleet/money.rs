@@ -278,3 +278,24 @@ agents:
     assert!(why.ends_with("(start_failed)"), "{why}");
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 2);
 }
+
+/// Tokens of which nobody told a price are not free.
+#[test]
+fn what_nobody_priced_is_not_said_to_cost_nothing() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: quiet
+    runtime: command
+    command: [sh, -c, "echo '{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000}}'"]
+"#,
+    );
+    scene.start();
+    scene.json(&["trigger", "quiet", "--wait"]);
+    for by in ["day", "agent", "model", "schedule", "job"] {
+        let said = scene.run(&["usage", "--by", by]).stdout;
+        assert!(said.contains("no price told, 1,000 tokens, 1 attempt") && !said.contains('$'), "{said}");
+    }
+    let usage = scene.json(&["usage"]);
+    assert_eq!((&usage["jobs"][0]["tokens"], &usage["jobs"][0]["cost_usd"]), (&1000.into(), &Value::Null));
+}

@@ -15,6 +15,7 @@ mod listing;
 mod own_trigger;
 #[path = "../store/postgres.rs"]
 mod postgres;
+mod renamed;
 mod runner;
 mod scripted;
 mod trust;

@@ -23,6 +23,10 @@ pub struct Schedule {
     /// `false` means that it never fires by itself.
     #[serde(default)]
     pub enabled: Option<bool>,
+    /// What this schedule was called before, if it has a new name: what it has done and what waits come with it.
+    /// `AGENT/SCHEDULE` for one of another agent.
+    #[serde(default)]
+    pub adopt: Option<String>,
     /// What its firings must be about; the rest is written down as skipped.
     #[serde(default)]
     pub filter: Option<Filter>,

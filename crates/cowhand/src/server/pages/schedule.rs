@@ -63,7 +63,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     @if let Some(until) = view.skip_until { ". That ends " (marks::from_now(until, now)) "." }
                 }
             }
-            @if let Some(error) = &view.last_error { p.alert { b { "Last error: " } (text::Text(error)) } }
+            @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It has given up: " } else { "Last error: " }) } (text::Text(error)) } }
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>)
         div.page-head #head data-live {
             h1 { "Usage" }
             p.facts {
-                span { b { (marks::money(usage.total.usage.cost_usd.unwrap_or_default())) } }
+                @if let Some(dollars) = usage.total.usage.cost_usd { span { b { (marks::money(dollars)) } } }
                 span { (marks::count(usage.total.usage.input_tokens)) " tokens in" }
                 span { (marks::count(usage.total.usage.output_tokens)) " tokens out" }
                 span { (attempts(usage.total.attempts)) }
@@ -156,7 +156,7 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
                     @for day in days.iter().rev().filter(|day| day.total.attempts > 0) {
                         tr {
                             td { (day.day) }
-                            td.end { span.number { (marks::money(day.total.usage.cost_usd.unwrap_or_default())) } }
+                            td.end { span.number { (day.total.usage.cost_usd.map_or_else(|| "–".to_owned(), marks::money)) } }
                             td.end { span.number { (marks::count(day.total.usage.input_tokens)) } }
                             td.end { span.number { (marks::count(day.total.usage.output_tokens)) } }
                             td.end { span.number { (day.total.attempts) } }

@@ -1,0 +1,136 @@
+//! A schedule with a new name: what it has done is not done again.
+
+use cowhand::fleet::{Fleet, Stop};
+use cowhand::store::JobFilter;
+use cowhand::trigger::Registry;
+use cowhand_core::event::Fact;
+use cowhand_core::job::{Job, JobStatus};
+use cowhand_core::roster::{Agent, Former};
+use cowhand_core::schedule::{FiringOutcome, ScheduleState};
+
+use crate::fake::{Fake, issue};
+use crate::{Home, becomes, id, jobs, ledger, name, on_both, record, until, with_schedule};
+
+on_both!(a_new_name_alone_fires_nothing, jobs_that_run_meanwhile_end_well);
+
+fn issues(fake: &Fake) -> String {
+    format!(
+        r#"{{"type":"github_issues","owner":"o","repo":"r","labels":["agent"],"poll_interval":"1s","api_url":"{}",
+        "auth":{{"token_env":"PATH"}}}}"#,
+        fake.url
+    )
+}
+
+/// With one schedule, and what that was called before.
+fn called(agent: Agent, schedule: &str, fake: &Fake, adopts: Option<(&str, &str)>) -> Agent {
+    let mut agent = with_schedule(agent, schedule, &issues(fake), "{{title}}");
+    let former =
+        adopts.map(|(agent, name)| Former { agent: crate::name(agent), name: name.parse().unwrap() });
+    agent.schedules.last_mut().unwrap().adopts = former;
+    agent
+}
+
+async fn count(fleet: &Fleet, status: JobStatus) -> usize {
+    jobs(fleet).await.iter().filter(|job| job.status() == status).count()
+}
+
+async fn a_new_name_alone_fires_nothing(home: Home) {
+    let fake = Fake::with_issues(3).await;
+    let fleet = home.start(vec![called(home.idle_agent("a"), "old", &fake, None)], Registry::default()).await;
+    becomes("three jobs wait", async || count(&fleet, JobStatus::Pending).await == 3).await;
+    fleet.stop(Stop::KeepAgents).await.unwrap();
+    drop(fleet);
+
+    // Nobody said what it was called: it says what to do, and nothing is done twice.
+    let new = || called(home.agent("a"), "new", &fake, None);
+    let fleet = home.start(vec![new()], Registry::default()).await;
+    let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
+    assert_eq!(
+        reason,
+        "it seems to be a/old under a new name, and would fire again for all that is on its list; write \
+         `adopt: old` to go on where that was, or run `cowhand schedule enable a/new` to begin anew"
+    );
+    // Neither after another reload.
+    fleet.set_agents(vec![new()]).await.unwrap();
+    assert!(matches!(record(&fleet, id("a", "new")).await.state, ScheduleState::Error { .. }));
+    assert_eq!(ledger(&fleet, id("a", "new")).await, []);
+
+    // Now it says so, and goes on: what waited under the old name runs, and only what is new fires.
+    fleet.set_agents(vec![called(home.agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
+    becomes("what waited is done", async || count(&fleet, JobStatus::Completed).await == 3).await;
+    fake.world.lock().unwrap().issues.push(issue(4));
+    becomes("the fourth is done", async || count(&fleet, JobStatus::Completed).await == 4).await;
+    let all = jobs(&fleet).await;
+    assert_eq!(
+        all.iter().filter_map(Job::prompt).collect::<Vec<_>>(),
+        ["Issue 1", "Issue 2", "Issue 3", "Issue 4"]
+    );
+    assert!(all.iter().all(|job| job.schedule().unwrap().as_str() == "new"), "{all:#?}");
+    let rows = ledger(&fleet, id("a", "new")).await;
+    assert_eq!(rows.iter().filter(|row| row.outcome == FiringOutcome::Ran).count(), 4, "{rows:#?}");
+    let known = fleet.store().schedules().await.unwrap();
+    assert_eq!(known.iter().map(|record| record.name.as_str()).collect::<Vec<_>>(), ["new"]);
+    let mut events = fleet.subscribe_after(0);
+    let adopted = |fact: &Fact| matches!(fact, Fact::ScheduleAdopted { former } if former == "a/old");
+    until(&mut events, |event| adopted(&event.fact)).await;
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
+
+/// An agent with a new name has all its schedules under new names.
+async fn jobs_that_run_meanwhile_end_well(home: Home) {
+    let fake = Fake::with_issues(1).await;
+    let waiting = |called: &str| {
+        let mut agent = home.agent(called);
+        let script = "touch up; while [ ! -e end ]; do sleep 0.05; done";
+        agent.settings.command = Some(["sh", "-c", script].map(str::to_owned).into());
+        agent
+    };
+    let fleet = home.start(vec![called(waiting("a"), "s", &fake, None)], Registry::default()).await;
+    becomes("it runs", async || home.path().join("up").exists()).await;
+    fleet.set_agents(vec![called(waiting("b"), "s", &fake, Some(("a", "s")))]).await.unwrap();
+    std::fs::write(home.path().join("end"), "").unwrap();
+    becomes("it is done", async || count(&fleet, JobStatus::Completed).await == 1).await;
+    fake.world.lock().unwrap().issues.push(issue(2));
+    becomes("the second is done", async || count(&fleet, JobStatus::Completed).await == 2).await;
+    let of = |agent: &str| JobFilter { agent: Some(name(agent)), ..JobFilter::default() };
+    for (agent, title) in [("a", "Issue 1"), ("b", "Issue 2")] {
+        let own = fleet.store().jobs(of(agent), 10).await.unwrap();
+        assert_eq!(own.iter().filter_map(Job::prompt).collect::<Vec<_>>(), [title], "{agent}");
+    }
+    assert_eq!(ledger(&fleet, id("b", "s")).await.len(), 2);
+    fleet.stop(Stop::Cancel).await.unwrap();
+}
+
+/// Whoever turns it on wants all of it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turned_on_it_begins_anew() {
+    let (home, fake) = (Home::sqlite(), Fake::with_issues(2).await);
+    let fleet = home.start(vec![called(home.idle_agent("a"), "old", &fake, None)], Registry::default()).await;
+    becomes("two jobs wait", async || count(&fleet, JobStatus::Pending).await == 2).await;
+    fleet.set_agents(vec![called(home.idle_agent("a"), "new", &fake, None)]).await.unwrap();
+    assert!(matches!(record(&fleet, id("a", "new")).await.state, ScheduleState::Error { .. }));
+    assert!(fleet.enable(&name("a"), &"new".parse().unwrap()).await.is_ok());
+    becomes("both fire again", async || ledger(&fleet, id("a", "new")).await.len() == 2).await;
+    assert_eq!(jobs(&fleet).await.len(), 4);
+    // Adopted afterwards, what both have done counts once.
+    fleet.set_agents(vec![called(home.idle_agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
+    assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
+    assert_eq!(fleet.store().schedules().await.unwrap().len(), 1);
+    fleet.stop(Stop::KeepAgents).await.unwrap();
+}
+
+/// A schedule with another list, and one beside an old one that is still there, are new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_new_is_not_taken_for_renamed() {
+    let (home, fake) = (Home::sqlite(), Fake::with_issues(1).await);
+    let old = called(home.idle_agent("a"), "old", &fake, None);
+    let fleet = home.start(vec![old.clone()], Registry::default()).await;
+    becomes("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
+    let both = called(old, "beside", &fake, None);
+    fleet.set_agents(vec![both]).await.unwrap();
+    becomes("it fires, too", async || ledger(&fleet, id("a", "beside")).await.len() == 1).await;
+    let other = issues(&fake).replace("agent", "bug");
+    fleet.set_agents(vec![with_schedule(home.idle_agent("a"), "other", &other, "x")]).await.unwrap();
+    assert_eq!(record(&fleet, id("a", "other")).await.state, ScheduleState::Active);
+    fleet.stop(Stop::KeepAgents).await.unwrap();
+}
