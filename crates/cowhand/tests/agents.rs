@@ -66,6 +66,14 @@ impl Fleet {
         }
     }
 
+    async fn wait_for(&self, what: &str, look: impl Fn() -> bool) {
+        let patience = Instant::now() + Duration::from_mins(1);
+        while !look() {
+            assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     fn output(&self, job: &JobRecord) -> String {
         std::fs::read_to_string(self.folder.path().join(".cowhand/jobs").join(format!("{}.jsonl", job.id)))
             .unwrap()
@@ -104,7 +112,6 @@ async fn every_way_to_end_badly_is_told_as_it_was() {
         ("liar", "echo '{\"type\":\"result\",\"is_error\":true,\"result\":\"tests are red\"}'; exit 0", ""),
         ("silent", "sleep 100", "idle_timeout: 1s"),
         ("endless", "while :; do echo tick; sleep 0.1; done", "timeout: 1s"),
-        ("stubborn", "trap '' TERM; while :; do sleep 0.1; done", "timeout: 1s"),
         ("lingers", "setsid sh -c 'trap \"\" TERM; sleep 100' & echo gone; exit 0", ""),
         ("closed", "exec >&- 2>&-; sleep 0.5; exit 7", ""),
         ("bytes", "printf 'caf\\351 \\377\\376\\n'; printf 'no end'", ""),
@@ -125,7 +132,6 @@ async fn every_way_to_end_badly_is_told_as_it_was() {
         ("liar", "failed/error reported: tests are red"),
         ("silent", "failed/timeout idle: it was silent for 1s"),
         ("endless", "failed/timeout timeout: it ran longer than 1s"),
-        ("stubborn", "failed/timeout timeout: it ran longer than 1s and had to be killed"),
         ("lingers", "completed/success"),
         ("closed", "failed/error exit: exit code 7"),
         ("bytes", "completed/success"),
@@ -146,15 +152,8 @@ async fn every_way_to_end_badly_is_told_as_it_was() {
         jobs_of_this_fleet.iter().any(|job| environment.contains(&format!("COWHAND_ATTEMPT_ID={job}")))
     };
     // A keeper goes a moment after it has written how its attempt ended.
-    let patience = Instant::now() + Duration::from_secs(10);
-    loop {
-        let left: Vec<_> = std::fs::read_dir("/proc").unwrap().flatten().filter(of_this_fleet).collect();
-        if left.is_empty() {
-            break;
-        }
-        assert!(Instant::now() < patience, "left behind: {left:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let gone = || !std::fs::read_dir("/proc").unwrap().flatten().any(|entry| of_this_fleet(&entry));
+    fleet.wait_for("nothing to be left behind", gone).await;
 }
 
 /// 100 MB and a line of 20 MB; 500 MB and a line of 100 MB with `scripts/test --long`.
@@ -181,28 +180,19 @@ async fn a_flood_is_kept_whole_and_the_daemon_stays_small() {
 async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
     let fleet = Fleet::start(&[("slow", "echo $$ > pid; sleep 100", "")]);
     let pid_file = fleet.folder.path().join("pid");
-    let patience = Instant::now() + Duration::from_secs(30);
     // The shell makes the file first, and writes into it then.
     let pid = || std::fs::read_to_string(&pid_file).ok().filter(|text| text.ends_with('\n'));
-    while pid().is_none() {
-        assert!(Instant::now() < patience, "{}", fleet.log());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    fleet.wait_for("the agent to be up", || pid().is_some()).await;
     let attempts = fleet.folder.path().join(".cowhand/attempts");
     let followed = || {
         std::fs::read_dir(&attempts).unwrap().flatten().all(|attempt| attempt.path().join("index").exists())
     };
-    while !followed() {
-        assert!(Instant::now() < patience, "{}", fleet.log());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    fleet.wait_for("it to be followed", followed).await;
     let pid = pid().unwrap();
     // The daemon looks into it now and then, which may leave a file behind.
     while std::fs::remove_dir_all(&attempts).is_err() {}
-    let jobs = fleet.settled(1, 30).await;
+    let jobs = fleet.settled(1, 60).await;
     assert!(told(&jobs[0]).starts_with("failed/error lost: lost: its folder is gone"), "{}", told(&jobs[0]));
-    while std::path::Path::new("/proc").join(pid.trim()).exists() {
-        assert!(Instant::now() < patience, "{} lives on", pid.trim());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let process = std::path::Path::new("/proc").join(pid.trim());
+    fleet.wait_for("its process to be gone", || !process.exists()).await;
 }

@@ -5,7 +5,7 @@
 #[path = "store/postgres.rs"]
 mod postgres;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -41,13 +41,14 @@ impl Fleet {
         self.path().join("starts")
     }
 
-    /// `agents` agents that each run for a moment every `interval`, with `env` for their keepers.
+    /// `agents` agents that each run for a moment every `interval`, or as long as there is a file `hold`, with `env` for
+    /// their keepers.
     fn write_config(&self, agents: usize, interval: &str, enabled: bool, env: &str) {
         let store =
             self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
         let mut text = format!("{store}agents:\n");
         let script = format!(
-            "echo $COWHAND_JOB_ID >> '{}'; echo working; sleep 0.2; echo done",
+            "echo $COWHAND_JOB_ID >> '{}'; echo working; sleep 0.2; while [ -e hold ]; do sleep 0.05; done; echo done",
             self.starts().display()
         );
         for number in 0..agents {
@@ -115,7 +116,7 @@ impl Fleet {
     }
 
     fn wait_for(&self, what: &str, mut look: impl FnMut(&Self) -> bool) {
-        let patience = Instant::now() + Duration::from_secs(30);
+        let patience = Instant::now() + Duration::from_mins(1);
         while !look(self) {
             assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
@@ -129,9 +130,16 @@ impl Fleet {
         folders.map(|folder| folder.path()).collect()
     }
 
+    fn events(&self) -> String {
+        let mut events = Command::new(env!("CARGO_BIN_EXE_cowhand"));
+        let events =
+            events.args(["events", "--json", "--limit", "1000", "-c"]).arg(self.path()).output().unwrap();
+        String::from_utf8(events.stdout).unwrap()
+    }
+
     /// Waits until it dies by itself, at the fault that was planned for it.
     fn wait_for_death(&mut self) {
-        let patience = Instant::now() + Duration::from_secs(30);
+        let patience = Instant::now() + Duration::from_mins(1);
         let mut daemon = self.daemon.take().unwrap();
         while daemon.try_wait().unwrap().is_none() {
             assert!(Instant::now() < patience, "the planned fault was never reached:\n{}", self.log());
@@ -161,9 +169,17 @@ impl Fleet {
     async fn settle(&mut self) -> Vec<Job> {
         assert!(self.start(None), "{}", self.log());
         let store = Store::open(&self.store_url()).await.unwrap();
-        let patience = Instant::now() + Duration::from_mins(1);
-        while !store.snapshot().await.unwrap().jobs.is_empty() {
-            assert!(Instant::now() < patience, "not everything was settled:\n{}", self.log());
+        // As long as there are fewer and fewer of them.
+        let (mut fewest, mut patience) = (usize::MAX, Instant::now());
+        loop {
+            let open = store.snapshot().await.unwrap().jobs.len();
+            if open == 0 {
+                break;
+            }
+            if open < fewest {
+                (fewest, patience) = (open, Instant::now() + Duration::from_mins(1));
+            }
+            assert!(Instant::now() < patience, "{open} jobs were not settled:\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let mut daemon = self.daemon.take().unwrap();
@@ -203,11 +219,12 @@ impl Fleet {
             let status = format!("\nstatus: {}\n", job.status());
             assert!(view.contains(&status), "the view of {} says otherwise:\n{view}", job.id());
         }
-        let left = processes(|_, environment| {
+        let of_ours = |_: &str, environment: &str| {
             environment.contains("COWHAND_ATTEMPT_ID=")
                 && jobs.iter().any(|job| environment.contains(job.id().as_str()))
-        });
-        assert!(left.is_empty(), "left behind: {left:?}");
+        };
+        // A keeper goes a moment after it has written how its attempt ended.
+        self.wait_for("nothing to be left behind", |_| processes(of_ours).is_empty());
         jobs
     }
 
@@ -254,28 +271,38 @@ macro_rules! on_both {
     };
 }
 on_both! {
-    the_daemon_dies_at_every_transition,
     the_daemon_dies_while_it_recovers,
     random_kills_while_fifty_schedules_fire,
     twenty_kills_never_forget_a_cent,
 }
 
+/// A story for each place where somebody may die.
+macro_rules! dies_at {
+    ($dies:ident($database:literal): $($place:ident)+) => {
+        $(#[tokio::test] async fn $place() { crate::$dies($database, stringify!($place)).await; })+
+    };
+}
+
 /// The daemon dies at each of its durable transitions, at the first and at a later turn.
-async fn the_daemon_dies_at_every_transition(database: &str) {
-    for place in ["fired", "claimed", "launched", "ended", "read", "settled", "viewed"] {
-        for turn in [1, 4] {
-            let mut fleet = Fleet::on(database);
-            fleet.write_config(3, "1s", true, "");
-            fleet.start(Some(&format!("{place}:{turn}")));
-            fleet.wait_for_death();
-            let jobs = fleet.check(3).await;
-            let failed: Vec<_> = jobs.iter().filter(|job| job.status() != JobStatus::Completed).collect();
-            assert!(
-                failed.is_empty(),
-                "{place}:{turn}: agents outlive the daemon, so all complete: {failed:?}"
-            );
-            assert!(!jobs.is_empty());
-        }
+mod the_daemon_dies_at {
+    mod on_sqlite {
+        dies_at! { the_daemon_dies("sqlite"): fired claimed launched ended read settled viewed }
+    }
+    mod on_postgres {
+        dies_at! { the_daemon_dies("postgres"): fired claimed launched ended read settled viewed }
+    }
+}
+
+async fn the_daemon_dies(database: &str, place: &str) {
+    for turn in [1, 4] {
+        let mut fleet = Fleet::on(database);
+        fleet.write_config(3, "1s", true, "");
+        fleet.start(Some(&format!("{place}:{turn}")));
+        fleet.wait_for_death();
+        let jobs = fleet.check(3).await;
+        let failed: Vec<_> = jobs.iter().filter(|job| job.status() != JobStatus::Completed).collect();
+        assert!(failed.is_empty(), "turn {turn}: agents outlive the daemon, so all complete: {failed:?}");
+        assert!(!jobs.is_empty());
     }
 }
 
@@ -316,45 +343,51 @@ async fn a_deleted_or_broken_view_comes_back() {
 async fn the_daemon_dies_while_it_recovers(database: &str) {
     let mut fleet = Fleet::on(database);
     fleet.write_config(3, "1s", true, "");
+    let hold = fleet.path().join("hold");
+    std::fs::write(&hold, "").unwrap();
     assert!(fleet.start(None));
     fleet.wait_for("an attempt to begin", |fleet| !fleet.attempts().is_empty());
     fleet.kill();
     fleet.start(Some("adopted:1"));
     fleet.wait_for_death();
+    std::fs::remove_file(hold).unwrap();
     fleet.check(3).await;
 }
 
 /// A keeper dies at each of its own; nobody runs twice, and what cannot be known is said to be lost.
-#[tokio::test]
-async fn a_keeper_dies_at_every_transition() {
-    for place in
-        ["keeper-waiting", "keeper-ready", "keeper-spawned", "keeper-watching", "keeper-ended", "keeper-done"]
-    {
-        let mut fleet = Fleet::on("sqlite");
-        fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: {place}"));
-        assert!(fleet.start(None));
-        let mut without = HashSet::new();
-        fleet.wait_for("both keepers to die", |fleet| {
-            let keeper = |folder: &PathBuf| {
-                processes(|line, _| line.contains(&format!("keeper {}", folder.display())))
-            };
-            let dead = |folder: &PathBuf| folder.join("keeper.log").exists() && keeper(folder).is_empty();
-            without.extend(fleet.attempts().into_iter().filter(dead));
-            without.len() >= 2
-        });
-        fleet.kill();
-        let jobs = fleet.check(2).await;
-        for job in &jobs {
-            let status = job.status();
-            let expected = match place {
-                // What never began runs again, in the last start without the fault.
-                "keeper-waiting" | "keeper-done" => status == JobStatus::Completed,
-                _ => status == JobStatus::Failed || status == JobStatus::Completed,
-            };
-            assert!(expected, "{place}: {job:?}");
-        }
-        assert!(!jobs.is_empty());
+mod a_keeper_dies_when {
+    dies_at! { a_keeper_dies("sqlite"): waiting ready spawned watching ended done }
+}
+
+async fn a_keeper_dies(database: &str, place: &str) {
+    let mut fleet = Fleet::on(database);
+    fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: keeper-{place}"));
+    assert!(fleet.start(None));
+    // One that is there has written so, before all places but the first.
+    let dead = |folder: &PathBuf| {
+        let keeper = format!("keeper {}", folder.display());
+        folder.join("keeper.json").exists() && processes(|line, _| line.contains(&keeper)).is_empty()
+    };
+    fleet.wait_for("two keepers to die", |fleet| match place {
+        "waiting" => fleet.events().matches("\"job:requeued\"").count() >= 2,
+        _ => fleet.attempts().iter().filter(|folder| dead(folder)).count() >= 2,
+    });
+    let told = |folder: &PathBuf| folder.join("ending.json").exists();
+    for folder in fleet.attempts().into_iter().filter(dead) {
+        assert_eq!(told(&folder), place == "done", "it died where it was to");
     }
+    fleet.kill();
+    let jobs = fleet.check(2).await;
+    for job in &jobs {
+        let status = job.status();
+        let expected = match place {
+            // What never began runs again, in the last start without the fault.
+            "waiting" | "done" => status == JobStatus::Completed,
+            _ => status == JobStatus::Failed || status == JobStatus::Completed,
+        };
+        assert!(expected, "{job:?}");
+    }
+    assert!(!jobs.is_empty());
 }
 
 /// Fifty schedules fire while daemon and keepers are killed at random: 20 kills, 200 with `scripts/test --long`.

@@ -99,7 +99,7 @@ fn a_full_disk_is_survived() {
     let place = folder.path().join("disk");
     std::fs::create_dir(&place).unwrap();
     let script = format!(
-        "mount -t tmpfs -o size=4m tmpfs '{0}' && printf \"%s\" \"$FLEET\" > '{0}/cowhand.yaml' && exec '{COWHAND}' start -c '{0}'",
+        "mount -t tmpfs -o size=4m tmpfs '{0}' && printf \"%s\" \"$FLEET\" > '{0}/cowhand.yaml' && exec '{COWHAND}' start --no-server -c '{0}'",
         place.display()
     );
     let mut unshare = Command::new("unshare");

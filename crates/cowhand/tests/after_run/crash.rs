@@ -151,7 +151,7 @@ fn a_hook_goes_on_while_no_daemon_is_there() {
 
 #[test]
 fn its_time_ends_while_no_daemon_is_there() {
-    let mut scene = Scene::new(&WAITS.replace("60000", "1500"));
+    let mut scene = Scene::new(&WAITS.replace("60000", "8000"));
     scene.start();
     let job = scene.trigger("worker");
     let running = pid(&scene);

@@ -163,8 +163,12 @@ fn left_over(folder: &Path) -> Vec<Pid> {
     ours.filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?)).collect()
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_mins(1);
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(Duration::from_mins(1), what, look)
+}
+
+fn within<T>(time: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let patience = Instant::now() + time;
     loop {
         if let Some(found) = look() {
             return found;

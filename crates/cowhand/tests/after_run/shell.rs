@@ -120,9 +120,11 @@ agents:
     assert!(shown.contains("hook 6") && shown.contains("after_run, shell (last word)"), "{shown}");
     assert!(shown.contains("exit code 2"), "{shown}");
     // Nothing is left of them but what the store knows.
-    let folders = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
-    let names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
-    assert_eq!(names, [format!("{job}.1")]);
+    until("their folders to go", || {
+        let folders = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
+        let names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        (names == [format!("{job}.1")]).then_some(())
+    });
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Hooks that misbehave: recorded, bounded, and the schedule is on time.
+//! Hooks that misbehave: recorded, bounded, and the schedule goes on.
 
 use std::path::Path;
 use std::time::Duration;
 
-use crate::{Scene, left_over, states, text, until};
+use rustix::process::Pid;
+
+use crate::{Scene, left_over, states, text, until, within};
 
 fn fleet(hooks: &str) -> String {
     format!(
@@ -11,39 +13,39 @@ fn fleet(hooks: &str) -> String {
     )
 }
 
-/// Processes with this word among their arguments.
-fn with_argument(word: &str) -> usize {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let arguments = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+/// Processes of this story with this word among their arguments.
+fn with_argument(scene: &Scene, word: &str) -> usize {
+    let ours = left_over(scene.folder.path()).into_iter().map(Pid::as_raw_nonzero);
+    let arguments = ours.filter_map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok());
     arguments.filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
 }
 
 #[test]
 fn one_that_hangs_is_ended_with_all_that_it_started() {
     // Neither listens to a request, and one has a session of its own.
-    let hang = r#"        - {type: shell, timeout: 700, command: "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 31417; done' & echo here; while :; do sleep 31417; done"}
+    let hang = r#"        - {type: shell, timeout: 8000, command: "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 31417; done' & echo here; while :; do sleep 31417; done"}
         - {type: shell, command: "echo after"}"#;
     let mut scene = Scene::new(&fleet(hang));
     scene.start();
     let job = scene.trigger("worker");
-    until("the hook to hang", || (with_argument("31417") >= 2).then_some(()));
+    until("the hook to hang", || (with_argument(&scene, "31417") >= 2).then_some(()));
     let hooks = scene.hooks(&job);
     assert_eq!(states(&hooks), ["failed", "completed"], "{hooks:?}");
-    assert!(text(&hooks[0], "reason").starts_with("it ran longer than 700ms and was ended"), "{hooks:?}");
+    assert!(text(&hooks[0], "reason").starts_with("it ran longer than 8s and was ended"), "{hooks:?}");
     assert_eq!(text(&hooks[0], "said"), "here", "what it said before is kept");
-    assert_eq!(with_argument("31417"), 0);
+    assert_eq!(with_argument(&scene, "31417"), 0);
     assert_eq!(scene.events(&job), ["hook:failed", "hook:completed"]);
 }
 
 #[test]
 fn one_that_floods_costs_neither_disk_nor_rows() {
     let mut scene = Scene::new(&fleet(
-        r#"        - {type: shell, timeout: 60000, command: "echo begin; head -c 300000000 /dev/zero | tr '\\0' x; yes | head -c 100000000 >&2; echo over > over"}"#,
+        r#"        - {type: shell, timeout: 240000, command: "echo begin; head -c 300000000 /dev/zero | tr '\\0' x; yes | head -c 100000000 >&2; echo over > over"}"#,
     ));
     scene.start();
     let job = scene.trigger("worker");
     let mut most = 0;
-    until("the flood to be over", || {
+    within(Duration::from_mins(4), "the flood to be over", || {
         let folder = scene.path(&format!(".cowhand/attempts/{job}.hook1"));
         most = most.max(size(&folder));
         scene.path("over").exists().then_some(())
@@ -73,7 +75,7 @@ fn what_one_leaves_behind_is_ended() {
     let hooks = scene.after("worker");
     assert_eq!(states(&hooks), ["completed", "failed", "failed", "failed"]);
     assert_eq!(text(&hooks[0], "reason"), "40 process(es) that it left behind were ended");
-    assert_eq!(with_argument("27182"), 0);
+    assert_eq!(with_argument(&scene, "27182"), 0);
     assert_eq!(text(&hooks[1], "reason"), "exit code 1");
     assert_eq!(text(&hooks[2], "reason"), "exit code 127");
     assert!(text(&hooks[2], "said").contains("not found"), "{hooks:?}");
@@ -81,7 +83,7 @@ fn what_one_leaves_behind_is_ended() {
 }
 
 #[test]
-fn schedules_are_on_time_whatever_hooks_do() {
+fn schedules_go_on_whatever_hooks_do() {
     let mut scene = Scene::new(
         r#"
 agents:
@@ -91,31 +93,22 @@ agents:
     schedules: {often: {type: interval, interval: 1s}}
     hooks:
       after_run:
-        - {type: shell, timeout: 20000, command: "sleep 20"}
+        - {type: shell, timeout: 3600000, command: "while [ ! -e on ]; do sleep 0.1; done"}
         - {type: webhook, url: "http://127.0.0.1:9/", allow_private: true}
 "#,
     );
     scene.start();
-    let jobs = until("five jobs of the schedule", || {
-        let jobs = scene.json(&["jobs", "--agent", "worker"]).as_array().unwrap().clone();
-        let ended = jobs.iter().filter(|job| job["status"] == "completed").count();
-        (ended >= 5).then_some(jobs)
-    });
-    let at = |value: &serde_json::Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-    let mut times: Vec<_> = jobs
-        .iter()
-        .filter(|job| job["status"] == "completed")
-        .map(|job| (at(&job["run_started_at"]), at(&job["finished_at"])))
-        .collect();
-    times.sort_unstable();
-    for pair in times.windows(2) {
-        let late = pair[1].0.duration_since(pair[0].1) - jiff::SignedDuration::from_secs(1);
-        eprintln!("started {late:?} after it was due");
-        assert!(late.unsigned_abs() < Duration::from_millis(1500), "it was {late:?} late");
-    }
-    // The hooks of the first job still run, though five jobs have come and gone.
-    let first = jobs.last().unwrap()["id"].as_str().unwrap();
-    assert_eq!(scene.json(&["job", first])["hooks"][0]["state"], "running");
+    let ended = || {
+        let jobs = scene.json(&["jobs", "--agent", "worker", "--status", "completed"]);
+        jobs.as_array().unwrap().clone()
+    };
+    let first = until("the first job", || ended().last()?["id"].as_str().map(str::to_owned));
+    let hook = || scene.json(&["job", &first])["hooks"][0]["state"].clone();
+    until("its hook to run", || (hook() == "running").then_some(()));
+    // None of their hooks can end before there is a file `on`.
+    let before = ended().len();
+    until("five more jobs of the schedule", || (ended().len() >= before + 5).then_some(()));
+    assert_eq!(hook(), "running");
     scene.kill();
     assert!(!left_over(scene.folder.path()).is_empty(), "keepers see to what is left");
 }

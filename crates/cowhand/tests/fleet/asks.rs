@@ -177,14 +177,26 @@ fn people_see_what_is_asked_and_answer_it() {
     }
 }
 
+/// The agent has asked, and then there is a daemon that has less patience with it: however slow it was, its time was
+/// not up before it asked.
+fn asked(rules: [&str; 2]) -> (Scene, String, String, Value) {
+    let fleet = |rules: &str| FLEET.replace("ask_timeout: 1h", rules);
+    let scene = Scene::with(&fleet(rules[0]));
+    scene.start();
+    let (one, token) = token_of(&scene, "one");
+    let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    assert_eq!(made["verdict"], "asked", "{made}");
+    scene.lose_the_daemon();
+    scene.write("cowhand.yaml", &fleet(rules[1]));
+    scene.start();
+    (scene, one, token, made)
+}
+
 /// An agent that waits for a person says nothing for longer than it may, and is not ended for it; one that waits for
 /// nobody is.
 #[test]
 fn waiting_for_a_person_is_not_silence() {
-    let scene = Scene::with(&FLEET.replace("ask_timeout", "idle_timeout: 2s\n    ask_timeout"));
-    scene.start();
-    let (one, token) = token_of(&scene, "one");
-    let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
+    let (scene, one, token, made) = asked(["ask_timeout: 1h", "idle_timeout: 2s\n    ask_timeout: 1h"]);
     let (_, waited) = send(&scene, Some(&token), "GET", &format!("jobs/{one}/asks/1?wait=5"), &Value::Null);
     assert_eq!(waited["status"], "open", "{waited}");
     assert_eq!(scene.job(&one)["status"], "running", "after five seconds of silence");
@@ -196,12 +208,7 @@ fn waiting_for_a_person_is_not_silence() {
 /// With less patience for the attempt than a person gets: it is told no, and has all of its own time afterwards.
 #[test]
 fn waiting_for_a_person_takes_no_time() {
-    let fleet = FLEET.replace("ask_timeout: 1h", "timeout: 6s\n    ask_timeout: 8s");
-    let scene = Scene::with(&fleet);
-    scene.start();
-    let (one, token) = token_of(&scene, "one");
-    let (_, made) = send(&scene, Some(&token), "POST", &format!("jobs/{one}/asks"), &wants("ls"));
-    assert_eq!(made["verdict"], "asked", "{made}");
+    let (scene, one, token, _) = asked(["ask_timeout: 8s", "timeout: 6s\n    ask_timeout: 8s"]);
     let path = format!("jobs/{one}/asks/1?wait=30");
     let (_, waited) = send(&scene, Some(&token), "GET", &path, &Value::Null);
     assert_eq!(waited["status"], "expired", "{waited}");
@@ -262,9 +269,7 @@ fn an_acp_agent_waits_for_a_person_over_a_restart() {
     let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
     let asked = until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
     assert_eq!((&asked["tool"], &asked["input"]["command"]), (&json!("execute"), &json!("git push")));
-    let daemon = scene.daemon().unwrap();
-    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
-    until("the daemon to be gone", || rustix::process::test_kill_process(daemon).is_err().then_some(()));
+    scene.lose_the_daemon();
     scene.start();
     scene.json(&["approve", asked["id"].as_str().unwrap()]);
     let job = until("the job to end", || Some(scene.job(&id)).filter(|job| job["finished_at"].is_string()));

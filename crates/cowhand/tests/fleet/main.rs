@@ -152,13 +152,7 @@ impl Scene {
 
     /// It is killed, and says nothing to anybody.
     fn lose_the_daemon(&self) {
-        let daemon = self.daemon().unwrap();
-        kill_process(daemon, Signal::KILL).unwrap();
-        until("the daemon to be gone", || {
-            let stat =
-                fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero())).unwrap_or_default();
-            (!lives(daemon) || stat.contains(") Z")).then_some(())
-        });
+        lose(self.daemon().unwrap());
     }
 
     /// What the daemon said so far.
@@ -295,7 +289,7 @@ impl Drop for Running {
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_secs(30);
+    let patience = Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(found) = look() {
             return found;
@@ -307,4 +301,13 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 fn lives(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
+}
+
+/// Of a daemon that is known, for those who have no time to ask for it.
+fn lose(daemon: Pid) {
+    kill_process(daemon, Signal::KILL).unwrap();
+    until("the daemon to be gone", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero())).unwrap_or_default();
+        (!lives(daemon) || stat.contains(") Z")).then_some(())
+    });
 }

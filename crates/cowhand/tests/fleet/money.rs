@@ -1,5 +1,7 @@
 //! Budgets and breakers as people meet them.
 
+use std::sync::OnceLock;
+
 use serde_json::Value;
 
 use super::{Scene, until};
@@ -50,17 +52,20 @@ fn days(text: String) -> String {
     let zone = zone();
     let hours: i8 = zone.trim_start_matches("Etc/GMT").parse().unwrap_or_default();
     let offset = format!(" {}{:02}:00", if hours > 0 { '-' } else { '+' }, hours.abs());
-    shown.replace(&zone, "[ZONE]").replace(&offset, " [OFFSET]")
+    shown.replace(zone, "[ZONE]").replace(&offset, " [OFFSET]")
 }
 
-/// One where it is about noon: no day ends while a story is told.
-fn zone() -> String {
-    let offset = 12 - jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
-    format!("Etc/GMT{}{}", if offset > 0 { '-' } else { '+' }, offset.abs())
+/// One where it is about noon when the story begins: no day ends while it is told.
+fn zone() -> &'static str {
+    static ZONE: OnceLock<String> = OnceLock::new();
+    ZONE.get_or_init(|| {
+        let offset = 12 - jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
+        format!("Etc/GMT{}{}", if offset > 0 { '-' } else { '+' }, offset.abs())
+    })
 }
 
 fn fleet() -> String {
-    FLEET.replace("ZONE", &zone())
+    FLEET.replace("ZONE", zone())
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
 use super::asks::{send, token_of};
@@ -63,9 +62,7 @@ fn what_an_agent_reports_outlives_the_daemon_and_reaches_its_source() {
     let (_, again) = send(&scene, Some(&token), "POST", &path, &report("failed", &hostile));
     assert_eq!(again, kept, "whoever lost the connection says it again");
 
-    let daemon = scene.daemon().unwrap();
-    kill_process(daemon, Signal::KILL).unwrap();
-    until("the daemon to be gone", || test_kill_process(daemon).is_err().then_some(()));
+    scene.lose_the_daemon();
     assert_eq!(scene.job(&job)["report"], kept, "it is in the store");
     scene.start();
     let ended = ended(&scene, &job);

@@ -1,8 +1,12 @@
 //! An attempt that is stopped, and a daemon that does not live to see its end.
 
 use std::fs;
+use std::path::PathBuf;
 
-use crate::{Scene, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{Scene, left_over, lose, until};
 
 /// It says that it was asked to stop, and takes its time; once there is a file `quick` it needs none.
 const SLOW: &str = r#"
@@ -10,25 +14,62 @@ agents:
   - name: slow
     runtime: command
     command: [sh, -c, "[ ! -e quick ] || exit 0; trap 'echo > asked' TERM INT; echo > up; while [ ! -e end ]; do sleep 0.05; done"]
-    timeout: 3s
+    timeout: LIMIT
     MORE
 "#;
 
-/// The attempt has outrun its time, the daemon has asked for its end and died, and then it ended.
-fn stopped_by_one_who_died(more: &str, trigger: bool) -> Scene {
-    let scene = Scene::with(&SLOW.replace("MORE", more));
+fn fleet(limit: &str, more: &str) -> String {
+    SLOW.replace("LIMIT", limit).replace("MORE", more)
+}
+
+/// An attempt that has outrun its time and was asked to stop, and the daemon that did so. How long it may run is said once
+/// it listens, to a daemon that takes it up.
+fn asked_to_stop(more: &str, trigger: bool) -> (Scene, Pid) {
+    let scene = Scene::with(&fleet("1h", more));
     scene.start();
     if trigger {
         scene.json(&["trigger", "slow"]);
     }
-    until("it to be asked", || scene.root.join("asked").exists().then_some(()));
+    until("it to run", || scene.root.join("up").exists().then_some(()));
     scene.lose_the_daemon();
+    scene.write("cowhand.yaml", &fleet("1s", more));
+    scene.start();
+    let daemon = scene.daemon().unwrap();
+    until("it to be asked", || scene.root.join("asked").exists().then_some(()));
+    (scene, daemon)
+}
+
+/// The daemon has died, and then the attempt ended. The next daemon has other limits.
+fn stopped_by_one_who_died(more: &str, trigger: bool) -> Scene {
+    let (scene, daemon) = asked_to_stop(more, trigger);
+    lose(daemon);
     scene.write("end", "");
-    until("its keeper to say how it ended", || {
-        let attempts = fs::read_dir(scene.root.join(".cowhand/attempts")).unwrap();
-        attempts.flatten().any(|attempt| attempt.path().join("ending.json").exists()).then_some(())
-    });
+    until("its keeper to say how it ended", || attempt(&scene).join("ending.json").exists().then_some(()));
+    scene.write("cowhand.yaml", &fleet("1h", more));
     scene
+}
+
+/// The folder of the only one that there is.
+fn attempt(scene: &Scene) -> PathBuf {
+    let attempts: Vec<_> = fs::read_dir(scene.root.join(".cowhand/attempts")).unwrap().flatten().collect();
+    assert_eq!(attempts.len(), 1, "{attempts:?}");
+    attempts[0].path()
+}
+
+/// The job that has come to its end.
+fn ended(scene: &Scene) -> Value {
+    until("it to end", || {
+        let jobs = scene.json(&["jobs"]);
+        Some(jobs[0].clone()).filter(|job| job["finished_at"].is_string())
+    })
+}
+
+#[test]
+fn one_that_does_not_stop_is_killed() {
+    let (scene, _) = asked_to_stop("", true);
+    let job = ended(&scene);
+    assert_eq!((&job["status"], &job["exit_reason"]), (&"failed".into(), &"timeout".into()), "{job:#}");
+    assert_eq!(job["error"]["message"], "it ran longer than 1s and had to be killed", "{job:#}");
 }
 
 #[test]
@@ -36,10 +77,7 @@ fn a_timeout_stays_one_and_is_tried_again() {
     let scene = stopped_by_one_who_died("retry: {max_attempts: 2, backoff: 1s, on: [timeout]}", true);
     scene.write("quick", "");
     scene.start();
-    let job = until("it to end", || {
-        let jobs = scene.json(&["jobs"]);
-        Some(jobs[0].clone()).filter(|job| job["finished_at"].is_string())
-    });
+    let job = ended(&scene);
     assert_eq!((&job["status"], &job["attempt"]), (&"completed".into(), &2.into()), "{job:#}");
 }
 
@@ -48,12 +86,9 @@ fn a_timeout_stays_one_and_counts() {
     let more = "breaker: {failures: 1, pause: 1h}\n    schedules: {often: {type: interval, interval: 1s}}";
     let scene = stopped_by_one_who_died(more, false);
     scene.start();
-    let job = until("it to end", || {
-        let jobs = scene.json(&["jobs"]);
-        Some(jobs[0].clone()).filter(|job| job["finished_at"].is_string())
-    });
+    let job = ended(&scene);
     assert_eq!((&job["status"], &job["error"]["kind"]), (&"failed".into(), &"timeout".into()), "{job:#}");
-    assert_eq!(job["error"]["message"], "it ran longer than 3s", "{job:#}");
+    assert_eq!(job["error"]["message"], "it ran longer than 1s", "{job:#}");
     let why = scene.json(&["why", "slow/often"]);
     assert_eq!(why["schedule"]["status"], "paused", "{why:#}");
 }
@@ -61,16 +96,29 @@ fn a_timeout_stays_one_and_counts() {
 /// Whoever was cancelled is cancelled, also if nobody is left to say how it ended.
 #[test]
 fn a_cancelled_one_stays_cancelled() {
-    let scene = Scene::with(&SLOW.replace("timeout: 3s", "timeout: 1h").replace("MORE", ""));
+    let scene = Scene::with(&fleet("1h", ""));
     scene.start();
+    let daemon = scene.daemon().unwrap();
     let job = scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned();
     until("it to run", || scene.root.join("up").exists().then_some(()));
-    assert_eq!(scene.run(&["cancel", &job]).code, Some(0));
+    let keeper = fs::read(attempt(&scene).join("keeper.json")).unwrap();
+    let keeper = serde_json::from_slice::<Value>(&keeper).unwrap()["pid"].as_i64().unwrap();
+    let keeper = Pid::from_raw(keeper.try_into().unwrap()).unwrap();
+    // It answers when the job has ended, which nobody here lives to see.
+    let cancel = scene.spawn(&["cancel", &job]);
     until("it to be asked", || scene.root.join("asked").exists().then_some(()));
-    scene.lose_the_daemon();
-    for keeper in crate::left_over(scene.folder.path()) {
-        let _ = rustix::process::kill_process(keeper, rustix::process::Signal::KILL);
-    }
+    lose(daemon);
+    kill_process(keeper, Signal::KILL).unwrap();
+    drop(cancel);
+    until("all of it to be gone", || {
+        let left = left_over(scene.folder.path());
+        for pid in &left {
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        left.is_empty().then_some(())
+    });
+    assert!(!attempt(&scene).join("ending.json").exists(), "nobody saw how it ended");
+    assert_eq!(scene.job(&job)["status"], "running", "nobody settled it");
     scene.start();
     let job = until("it to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
     assert_eq!(job["status"], "cancelled", "{job:#}");

@@ -61,15 +61,16 @@ async fn what_has_spent_money_has_begun() {
 #[tokio::test]
 async fn who_hangs_is_ended_while_the_store_is_away() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; sleep 1000");
-    let fleet = scene.read("cowhand.yaml").replace("jitter: 0", "jitter: 0, timeout: 3s");
+    let fleet = scene.read("cowhand.yaml").replace("jitter: 0", "jitter: 0, timeout: 12s");
     fs::write(scene.path("cowhand.yaml"), fleet).unwrap();
     assert!(scene.start(""), "{}", scene.read("log"));
     let store = scene.store().await;
     let job = scene.job(&store, "running", |job| job.status() == JobStatus::Running).await;
     let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
     let mut taking = sqlx::SqliteConnection::connect(&url).await.unwrap();
-    sqlx::query("alter table asks rename to taken").execute(&mut taking).await.unwrap();
     scene.until("its agent to be there", || scene.starts() == 1).await;
+    sqlx::query("alter table asks rename to taken").execute(&mut taking).await.unwrap();
+    assert!(!processes(&job).is_empty(), "the store is away before its time is up");
     scene.until("all of it to be gone", || processes(&job).is_empty()).await;
     scene.until("its end to be held up", || scene.read("log").contains("its end is not written yet")).await;
     sqlx::query("alter table taken rename to asks").execute(&mut taking).await.unwrap();
