@@ -40,7 +40,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -102,7 +102,7 @@ pub struct Fleet {
     reloads: watch::Sender<()>,
     config_refused_at: watch::Sender<Option<Timestamp>>,
     /// Held from reading a config to taking it, so that nobody puts an older one in the place of a newer one.
-    taking: Mutex<()>,
+    taking: Arc<Mutex<()>>,
     started_at: Timestamp,
 }
 
@@ -179,7 +179,7 @@ impl Fleet {
         });
         let reloads = watch::Sender::new(());
         let config_refused_at = watch::Sender::new(None);
-        let taking = Mutex::default();
+        let taking = Arc::default();
         Ok(Self {
             engine,
             surroundings,
@@ -269,10 +269,10 @@ impl Fleet {
     /// Other agents from now on. What runs goes on under the rules it has; a schedule that is no longer there fires no
     /// more, and keeps its history in case it comes back.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
-        let _alone = self.taking.lock().await;
+        let alone = Arc::clone(&self.taking).lock_owned().await;
         let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.take(Contents { roster, variables, ..Contents::default() }).await
+        self.take(Contents { roster, variables, ..Contents::default() }, alone).await
     }
 
     /// Reads the config again. A bad one is refused whole, and the old one stays.
@@ -284,8 +284,8 @@ impl Fleet {
         };
         // Whatever the config is like: a certificate has nothing to do with that.
         self.reloads.send_replace(());
-        let _alone = self.taking.lock().await;
-        let contents = load(config).and_then(not_half_written);
+        let alone = Arc::clone(&self.taking).lock_owned().await;
+        let contents = load(config).and_then(|contents| not_half_written(contents, &self.roster()));
         let at = self.engine.clock.now();
         self.config_refused_at.send_replace(contents.is_err().then_some(at));
         let contents = contents?;
@@ -301,7 +301,7 @@ impl Fleet {
         }
         let schedules = roster.agents.iter().map(|agent| agent.schedules.len()).sum();
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
-        self.take(contents).await?;
+        self.take(contents, alone).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
         Ok(reloaded)
     }
@@ -316,12 +316,18 @@ impl Fleet {
         self.reloads.subscribe()
     }
 
-    async fn take(&self, contents: Contents) -> Result<(), FleetError> {
-        self.engine.store.load_schedules(contents.roster.clone(), self.engine.clock.now()).await?;
-        self.engine.set_roster(self.surroundings.loaded(contents));
-        secrets::note(&self.engine).await?;
-        self.nudge();
-        Ok(())
+    /// In the store and here, or in neither, also if whoever asked for it goes away meanwhile.
+    async fn take(&self, contents: Contents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
+        let (engine, loaded) = (Arc::clone(&self.engine), self.surroundings.loaded(contents));
+        let taken = tokio::spawn(async move {
+            let _alone = alone;
+            engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
+            engine.set_roster(loaded);
+            secrets::note(&engine).await?;
+            engine.nudge.notify_one();
+            Ok(())
+        });
+        taken.await.map_err(|_| FleetError::Died)?
     }
 
     /// Says that the agent is to begin anew, for the schedules that wait for that.
@@ -398,9 +404,10 @@ impl Drop for Fleet {
     }
 }
 
-/// Whoever writes a file empties it first, and may be read just then; what runs is not given up for that.
-fn not_half_written(contents: Contents) -> Result<Contents, FleetError> {
-    let Some(blank) = &contents.blank else { return Ok(contents) };
+/// Whoever writes a file empties it first, and may be read just then; agents that run are not given up for that.
+fn not_half_written(contents: Contents, now: &Roster) -> Result<Contents, FleetError> {
+    let loses = contents.roster.agents.len() < now.agents.len();
+    let Some(blank) = contents.blank.as_ref().filter(|_| loses) else { return Ok(contents) };
     let name = blank.display();
     Err(FleetError::Config(format!(
         "{name} is empty, as if somebody were writing it; a fleet that is to have no agents says `agents: []`"

@@ -1,9 +1,9 @@
 //! Adoptions: what was done under a schedule's former name becomes its own, so that a new name fires nothing again.
 
 use cowhand_core::event::Fact;
-use cowhand_core::id::ScheduleId;
+use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::roster::{Former, Roster};
-use cowhand_core::schedule::ScheduleRecord;
+use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
 use jiff::Timestamp;
 
 use super::db::{Tx, args};
@@ -11,17 +11,25 @@ use super::dialect::statements;
 use super::{Store, StoreError, schedules};
 
 statements! {
-    HAS_FIRED = same "select key from firings where schedule_id = $1 limit 1";
+    HAS_FIRED = same "select key from firings where schedule_id = $1 and key not like 'manual:%' limit 1";
+    LOCK_JOBS = locked "select id from jobs where schedule_id = $1 or (agent = $2 and schedule = $3) order by number";
     DROP_CURSOR = same "delete from cursors where schedule_id = $1";
     MOVE_CURSOR = same "update cursors set schedule_id = $2 where schedule_id = $1";
     // What both have done counts once.
     MOVE_FIRINGS = same "update firings set schedule_id = $2 where schedule_id = $1 \
         and key not in (select key from firings where schedule_id = $2)";
     DROP_FIRINGS = same "delete from firings where schedule_id = $1";
+    // Else what comes back would come back as what one of them has done already.
+    RAISE_SIGHTINGS = same "update sightings set generation = (select former.generation from sightings former \
+        where former.schedule_id = $1 and former.item = sightings.item) \
+        where schedule_id = $2 and exists (select 1 from sightings former where former.schedule_id = $1 \
+        and former.item = sightings.item and former.generation > sightings.generation)";
     MOVE_SIGHTINGS = same "update sightings set schedule_id = $2 where schedule_id = $1 \
         and item not in (select item from sightings where schedule_id = $2)";
     DROP_SIGHTINGS = same "delete from sightings where schedule_id = $1";
-    MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1";
+    MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1 and agent = $3";
+    // Those of another agent, who may never run, hold nothing of ours up.
+    FREE_JOBS = same "update jobs set schedule_id = null where schedule_id = $1";
     // Also those that are only called after it: retries and follow-ups.
     RENAME_JOBS = same "update jobs set schedule = $3 where agent = $1 and schedule = $2";
     RENAME_ITEMS = same "update items set schedule = $3 where agent = $1 and schedule = $2";
@@ -29,57 +37,107 @@ statements! {
 }
 
 impl Store {
-    /// Each in a transaction of its own: `load_schedules` locks in another order.
-    pub(super) async fn adopt_former(&self, roster: &Roster, now: Timestamp) -> Result<(), StoreError> {
-        for agent in &roster.agents {
-            for schedule in &agent.schedules {
-                let Some(former) = schedule.adopts.clone() else { continue };
-                // Done already, as a rule.
-                if self.schedule(former.id()).await?.is_none() {
-                    continue;
-                }
-                let new = ScheduleRecord::new(&agent.name, schedule, now);
-                self.write(move |tx| Box::pin(adopt(tx, former, new, now))).await?;
-            }
-        }
-        Ok(())
+    /// By more than a person's wish.
+    pub(super) async fn has_fired(&self, schedule: ScheduleId) -> Result<bool, StoreError> {
+        self.read(move |tx| Box::pin(async move { Ok(tx.one(HAS_FIRED, args![schedule]).await?.is_some()) }))
+            .await
     }
 }
 
-/// One that has fired by now stays as it is; one that has not takes over all that there is.
+/// All that the roster wants to be adopted, and is there.
+pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) -> Result<(), StoreError> {
+    let mut wanted = Vec::new();
+    for agent in &roster.agents {
+        for schedule in &agent.schedules {
+            let Some(former) = &schedule.adopts else { continue };
+            // Gone already, as a rule.
+            if schedules::get(tx, former.id()).await?.is_some() {
+                wanted.push((former, ScheduleRecord::new(&agent.name, schedule, now)));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    for (former, new) in &wanted {
+        let names = args![former.id(), former.agent.as_str(), former.name.as_str()];
+        tx.all(LOCK_JOBS, names).await?;
+        if let Some(names) = renamed(former, new) {
+            tx.execute(RENAME_ITEMS, names).await?;
+        }
+    }
+    let own = roster.agents.iter().flat_map(|agent| &agent.schedules).map(|schedule| schedule.id);
+    let mut ids: Vec<ScheduleId> = own.chain(wanted.iter().map(|(former, _)| former.id())).collect();
+    ids.sort_unstable();
+    for id in ids {
+        schedules::lock_opt(tx, id).await?;
+    }
+    for (former, new) in wanted {
+        adopt(tx, former, new, now).await?;
+    }
+    Ok(())
+}
+
+/// Jobs and items stay with their agent, and so under its name for the schedule.
+fn renamed(former: &Former, new: &ScheduleRecord) -> Option<Vec<super::db::Arg>> {
+    (former.agent == new.agent).then(|| args![former.agent.as_str(), former.name.as_str(), new.name.as_str()])
+}
+
 async fn adopt(
     tx: &mut Tx<'_>,
-    former: Former,
+    former: &Former,
     new: ScheduleRecord,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let Some(old) = schedules::lock_opt(tx, former.id()).await? else { return Ok(()) };
     schedules::add(tx, &new).await?;
-    let mut heir = schedules::lock(tx, new.id).await?;
+    let own = schedules::lock(tx, new.id).await?;
     let (from, to) = (old.id, new.id);
-    if tx.one(HAS_FIRED, args![to]).await?.is_none() {
-        heir = ScheduleRecord { id: heir.id, agent: heir.agent, name: heir.name, ..old };
-        schedules::save(tx, &heir).await?;
+    let has_fired = tx.one(HAS_FIRED, args![to]).await?.is_some();
+    if !has_fired {
         tx.execute(DROP_CURSOR, args![to]).await?;
         tx.execute(MOVE_CURSOR, args![from, to]).await?;
     }
-    hand_over(tx, from, to).await?;
-    // Jobs stay with their agent, and so under its name for the schedule.
-    if former.agent == heir.agent {
-        let names = || args![former.agent.as_str(), former.name.as_str(), heir.name.as_str()];
-        tx.execute(RENAME_JOBS, names()).await?;
-        tx.execute(RENAME_ITEMS, names()).await?;
+    let heir = heir(old, own, has_fired);
+    schedules::save(tx, &heir).await?;
+    hand_over(tx, from, to, &heir.agent).await?;
+    if let Some(names) = renamed(former, &heir) {
+        tx.execute(RENAME_JOBS, names).await?;
     }
     tx.execute(DROP_SCHEDULE, args![from]).await?;
     schedules::record(tx, &heir, Fact::ScheduleAdopted { former: former.to_string() }, now);
     Ok(())
 }
 
-async fn hand_over(tx: &mut Tx<'_>, from: ScheduleId, to: ScheduleId) -> Result<(), StoreError> {
-    for taken in [MOVE_FIRINGS, MOVE_SIGHTINGS, MOVE_JOBS] {
+/// One that has not fired by itself takes over all that there is; one that has goes on from beyond what either has done.
+/// Whoever says what it was called has mended what it gave up for.
+fn heir(old: ScheduleRecord, own: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
+    let mut heir = if has_fired {
+        ScheduleRecord {
+            generation: own.generation.max(old.generation),
+            interval_count: own.interval_count.max(old.interval_count),
+            ..own
+        }
+    } else {
+        ScheduleRecord { id: own.id, agent: own.agent, name: own.name, ..old }
+    };
+    if matches!(heir.state, ScheduleState::Error { .. }) {
+        heir.state = ScheduleState::Active;
+    }
+    heir
+}
+
+async fn hand_over(
+    tx: &mut Tx<'_>,
+    from: ScheduleId,
+    to: ScheduleId,
+    agent: &AgentName,
+) -> Result<(), StoreError> {
+    tx.execute(MOVE_JOBS, args![from, to, agent.as_str()]).await?;
+    for taken in [MOVE_FIRINGS, RAISE_SIGHTINGS, MOVE_SIGHTINGS] {
         tx.execute(taken, args![from, to]).await?;
     }
-    for left in [DROP_FIRINGS, DROP_SIGHTINGS, DROP_CURSOR] {
+    for left in [FREE_JOBS, DROP_FIRINGS, DROP_SIGHTINGS, DROP_CURSOR] {
         tx.execute(left, args![from]).await?;
     }
     Ok(())

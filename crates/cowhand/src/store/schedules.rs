@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use cowhand_core::breaker::Fuse;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
-use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
 use jiff::Timestamp;
 
 use super::db::{Arg, Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError, cursors, jobs};
+use super::{Store, StoreError, adoptions, cursors, jobs};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
@@ -30,10 +30,10 @@ impl Store {
     /// the fleet no longer has keep their history.
     pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
         self.load_hooks(&roster).await?;
-        self.adopt_former(&roster, now).await?;
-        let renamed: HashMap<_, _> = roster.seems_renamed(&self.schedules().await?).into_iter().collect();
+        let renamed = self.renamed(&roster).await?;
         self.write(move |tx| {
             Box::pin(async move {
+                adoptions::adopt_all(tx, &roster, now).await?;
                 for (agent, schedule) in in_order(&roster) {
                     let listens = schedule.trigger.follows_events();
                     let mut new = ScheduleRecord::new(&agent.name, schedule, now);
@@ -65,11 +65,22 @@ impl Store {
         .await
     }
 
+    /// What new schedules seem to have been called, among those that have fired.
+    async fn renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, Former>, StoreError> {
+        let mut renamed = HashMap::new();
+        for (schedule, formers) in roster.seem_renamed(&self.schedules().await?) {
+            for former in formers {
+                if self.has_fired(former.id()).await? {
+                    renamed.insert(schedule, former);
+                    break;
+                }
+            }
+        }
+        Ok(renamed)
+    }
+
     pub async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRecord>, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move { tx.one(GET_SCHEDULE, args![id]).await?.as_ref().map(read).transpose() })
-        })
-        .await
+        self.read(move |tx| Box::pin(get(tx, id))).await
     }
 
     pub async fn schedules(&self) -> Result<Vec<ScheduleRecord>, StoreError> {
@@ -184,6 +195,10 @@ fn in_order<'f>(roster: &'f Roster) -> Vec<(&'f Agent, &'f Schedule)> {
 
 pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreError> {
     tx.all(ALL_SCHEDULES, args![]).await?.iter().map(read).collect()
+}
+
+pub(super) async fn get(tx: &mut Tx<'_>, id: ScheduleId) -> Result<Option<ScheduleRecord>, StoreError> {
+    tx.one(GET_SCHEDULE, args![id]).await?.as_ref().map(read).transpose()
 }
 
 /// Says whether it is new.

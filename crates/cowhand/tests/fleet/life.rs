@@ -3,6 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
+use cowhand::store::{Decision, Firing, Store};
+use cowhand_core::id::ScheduleId;
+use cowhand_core::schedule::SkipReason;
+use cowhand_core::trigger::Occurrence;
 use rustix::process::{Signal, kill_process};
 
 use super::{FLEET, Scene, lives, postgres, until};
@@ -80,6 +84,17 @@ fn a_bad_config_is_not_started() {
     }
 }
 
+/// As if its list had shown an issue that its filter does not let through.
+fn has_fired(scene: &Scene, agent: &str, schedule: &str) {
+    let schedule = ScheduleId::of(&agent.parse().unwrap(), &schedule.parse().unwrap());
+    let (key, due) = (Occurrence::Github { number: 7, head: None }.key(0), jiff::Timestamp::now());
+    let firing = Firing { schedule, key, due, decision: Decision::Skip(SkipReason::Filtered) };
+    let url = scene.root.join(".cowhand/store.db").display().to_string();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        Store::open(&url).await.unwrap().fire_once(firing, due).await.unwrap();
+    });
+}
+
 /// A schedule that reads a list does not begin anew under a new name, and everybody who asks is told what to do.
 #[test]
 fn a_new_name_is_told_apart_from_a_new_schedule() {
@@ -90,8 +105,13 @@ fn a_new_name_is_told_apart_from_a_new_schedule() {
             "agents:\n  - name: a\n    runtime: command\n    command: [cat]\n    schedules:\n      {name}: {{{list}, prompt: x{more}}}\n"
         )
     };
-    let scene = Scene::with(&fleet("issues", ""));
+    let scene = Scene::with(&fleet("started", ""));
     scene.start();
+    // One that has never fired may be called as one likes.
+    scene.write("cowhand.yaml", &fleet("issues", ""));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert!(!scene.run(&["status"]).stdout.contains("given up"));
+    has_fired(&scene, "a", "issues");
     scene.write("cowhand.yaml", &fleet("triage", ""));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     let remedy = "write `adopt: issues` to go on where that was, or run `cowhand schedule enable a/triage` to begin anew";

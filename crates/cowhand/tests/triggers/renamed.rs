@@ -1,6 +1,6 @@
 //! A schedule with a new name: what it has done is not done again.
 
-use cowhand::fleet::{Fleet, Stop};
+use cowhand::fleet::{Fleet, Stop, Trigger};
 use cowhand::store::JobFilter;
 use cowhand::trigger::Registry;
 use cowhand_core::event::Fact;
@@ -116,6 +116,50 @@ async fn turned_on_it_begins_anew() {
     fleet.set_agents(vec![called(home.idle_agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
     assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
     assert_eq!(fleet.store().schedules().await.unwrap().len(), 1);
+    fleet.stop(Stop::KeepAgents).await.unwrap();
+}
+
+/// A wrong name protects nobody, and neither does one that was only fired by hand; a name with a slash is written whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_former_name_changes_nothing() {
+    let (home, fake) = (Home::sqlite(), Fake::with_issues(1).await);
+    let idle = || home.idle_agent("a");
+    let fleet = home.start(vec![called(idle(), "x/old", &fake, None)], Registry::default()).await;
+    becomes("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
+    fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "odl")))]).await.unwrap();
+    let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
+    assert!(reason.contains("write `adopt: a/x/old` to go on"), "{reason}");
+    let by_hand = Trigger { schedule: Some("new".parse().unwrap()), ..Trigger::default() };
+    fleet.trigger(&name("a"), by_hand).await.unwrap();
+    fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "x/old")))]).await.unwrap();
+    assert_eq!(record(&fleet, id("a", "new")).await.state, ScheduleState::Active);
+    assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
+    fleet.stop(Stop::KeepAgents).await.unwrap();
+}
+
+/// What both have seen is counted from the later of the two, so that what comes back is new to both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_back_later_fires() {
+    let (home, fake) = (Home::sqlite(), Fake::with_issues(1).await);
+    let comes_back = async |fleet: &Fleet, schedule: &str| {
+        let before = ledger(fleet, id("a", schedule)).await.len();
+        let asked = || fake.world.lock().unwrap().asked;
+        fake.world.lock().unwrap().issues.clear();
+        let looks = asked() + 2;
+        becomes("it is missed", async || asked() >= looks).await;
+        fake.world.lock().unwrap().issues.push(issue(1));
+        becomes("it fires again", async || ledger(fleet, id("a", schedule)).await.len() > before).await;
+    };
+    let idle = || home.idle_agent("a");
+    let fleet = home.start(vec![called(idle(), "old", &fake, None)], Registry::default()).await;
+    becomes("it fires", async || ledger(&fleet, id("a", "old")).await.len() == 1).await;
+    comes_back(&fleet, "old").await;
+    fleet.set_agents(vec![called(idle(), "new", &fake, None)]).await.unwrap();
+    fleet.enable(&name("a"), &"new".parse().unwrap()).await.unwrap();
+    becomes("it begins anew", async || ledger(&fleet, id("a", "new")).await.len() == 1).await;
+    fleet.set_agents(vec![called(idle(), "new", &fake, Some(("a", "old")))]).await.unwrap();
+    assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
+    comes_back(&fleet, "new").await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
