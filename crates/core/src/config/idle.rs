@@ -148,9 +148,8 @@ fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&Sandbox>, key: &str) 
 /// A schedule cannot open what its agent keeps closed.
 fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&Sandbox>, key: &str) {
     let (Some(sandbox), Some(of_agent)) = (sandbox, &agent.settings.sandbox) else { return };
-    let (Some(written), lost) = (owner.get("sandbox"), sandbox.rules().kept_from(&of_agent.rules())) else {
-        return;
-    };
+    let Some(written) = owner.get("sandbox") else { return };
+    let lost = sandbox.rules().kept_from(&of_agent.rules());
     for name in ["write", "read", "network"] {
         let Some(entry) = written.entry(name) else { continue };
         let message = "not all of this is open: a schedule only narrows what the sandbox of its agent opens; write it there, too";

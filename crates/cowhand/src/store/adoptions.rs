@@ -6,15 +6,13 @@ use cowhand_core::roster::{Former, Roster};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
 use jiff::Timestamp;
 
-use super::db::{Tx, args};
+use super::db::{Arg, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError, schedules};
+use super::{Store, StoreError, cursors, schedules};
 
 statements! {
     HAS_FIRED = same "select key from firings where schedule_id = $1 and key not like 'manual:%' limit 1";
     LOCK_JOBS = locked "select id from jobs where schedule_id = $1 or (agent = $2 and schedule = $3) order by number";
-    DROP_CURSOR = same "delete from cursors where schedule_id = $1";
-    MOVE_CURSOR = same "update cursors set schedule_id = $2 where schedule_id = $1";
     // What both have done counts once.
     MOVE_FIRINGS = same "update firings set schedule_id = $2 where schedule_id = $1 \
         and key not in (select key from firings where schedule_id = $2)";
@@ -79,7 +77,7 @@ pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) 
 }
 
 /// Jobs and items stay with their agent, and so under its name for the schedule.
-fn renamed(former: &Former, new: &ScheduleRecord) -> Option<Vec<super::db::Arg>> {
+fn renamed(former: &Former, new: &ScheduleRecord) -> Option<Vec<Arg>> {
     (former.agent == new.agent).then(|| args![former.agent.as_str(), former.name.as_str(), new.name.as_str()])
 }
 
@@ -95,8 +93,7 @@ async fn adopt(
     let (from, to) = (old.id, new.id);
     let has_fired = tx.one(HAS_FIRED, args![to]).await?.is_some();
     if !has_fired {
-        tx.execute(DROP_CURSOR, args![to]).await?;
-        tx.execute(MOVE_CURSOR, args![from, to]).await?;
+        cursors::hand_over(tx, from, to).await?;
     }
     let heir = heir(old, own, has_fired);
     schedules::save(tx, &heir).await?;
@@ -137,8 +134,8 @@ async fn hand_over(
     for taken in [MOVE_FIRINGS, RAISE_SIGHTINGS, MOVE_SIGHTINGS] {
         tx.execute(taken, args![from, to]).await?;
     }
-    for left in [FREE_JOBS, DROP_FIRINGS, DROP_SIGHTINGS, DROP_CURSOR] {
+    for left in [FREE_JOBS, DROP_FIRINGS, DROP_SIGHTINGS] {
         tx.execute(left, args![from]).await?;
     }
-    Ok(())
+    cursors::forget(tx, from).await
 }

@@ -15,6 +15,7 @@ statements! {
     SET_CURSOR = same "insert into cursors (schedule_id, seq) values ($1, $2) \
         on conflict (schedule_id) do update set seq = excluded.seq";
     ADVANCE_CURSOR = same "update cursors set seq = $2 where schedule_id = $1 and seq < $2";
+    MOVE_CURSOR = same "update cursors set schedule_id = $2 where schedule_id = $1";
     DROP_CURSOR = same "delete from cursors where schedule_id = $1";
     MADE_BY = same "select key from firings where job_id = $1";
     JOB_OF_EVENT = same "select job_id from events where seq = $1";
@@ -83,10 +84,22 @@ pub(super) async fn arm(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), Sto
 /// Loaded as it was. While the file has it off nothing is kept for it; turned on there, it begins now.
 pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), StoreError> {
     if !schedule.enabled {
-        tx.execute(DROP_CURSOR, args![schedule.id]).await?;
+        forget(tx, schedule.id).await?;
     } else if tx.one(GET_CURSOR, args![schedule.id]).await?.is_none() {
         arm(tx, schedule.id).await?;
     }
+    Ok(())
+}
+
+/// Another schedule goes on where this one was.
+pub(super) async fn hand_over(tx: &mut Tx<'_>, from: ScheduleId, to: ScheduleId) -> Result<(), StoreError> {
+    forget(tx, to).await?;
+    tx.execute(MOVE_CURSOR, args![from, to]).await?;
+    Ok(())
+}
+
+pub(super) async fn forget(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), StoreError> {
+    tx.execute(DROP_CURSOR, args![schedule]).await?;
     Ok(())
 }
 

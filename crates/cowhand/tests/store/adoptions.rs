@@ -14,6 +14,7 @@ on_both! {
     one_that_fired_goes_on_beyond_both,
     jobs_of_another_agent_hold_nothing_up,
     jobs_that_end_meanwhile_do,
+    no_event_is_lost_between_two_names,
 }
 
 const EVERY: &str = r#"{"type":"interval","interval":"1m"}"#;
@@ -97,4 +98,19 @@ async fn jobs_that_end_meanwhile_do(place: Place) {
         assert_eq!(rows.len(), usize::try_from(round).unwrap());
         name = next;
     }
+}
+
+/// What happens before the new name is loaded is still to be looked at.
+async fn no_event_is_lost_between_two_names(place: Place) {
+    const LIFE: &str = r#"{"type":"agent_lifecycle","event":"session_start"}"#;
+    let store = place.open().await;
+    let old = roster(&[LIFE]);
+    store.load_schedules(old.clone(), at(0)).await.unwrap();
+    let seen = store.cursor(id_of(&old)).await.unwrap();
+    store.add_job(crate::hand_job(), at(1)).await.unwrap();
+    let new = called("coder", "new", LIFE, ("coder", "s0"));
+    store.load_schedules(new.clone(), at(2)).await.unwrap();
+    assert!(seen.is_some());
+    assert_eq!(store.cursor(id_of(&new)).await.unwrap(), seen);
+    assert_eq!(store.cursor(id_of(&old)).await.unwrap(), None);
 }
