@@ -75,6 +75,34 @@ async fn pages_show_what_the_scope_allows() {
     assert!(page.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
 }
 
+/// A glance is enough to see what does not fire, and nothing is said to have cost nothing that nobody priced.
+#[tokio::test]
+async fn the_first_page_tells_what_has_given_up() {
+    let scene = Scene::of(
+        r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: quiet
+    runtime: command
+    command: [sh, -c, "echo '{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000}}'"]
+    schedules:
+      issues: {type: github_issues, owner: o, repo: r, prompt: x, auth: {token_env: NO_SUCH_VARIABLE}}
+"#,
+    );
+    let read = scene.token("reader", "read");
+    let first = async || scene.ask("GET", "/").bearer_auth(&read).send().await.unwrap().text().await.unwrap();
+    assert_eq!(scene.run(&["trigger", "quiet", "--wait"]).0, 0);
+    let patience = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    let mut text = first().await;
+    while !text.contains("Schedules that do not fire") {
+        assert!(std::time::Instant::now() < patience, "{text}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        text = first().await;
+    }
+    assert!(text.contains("the variable NO_SUCH_VARIABLE is not set"), "{text}");
+    assert!(text.contains("1000 tokens today") && !text.contains("$0.00"), "{text}");
+}
+
 #[tokio::test]
 async fn style_and_script_are_kept_by_browsers() {
     let scene = Scene::new();

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use cowhand_core::ask::Ask;
+use cowhand_core::budget::tokens;
 use cowhand_core::job::JobRecord;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -10,7 +11,7 @@ use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
 use super::{Answer, Pages, asks, budgets, marks, now, text};
 use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, segment};
-use crate::fleet::ScheduleView;
+use crate::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let now = now();
@@ -32,6 +33,9 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
         (asks::waiting(&asks.items))
         @if !tight.is_empty() {
             (part("budgets", "Budgets that are nearly used up", &html! { a href="/usage" { "All budgets" } }, &budgets::table(&tight)))
+        }
+        @if schedules.items.iter().any(|schedule| stopped(schedule).is_some()) {
+            (part("stopped", "Schedules that do not fire", &html! {}, &do_not_fire(&schedules.items)))
         }
         (part("running", "Running now", &html! {}, &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
@@ -64,6 +68,7 @@ fn head(
     now: Timestamp,
 ) -> Markup {
     let Status { daemon, agents, parked, asks: _ } = status;
+    let tokens = tokens(&today.usage);
     html! {
         div.page-head #head data-live {
             h1 { "Fleet" }
@@ -74,7 +79,12 @@ fn head(
                 span { (running) " running" }
                 span { (waiting) " waiting" }
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
-                    (marks::money(today.usage.cost_usd.unwrap_or_default())) (budgets::of_today(&spent.budgets)) " today"
+                    @match today.usage.cost_usd {
+                        // Nobody told a price.
+                        None if tokens > 0 && spent.budgets.is_empty() => { (marks::count(tokens)) " tokens" }
+                        dollars => { (marks::money(dollars.unwrap_or_default())) (budgets::of_today(&spent.budgets)) }
+                    }
+                    " today"
                 }
             }
         }
@@ -83,6 +93,33 @@ fn head(
         }
         @for parked in parked {
             p.alert { b { (parked.provider) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
+        }
+    }
+}
+
+/// Why one does not fire although nobody turned it off.
+fn stopped(schedule: &ScheduleView) -> Option<&str> {
+    match schedule.status {
+        ScheduleStatus::Error => schedule.last_error.as_deref(),
+        ScheduleStatus::Paused => schedule.skip_note.as_deref(),
+        ScheduleStatus::Idle | ScheduleStatus::Running | ScheduleStatus::Disabled => None,
+    }
+}
+
+fn do_not_fire(schedules: &[ScheduleView]) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Schedule" } th { "Agent" } th { "Status" } th.grow { "Why" } } }
+            tbody {
+                @for (schedule, why) in schedules.iter().filter_map(|schedule| Some((schedule, stopped(schedule)?))) {
+                    tr {
+                        td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
+                        td { (marks::agent(&schedule.agent)) }
+                        td { (marks::status(schedule.status.as_str())) }
+                        td.grow { (Text(why)) }
+                    }
+                }
+            }
         }
     }
 }
