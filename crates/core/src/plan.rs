@@ -38,7 +38,7 @@ pub struct Snapshot {
     pub schedules: HashMap<ScheduleId, ScheduleRecord>,
     /// Every job that has not ended, oldest first.
     pub jobs: Vec<LiveJob>,
-    /// Firings whose jobs are not made yet.
+    /// Firings whose jobs are not made yet; those of one schedule in their order.
     pub preparing: Vec<Preparing>,
     /// What was spent; empty where nobody's spending is limited.
     pub ledger: Ledger,
@@ -47,6 +47,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The firings of a schedule that are to be prepared now, in their order.
+    pub fn to_prepare(&self, schedule: ScheduleId) -> impl Iterator<Item = &Preparing> {
+        let of_schedule = self.preparing.iter().filter(move |firing| firing.schedule == schedule);
+        of_schedule.filter(|firing| !self.is_held_back(firing))
+    }
+
     /// The keys of the sessions that running jobs of the agent have.
     fn busy_sessions(&self, agent: &Agent) -> HashSet<String> {
         let running = self
@@ -191,14 +197,12 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         let holds = Holds::of(agent, snapshot, now);
         let mut places = Places::of(agent, snapshot, &holds, over, now);
         for schedule in &agent.schedules {
-            let preparing = snapshot.preparing.iter().filter(|firing| firing.schedule == schedule.id);
-            let preparing = preparing.filter(|firing| !snapshot.is_held_back(firing));
-            plan.actions.extend(
-                preparing
-                    .map(|firing| Action::Prepare { schedule: firing.schedule, key: firing.key.clone() }),
-            );
+            let prepare =
+                |firing: &Preparing| Action::Prepare { schedule: schedule.id, key: firing.key.clone() };
+            plan.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
             if let Some(record) = snapshot.schedules.get(&schedule.id) {
-                plan.firings(schedule, record, snapshot, &mut places, &crowds);
+                let live = Live::of(agent, schedule, snapshot);
+                plan.firings(schedule, record, &live, &mut places, &crowds);
             }
         }
         match over {
@@ -209,14 +213,31 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
 
+/// How many more jobs the agent could run now, beside those that run and those that are ready to.
+pub fn free_places(now: Timestamp, agent: &Agent, snapshot: &Snapshot) -> usize {
+    let taken = ready(agent, snapshot, &Holds::of(agent, snapshot, now), now);
+    (agent.max_concurrent as usize).saturating_sub(taken)
+}
+
+/// Jobs that run, or would if there were a place. Those of a schedule that has paused itself are not among them.
+fn ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> usize {
+    let is_ready = |job: &&LiveJob| match job.state {
+        LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
+        LiveState::Running { .. } => true,
+    };
+    let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(is_ready);
+    jobs.filter(|job| holds.job(job).is_none()).count()
+}
+
 /// When each schedule of the fleet fires next, as far as the clock decides it.
 pub fn next_runs(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> HashMap<ScheduleId, Timestamp> {
     let crowds = Crowds::of(roster);
     let mut runs = HashMap::new();
-    for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
+    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+    for (agent, schedule) in all {
         let Some(record) = snapshot.schedules.get(&schedule.id) else { continue };
         if schedule.enabled && record.state == ScheduleState::Active {
-            let live = Live::of(schedule, snapshot);
+            let live = Live::of(agent, schedule, snapshot);
             let look = due::Look { now, schedule, record, live: &live, crowded: crowds.share(schedule) };
             runs.extend(look.next_run().map(|at| (schedule.id, at)));
         }
@@ -251,7 +272,7 @@ impl Draft {
         &mut self,
         schedule: &Schedule,
         record: &ScheduleRecord,
-        snapshot: &Snapshot,
+        live: &Live<'_>,
         places: &mut Places,
         crowds: &Crowds,
     ) {
@@ -265,9 +286,7 @@ impl Draft {
         if !schedule.enabled || record.state != ScheduleState::Active {
             return;
         }
-        let live = Live::of(schedule, snapshot);
-        let look =
-            due::Look { now: self.now, schedule, record, live: &live, crowded: crowds.share(schedule) };
+        let look = due::Look { now: self.now, schedule, record, live, crowded: crowds.share(schedule) };
         let verdict = look.verdict(places);
         self.actions.extend(verdict.actions);
         if let Some(wake) = verdict.wake_at {
@@ -326,13 +345,15 @@ impl Draft {
 struct Live<'a> {
     jobs: Vec<&'a LiveJob>,
     preparing: bool,
+    /// Its firings take items from a work source.
+    takes_work: bool,
 }
 
 impl<'a> Live<'a> {
-    fn of(schedule: &Schedule, snapshot: &'a Snapshot) -> Self {
+    fn of(agent: &Agent, schedule: &Schedule, snapshot: &'a Snapshot) -> Self {
         let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
         let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
-        Self { jobs, preparing }
+        Self { jobs, preparing, takes_work: schedule.takes_work(agent) }
     }
 
     fn is_empty(&self) -> bool {
@@ -366,18 +387,12 @@ impl Places {
         over: Option<OverBudget>,
         now: Timestamp,
     ) -> Self {
-        let ready = |job: &&LiveJob| match job.state {
-            LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
-            LiveState::Running { .. } => true,
-        };
         let of_agent = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
         // Each will need one at least. One whose source or command does not answer must not keep the others waiting.
         let preparing = snapshot.preparing.iter().filter(|firing| !firing.in_trouble);
         let preparing = preparing.filter(|firing| !snapshot.is_held_back(firing));
         let preparing = preparing.filter(|firing| of_agent(firing.schedule)).count();
-        let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(ready);
-        // Nor must those of a schedule that has paused itself.
-        let jobs = jobs.filter(|job| holds.job(job).is_none()).count();
+        let jobs = ready(agent, snapshot, holds, now);
         Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX), over }
     }
 

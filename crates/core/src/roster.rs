@@ -284,10 +284,12 @@ impl<'a> Holding<'a> {
 impl Schedule {
     /// Whether it takes time to find out what a firing runs for.
     pub fn needs_preparing(&self, agent: &Agent) -> bool {
-        self.when_command.is_some()
-            || self.work_source.is_some()
-            || agent.settings.work_source.is_some()
-            || !agent.trusts(Some(self)).is_empty()
+        self.when_command.is_some() || self.takes_work(agent) || !agent.trusts(Some(self)).is_empty()
+    }
+
+    /// Whether its firings take items from a work source.
+    pub fn takes_work(&self, agent: &Agent) -> bool {
+        self.work_source.is_some() || agent.settings.work_source.is_some()
     }
 
     /// With everything that has a default left at it.

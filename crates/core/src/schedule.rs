@@ -32,6 +32,12 @@ pub struct ScheduleRecord {
     /// When the last job that it fired ended, or when it last found no work.
     pub last_run_at: Option<Timestamp>,
     pub last_error: Option<String>,
+    /// With a work source: when it last looked for work because it was due.
+    pub polled_at: Option<Timestamp>,
+    /// With a work source: it looks again as soon as its agent has a free place.
+    pub fill: bool,
+    /// How many times it has done that.
+    pub fill_count: u64,
     /// A due firing that could not be made yet, and why.
     pub waiting: Option<Waiting>,
     /// What its last jobs came to, for its breaker.
@@ -152,6 +158,9 @@ impl ScheduleRecord {
             last_due: None,
             last_run_at: None,
             last_error: None,
+            polled_at: None,
+            fill: false,
+            fill_count: 0,
             waiting: None,
             fuse: Fuse::default(),
         }
@@ -241,6 +250,10 @@ impl ScheduleRecord {
 
     /// A firing by the clock was decided, one way or another: the clock moves on.
     pub fn passed(&mut self, key: &FiringKey, due: Timestamp) {
+        if key.is_fill() {
+            (self.fill, self.fill_count) = (false, self.fill_count + 1);
+            return;
+        }
         self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));
         self.waiting = None;
         match key.kind() {
@@ -248,6 +261,11 @@ impl ScheduleRecord {
             "delay" => self.state = ScheduleState::Disabled { why: DisabledBy::Done },
             _ => {}
         }
+    }
+
+    /// Records that it looks for work now because it is due. Whatever place it leaves free is filled later.
+    pub fn polls(&mut self, now: Timestamp) {
+        (self.polled_at, self.fill) = (Some(now), false);
     }
 
     /// A job that it fired ended, or a look for work found none; `error` is the truth about that run only.
@@ -353,6 +371,17 @@ mod tests {
         schedule.finished(at(9), None);
         schedule.finished(at(8), None);
         assert_eq!((schedule.last_due, schedule.last_run_at), (Some(at(10)), Some(at(9))));
+    }
+
+    #[test]
+    fn a_fill_moves_no_due_time() {
+        let mut schedule = record();
+        schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
+        schedule.waiting = Some(Waiting { due: at(20), reason: SkipReason::OverBudget });
+        schedule.fill = true;
+        schedule.passed(&Occurrence::Fill(1).key(0), at(15));
+        assert_eq!((schedule.last_due, schedule.fill, schedule.fill_count), (Some(at(10)), false, 1));
+        assert!(schedule.waiting.is_some());
     }
 
     #[test]

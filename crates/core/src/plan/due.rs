@@ -57,7 +57,7 @@ impl Look<'_> {
             return Some(waiting.due);
         }
         match &self.schedule.trigger {
-            TriggerConfig::Interval { .. } if self.live.by_trigger() => None,
+            TriggerConfig::Interval { .. } if self.is_under_way() => None,
             TriggerConfig::Interval { interval } => {
                 let due = self.interval_due(*interval).max(self.now);
                 self.schedule.timing.next_allowed(due, self.zone())
@@ -76,7 +76,8 @@ impl Look<'_> {
         let jitter =
             self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
         let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
-        let last = self.record.last_run_at.map(|last| self.believe(last));
+        let polled_at = self.record.polled_at.filter(|_| self.live.takes_work);
+        let last = self.record.last_run_at.max(polled_at).map(|last| self.believe(last));
         interval.next_trigger(last, jitter, place, self.believe(self.record.armed_at))
     }
 
@@ -91,17 +92,35 @@ impl Look<'_> {
         Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation)
     }
 
-    /// From the end of the last job that it fired; while that one lives there is no next time.
+    /// Whether what it fired last has to come to an end before it fires again. With a work source that is only the
+    /// look for work itself, so that free places are filled beside jobs that take long; and, after a pause, the probe.
+    fn is_under_way(&self) -> bool {
+        if self.live.takes_work {
+            self.live.preparing || (self.record.fuse.pauses > 0 && self.live.by_trigger())
+        } else {
+            self.live.by_trigger()
+        }
+    }
+
+    /// From the end of the last job that it fired; while that one lives there is no next time. With a work source from
+    /// the last look, too.
     fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
-        if self.live.by_trigger() {
+        if self.is_under_way() {
             return Verdict::default();
         }
-        let (key, due) = (self.interval_key(), self.interval_due(interval));
+        let (key, mut due) = (self.interval_key(), self.interval_due(interval));
+        // Jobs that end one after another must not put off the look that takes everything.
+        let poll_due = self.record.polled_at.and_then(|at| at.checked_add(interval.duration()).ok());
+        if self.wants_fill(places) && poll_due.is_some_and(|at| at <= self.now) {
+            due = due.min(self.now);
+        }
         let Some(opens) = self.schedule.timing.next_allowed(due.max(self.now), self.zone()) else {
             return Verdict::default();
         };
         if due > self.now {
-            return Verdict::wake(opens);
+            let mut verdict = Verdict::wake(opens);
+            self.fill(places, &mut verdict);
+            return verdict;
         }
         let mut verdict = Verdict::default();
         if opens > self.now {
@@ -118,6 +137,25 @@ impl Look<'_> {
             places.take();
         }
         verdict
+    }
+
+    /// Whether it may look for work now although it is not due.
+    fn wants_fill(&self, places: &Places) -> bool {
+        let is_open = || self.schedule.timing.next_allowed(self.now, self.zone()) == Some(self.now);
+        self.live.takes_work
+            && self.record.fill
+            && !self.is_under_way()
+            && places.over.is_none()
+            && places.full().is_none()
+            && is_open()
+    }
+
+    fn fill(&self, places: &mut Places, verdict: &mut Verdict) {
+        if self.wants_fill(places) {
+            let key = Occurrence::Fill(self.record.fill_count + 1).key(self.record.generation);
+            verdict.fire(self, key, self.now, FiringOutcome::Ran);
+            places.take();
+        }
     }
 
     fn delay(&self, run_at: Timestamp, places: &mut Places) -> Verdict {
@@ -145,6 +183,9 @@ impl Look<'_> {
             verdict.fire(self, Occurrence::Cron(due).key(self.record.generation), due, outcome);
         }
         verdict.wake_at = self.next_wake(cron, since);
+        if !verdict.fires() {
+            self.fill(places, &mut verdict);
+        }
         verdict
     }
 
@@ -218,7 +259,12 @@ impl Look<'_> {
     ) -> Option<FiringOutcome> {
         // `run_all` makes up each missed firing: they queue, or the first would push out the others.
         let queues = self.missed(due) && self.schedule.timing.misfire == Misfire::RunAll;
-        if !queues && self.schedule.timing.overlap == Overlap::Skip && !self.live.is_empty() {
+        let is_under_way = match self.schedule.timing.overlap {
+            _ if self.live.takes_work => self.is_under_way(),
+            Overlap::Skip => !self.live.is_empty(),
+            Overlap::Queue | Overlap::CancelPrevious | Overlap::Allow => false,
+        };
+        if !queues && is_under_way {
             return Some(FiringOutcome::Skipped(SkipReason::AlreadyRunning));
         }
         // Before any question of places: what has no money keeps its place until there is some.
@@ -246,6 +292,8 @@ impl Look<'_> {
     /// Queueing firings, and those that push the previous job aside, never wait.
     fn in_the_way(&self, places: &Places) -> Option<Hold> {
         match self.schedule.timing.overlap {
+            // Its jobs have items of their own, and none of them is in another's way.
+            _ if self.live.takes_work => places.full(),
             Overlap::Queue => None,
             Overlap::CancelPrevious if !self.live.is_empty() => None,
             Overlap::Skip if !self.live.is_empty() => Some(Hold::AlreadyRunning),
@@ -258,7 +306,8 @@ impl Look<'_> {
     }
 
     fn make_room(&self, verdict: &mut Verdict) {
-        if self.schedule.timing.overlap == Overlap::CancelPrevious && !verdict.fires() {
+        let cancels = self.schedule.timing.overlap == Overlap::CancelPrevious && !self.live.takes_work;
+        if cancels && !verdict.fires() {
             verdict
                 .actions
                 .extend(self.live.jobs.iter().map(|job| Action::CancelPrevious { job: job.id.clone() }));

@@ -5,6 +5,7 @@ mod money;
 mod preparing;
 mod seats;
 mod sessions;
+mod work;
 
 use super::*;
 use crate::schedule::{DisabledBy, Waiting};

@@ -17,6 +17,8 @@ pub enum Occurrence<'a> {
     Cron(Timestamp),
     /// The how-manieth interval firing of the schedule this is, from 1.
     Interval(u64),
+    /// A look for work between two due times, because a place may be free; the how-manieth, from 1.
+    Fill(u64),
     Delay(Timestamp),
     Webhook {
         delivery_id: &'a str,
@@ -60,6 +62,7 @@ impl<'a> Occurrence<'a> {
         let base = match self {
             Self::Cron(at) => format!("cron:{}", whole_second(*at)),
             Self::Interval(number) => format!("interval:{number}"),
+            Self::Fill(number) => format!("fill:{number}"),
             Self::Delay(at) => format!("delay:{at}"),
             Self::Webhook { delivery_id } => format!("webhook:{}", tame(delivery_id)),
             Self::Chat { platform: ChatPlatform::Slack, message_id } => {
@@ -114,7 +117,12 @@ impl FiringKey {
 
     /// The schedule's own clock made it, as opposed to something outside.
     pub fn is_by_clock(&self) -> bool {
-        matches!(self.kind(), "cron" | "interval" | "delay")
+        matches!(self.kind(), "cron" | "interval" | "fill" | "delay")
+    }
+
+    /// It fills a free place between two due times.
+    pub fn is_fill(&self) -> bool {
+        self.kind() == "fill"
     }
 
     /// A person made it, as opposed to the schedule's trigger.
@@ -151,6 +159,8 @@ mod tests {
             (Occurrence::Interval(7), 0, "interval:7"),
             (Occurrence::Delay(at), 0, "delay:2026-04-01T09:00:00.25Z"),
             (Occurrence::Delay(at), 2, "delay:2026-04-01T09:00:00.25Z#2"),
+            (Occurrence::Fill(3), 0, "fill:3"),
+            (Occurrence::Fill(3), 1, "fill:3#1"),
             (Occurrence::Webhook { delivery_id: "d-1" }, 0, "webhook:d-1"),
             (Occurrence::Chat { platform: ChatPlatform::Discord, message_id: "9" }, 0, "chat:discord:9"),
             (Occurrence::Github { number: 42, head: None }, 1, "github:42#1"),

@@ -15,6 +15,7 @@ use super::agents::{self, AgentView};
 use super::given::{Count, Given};
 use super::{Api, Problem, providers};
 use crate::fleet::{FleetStatus, Reloaded, Stop};
+use crate::work::given_up::{GivenUpItem, given_up};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
@@ -26,6 +27,9 @@ pub struct Status {
     /// Providers that take no jobs at the moment.
     #[serde(default)]
     pub parked: Vec<Parked>,
+    /// Work items that nobody takes before a person has acted.
+    #[serde(default)]
+    pub given_up: Vec<GivenUpItem>,
 }
 
 /// Only `running` says something when none runs.
@@ -57,7 +61,8 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
     let now = api.now();
     let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
-    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, asks, parked }))
+    let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
+    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, asks, parked, given_up }))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {

@@ -78,7 +78,7 @@ pub(crate) use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
-pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, WorkView};
+pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, RetryAsked, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
 
 /// What the endpoints work on.

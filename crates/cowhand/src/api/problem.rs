@@ -164,6 +164,7 @@ impl From<FleetError> for Problem {
             | FleetError::CannotFork(_)
             | FleetError::ItemHeld { .. }
             | FleetError::ItemRefused { .. }
+            | FleetError::ItemNotOffered { .. }
             | FleetError::NotFinished { .. }
             | FleetError::NotRun { .. }
             | FleetError::KeyUsed { .. }

@@ -13,7 +13,7 @@ use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, AnswerAsked, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobFollows,
     JobHears, JobReports, JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked,
-    SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
+    RetryAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
     agents, asks, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers, prune,
@@ -243,6 +243,11 @@ fn of_work() -> Vec<Route> {
             .takes::<ReleaseAsked>()
             .tells::<ItemView>()
             .refuses(refusals),
+        Route::post("/api/v1/work/{item}/retry", work::retry)
+            .about("Offers an item again that was given up, and counts its failures anew.")
+            .takes::<RetryAsked>()
+            .tells::<ItemView>()
+            .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/work/{item}/complete", work::complete)
             .about("Says how it ended.")
             .takes::<CompleteAsked>()

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::given::{Given, Params, Switch, named};
 use super::{Api, Problem};
-use crate::work::queues::{self, ItemStatus, ItemView};
+use crate::work::queues::{self, ItemView, Known};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -60,10 +60,10 @@ pub(super) async fn one(
 ) -> Result<Json<ItemView>, Problem> {
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
-    let held = api.store.items().await?;
+    let known = Known::read(&api.store).await?;
     for queue in queues::queues(&sources, &roster, asked.agent.as_ref())? {
         if let Some(item) = queue.source.get_work(&id).await? {
-            return Ok(Json(queue.view(item, ItemStatus::Available, &held)));
+            return Ok(Json(queue.look(item, &known).await?));
         }
     }
     Err(crate::fleet::FleetError::NoItem(id).into())
@@ -102,6 +102,20 @@ pub(super) async fn release(
     let options =
         ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason, unfinished: false };
     Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryAsked {
+    pub agent: Option<AgentName>,
+}
+
+pub(super) async fn retry(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<RetryAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    Ok(Json(api.daemon()?.retry_item(&named(&id)?, asked.agent.as_ref()).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

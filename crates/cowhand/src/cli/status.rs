@@ -13,6 +13,7 @@ use super::place::WayIn;
 use super::{Failure, ago, place, print, schedule};
 use crate::api::{DaemonView, JobView, Page, Problem, Status as Answer};
 use crate::fleet::{ScheduleStatus, ScheduleView};
+use crate::work::given_up::GivenUpItem;
 
 #[derive(Debug, Args)]
 pub(super) struct Status {
@@ -65,6 +66,10 @@ impl Status {
             schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
             let mut stopped = stopped(&schedules, now);
             waiting_jobs(client, self.agent.as_ref(), &mut stopped).await?;
+            let of_agent = |item: &&GivenUpItem| {
+                self.agent.as_ref().is_none_or(|agent| item.taken_by.iter().any(|by| by.agent == *agent))
+            };
+            stopped.extend(status.given_up.iter().filter(of_agent).map(given_up));
             if self.agent.is_some() {
                 print::line("");
                 schedule::table(&schedules, now).print();
@@ -122,6 +127,13 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A work item that nobody takes before a person has acted.
+pub(super) fn given_up(item: &GivenUpItem) -> String {
+    let (id, why) = (&item.id, print::one_line(&item.given_up.sentence(), 300));
+    let what = print::styled("given up", print::ODD);
+    format!("{what}: {id} {why}; `cowhand work retry {id}` has it tried again")
 }
 
 /// Jobs that wait for something of which no line tells yet.

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::print::{self, Table};
 use super::schedule::FullName;
-use super::{Failure, ago, place};
-use crate::api::{AgentView, FiringView, Page, segment};
+use super::{Failure, ago, place, status};
+use crate::api::{AgentView, FiringView, Page, Status, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Args)]
@@ -29,22 +29,29 @@ pub(super) struct Why {
 impl Why {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let address = self.name.address();
-        let (view, firings, refused, alone) = place::ask(config, async |client| {
+        let (view, firings, refused, given_up, alone) = place::ask(config, async |client| {
             let view: ScheduleView = client.get(&address).await?;
             let firings: Page<FiringView> =
                 client.get(&format!("{address}/firings?limit={}", self.limit)).await?;
             let agent: AgentView = client.get(&format!("agents/{}", segment(view.agent.as_str()))).await?;
-            Ok((view, firings.items, agent.followup_refused, client.is_alone()))
+            let mut given_up = client.get::<Status>("status").await?.given_up;
+            given_up.retain(|item| {
+                item.taken_by.iter().any(|by| by.agent == view.agent && by.schedule == view.schedule)
+            });
+            Ok((view, firings.items, agent.followup_refused, given_up, client.is_alone()))
         })?;
         if self.json {
             print::json(
-                &json!({ "schedule": view, "daemon_running": !alone, "firings": firings, "followup_refused": refused }),
+                &json!({ "schedule": view, "daemon_running": !alone, "firings": firings, "followup_refused": refused, "given_up": given_up }),
             );
             return Ok(());
         }
         let now = Timestamp::now();
         for line in standing(&view, alone, now) {
             print::prose(&line, 0);
+        }
+        for item in &given_up {
+            print::prose(&stop(&status::given_up(item)), 0);
         }
         if let Some(FollowupRefusal { job, at, message }) = refused {
             let (when, message) = (ago::from_now(now, at), print::one_line(&message, 400));
@@ -166,6 +173,7 @@ fn reason_of(firing: &FiringView) -> &'static str {
         "missed" => "its time passed while nothing could fire it, and `misfire` lets it go",
         "coalesced" => "a later firing stands for it",
         _ if firing.key.is_by_hand() => "fired by hand",
+        _ if firing.key.is_fill() => "a place was free",
         _ if firing.key.is_by_clock() => "it was due",
         _ => "its trigger fired",
     }

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
 use super::{Exit, Failure, ago, place};
-use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, WorkView};
+use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView};
+use crate::work::given_up::GivenUp;
 use crate::work::queues::{ItemStatus, ItemView};
 
 #[derive(Debug, Subcommand)]
@@ -20,8 +21,10 @@ pub(super) enum Work {
     Show(One),
     /// Keep an item from the agents, to work on it yourself
     Claim(One),
-    /// Put an item back
+    /// Put an item back, and count its failures anew
     Release(Release),
+    /// Have an item tried again that was given up
+    Retry(One),
     /// Say that an item is done
     Complete(Complete),
 }
@@ -98,6 +101,10 @@ impl Work {
                 let asked = ReleaseAsked { agent: one.agent.clone(), reason };
                 one.change(config, "release", &asked, "released")
             }
+            Self::Retry(one) => {
+                let asked = RetryAsked { agent: one.agent.clone() };
+                one.change(config, "retry", &asked, "offered again")
+            }
             Self::Complete(Complete { one, summary, outcome }) => {
                 let outcome = Some(match outcome {
                     Outcome::Success => WorkOutcome::Success,
@@ -152,6 +159,7 @@ impl List {
             return Ok(());
         }
         let now = Timestamp::now();
+        let left: Vec<String> = page.items.iter().filter_map(left_for_a_person).collect();
         let mut table = Table::new(&["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"]);
         for view in page.items {
             let agents: Vec<&str> = view.agents.iter().map(AgentName::as_str).collect();
@@ -165,12 +173,27 @@ impl List {
             ]);
         }
         table.print();
+        for line in left {
+            print::prose(&line, 2);
+        }
         end
     }
 }
 
+/// Why an item was given up, and what to do about it.
+fn left_for_a_person(view: &ItemView) -> Option<String> {
+    let (why, id) = (view.given_up.as_ref()?, &view.item.id);
+    Some(format!("{id} {}; `cowhand work retry {id}` has it tried again", given_up(why)))
+}
+
+fn given_up(why: &GivenUp) -> String {
+    let job = why.job.as_ref().map(|job| format!(" ({job})")).unwrap_or_default();
+    format!("{}{job}", one_line(&why.sentence(), 300))
+}
+
 fn status(view: &ItemView) -> String {
     match (&view.held_by, view.status) {
+        (_, ItemStatus::GivenUp) => "given up".to_owned(),
         (Some(holder), ItemStatus::Claimed) => format!("claimed by {holder}"),
         (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not told yet".to_owned(),
         (_, status) => status.as_str().to_owned(),
@@ -192,6 +215,7 @@ fn show(view: &ItemView, json: bool) {
         ("created", ago::from_now(now, item.created_at)),
         ("agents", agents.join(", ")),
         ("url", item.url.clone()),
+        ("given up", view.given_up.as_ref().map(given_up).unwrap_or_default()),
         ("source not told yet", view.last_error.clone().unwrap_or_default()),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {

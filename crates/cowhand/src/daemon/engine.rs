@@ -1,6 +1,6 @@
 //! What the daemon's parts share: the store, the fleet as it is now, the clock, and the attempts under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicI64;
@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use cowhand_core::config::shape::WorkSource;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::trigger::FiringKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -53,8 +52,8 @@ pub(crate) struct Engine {
     pub(crate) workspaces: tokio::sync::Mutex<()>,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
-    /// Firings that an errand of ours is about.
-    preparing: Mutex<HashSet<(ScheduleId, FiringKey)>>,
+    /// Schedules whose firings a task of ours prepares, with what tells it that there are new ones.
+    preparing: Mutex<HashMap<ScheduleId, Arc<Notify>>>,
     /// When claims that ran out were last looked for.
     looked_for_lapsed: Mutex<Vec<(WorkSource, Timestamp)>>,
     counts: Mutex<Counts>,
@@ -199,13 +198,18 @@ impl Engine {
         self.running().contains_key(job)
     }
 
-    /// False if an errand is about it already.
-    pub(crate) fn prepare(&self, schedule: ScheduleId, key: &FiringKey) -> bool {
-        self.preparing.lock().unwrap_or_else(PoisonError::into_inner).insert((schedule, key.clone()))
+    /// The schedule has firings to prepare. None if a task does that already; it is told to look again.
+    pub(crate) fn prepare(&self, schedule: ScheduleId) -> Option<Arc<Notify>> {
+        let mut preparing = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = preparing.get(&schedule) {
+            task.notify_one();
+            return None;
+        }
+        Some(Arc::clone(preparing.entry(schedule).or_default()))
     }
 
-    pub(crate) fn prepared(&self, schedule: ScheduleId, key: &FiringKey) {
-        self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&(schedule, key.clone()));
+    pub(crate) fn prepared(&self, schedule: ScheduleId) {
+        self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&schedule);
         self.nudge.notify_one();
     }
 

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::prepare::{CLAIMING, Errand, Order};
 use crate::fault;
 use crate::store::Taken;
-use crate::work::{Claimant, For, LapsedClaim, WorkSource};
+use crate::work::{Claimant, LapsedClaim, WorkSource};
 
 /// Between two looks at a queue.
 pub(super) const LOOK: SignedDuration = SignedDuration::from_mins(10);
@@ -24,10 +24,6 @@ impl Errand<'_> {
     }
 
     async fn look_for_lapsed(&self, order: &Order<'_>, source: &dyn WorkSource) -> anyhow::Result<()> {
-        let config = For::schedule(order.agent, order.schedule).config();
-        if !config.is_some_and(|config| self.engine.looks_for_lapsed(config, self.now())) {
-            return Ok(());
-        }
         for lapsed in source.lapsed_claims().await? {
             self.put_back(order, source, lapsed).await?;
         }
@@ -42,7 +38,9 @@ impl Errand<'_> {
     ) -> anyhow::Result<()> {
         let (engine, now, LapsedClaim { item, left_by }) = (self.engine, self.now(), lapsed);
         let id = item.id.clone();
-        let Some(taking) = self.taking(order, item)? else { return Ok(()) };
+        let Some(mut taking) = self.taking(order, item)? else { return Ok(()) };
+        // Whoever left it has got it from its queue, so a person had put it back.
+        taking.unless.given_up = false;
         // One that has a row is our own: we were away for too long, and its job may still be at it.
         let Taken::Ours(holder) = engine.store.take_item(taking, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();

@@ -10,11 +10,13 @@ mod lapsed;
 mod look_after;
 mod owed;
 mod prepare;
+mod preparing;
 mod prune;
 mod recover;
 mod settle;
 mod spending;
 mod stop;
+mod take;
 pub mod tick;
 mod triggers;
 mod trust;
@@ -30,7 +32,7 @@ use std::time::Duration;
 
 use cowhand_core::budget::Purse;
 use cowhand_core::config::report;
-use cowhand_core::id::JobId;
+use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Job;
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
@@ -187,9 +189,12 @@ impl Daemon {
         for job in tick.stop {
             self.engine.wish(&job, Wish::Cancel);
         }
-        for (schedule, key) in tick.prepare {
-            if self.engine.prepare(schedule, &key) {
-                self.errands.spawn(prepare::prepare(Arc::clone(&self.engine), schedule, key));
+        let mut schedules: Vec<ScheduleId> = tick.prepare.into_iter().map(|(schedule, _)| schedule).collect();
+        schedules.dedup();
+        for schedule in schedules {
+            if let Some(more) = self.engine.prepare(schedule) {
+                let engine = Arc::clone(&self.engine);
+                self.errands.spawn(preparing::prepare_in_order(engine, schedule, more));
             }
         }
         for start in tick.start {

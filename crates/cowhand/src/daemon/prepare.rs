@@ -1,9 +1,7 @@
 //! Finding out what a firing runs for: whether a command allows it, and which items there are to work on.
 //!
-//! The firing is recorded before and settled after, so a crash in between is followed by another try. An item's row
-//! comes before its claim outside, and its job after that, with the id that stands there.
+//! The firing is recorded before and settled after, so a crash in between is followed by another try.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,17 +13,16 @@ use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::trust::Verdict;
-use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem};
+use cowhand_core::work::WorkItem;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use tracing::{debug, info, warn};
 
 use super::engine::Engine;
 use crate::fault;
 use crate::panic::caught;
 use crate::run::gate;
-use crate::store::{OfFiring, Preparation, Prepared, Taken, Taking};
-use crate::work::{Claimant, For, WorkSource, WorkSourceError, guarded, tries_the_next};
+use crate::store::{Preparation, Prepared, TakePreparing, Taking, Unless};
+use crate::work::{For, WorkSourceError};
 
 /// Nobody else prepares a firing for so long after we took it in hand.
 const LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -37,29 +34,20 @@ pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
 /// What is kept of a note.
 const NOTE_CAP: usize = 2_000;
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-
-/// Until it is settled, or somebody else has it.
-pub(super) async fn prepare(engine: Arc<Engine>, schedule: ScheduleId, key: FiringKey) {
-    let mut pause = FIRST_PAUSE;
-    while let Err(error) = (Errand { engine: &engine, schedule, key: &key }).try_to_run().await {
-        let asked = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
-        let message = format!("{error:#}");
-        warn!(firing = %key, "cannot prepare it at the moment: {message}");
-        if let Err(error) = engine.store.note_trouble(schedule, Some(message), engine.clock.now()).await {
-            warn!("and cannot write that down: {error}");
-        }
-        tokio::time::sleep(asked.unwrap_or(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-    engine.prepared(schedule, &key);
+/// What came of a try.
+pub(super) enum Step {
+    /// It is decided, or nothing can be done about it.
+    Done,
+    /// Another node prepares it, or one that comes before it.
+    Elsewhere,
+    /// `tries` counts this one; `wait` is what a source asks for.
+    Failed { error: anyhow::Error, tries: u32, wait: Option<Duration> },
 }
 
 pub(super) struct Errand<'a> {
     pub(super) engine: &'a Engine,
-    schedule: ScheduleId,
-    key: &'a FiringKey,
+    pub(super) schedule: ScheduleId,
+    pub(super) key: &'a FiringKey,
 }
 
 /// What the errand is for.
@@ -76,24 +64,36 @@ impl Order<'_> {
 }
 
 impl Errand<'_> {
-    /// A work source, which may be anybody's, can panic as well as fail.
-    async fn try_to_run(&self) -> anyhow::Result<()> {
-        caught(self.run()).await.context("preparing it")?
-    }
-
-    async fn run(&self) -> anyhow::Result<()> {
+    pub(super) async fn try_to_run(&self) -> Step {
         let (engine, now) = (self.engine, self.now());
         let loaded = engine.loaded();
         // A schedule that is gone from the config keeps its firing, in case it comes back.
-        let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Ok(()) };
-        let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE)?);
-        let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await?;
-        let Some(preparation) = taken else { return Ok(()) };
-        let mut order = Order { agent, schedule, preparation };
+        let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Step::Done };
+        let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE).unwrap_or(Timestamp::MAX));
+        let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await;
+        let preparation = match taken {
+            Ok(TakePreparing::Ours(preparation)) => preparation,
+            Ok(TakePreparing::Done) => return Step::Done,
+            Ok(TakePreparing::Elsewhere) => return Step::Elsewhere,
+            Err(error) => return Step::Failed { error: error.into(), tries: 1, wait: None },
+        };
+        let tries = preparation.tries;
+        let order = Order { agent, schedule, preparation };
+        // A work source, which may be anybody's, can panic as well as fail.
+        match caught(self.run(order)).await.context("preparing it").and_then(|done| done) {
+            Ok(()) => Step::Done,
+            Err(error) => {
+                let wait = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
+                Step::Failed { error, tries, wait }
+            }
+        }
+    }
+
+    async fn run(&self, mut order: Order<'_>) -> anyhow::Result<()> {
         let (prepared, words) = self.outcome(&mut order).await?;
         fault::place("prepared");
         let words = words.map(|words| cut(&words, 0, NOTE_CAP));
-        engine.store.prepared(self.schedule, self.key.clone(), prepared, words, self.now()).await?;
+        self.engine.store.prepared(self.schedule, self.key.clone(), prepared, words, self.now()).await?;
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Errand<'_> {
     }
 
     /// `confined` is why the item's words are not trusted; the firing's own may not be, either.
-    fn job(&self, order: &Order<'_>, item: Option<&WorkItem>, confined: Option<String>) -> NewJob {
+    pub(super) fn job(&self, order: &Order<'_>, item: Option<&WorkItem>, confined: Option<String>) -> NewJob {
         let Order { agent, schedule, preparation } = order;
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
@@ -158,118 +158,6 @@ impl Errand<'_> {
         let new =
             firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now());
         NewJob { confined: confined.or(new.confined), ..new }
-    }
-
-    /// One job for each item, as many as the agent has places for.
-    async fn items(&self, order: &Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
-        let whose = For::schedule(order.agent, order.schedule);
-        let sources = Arc::clone(&self.engine.loaded().sources);
-        let Some(source) = sources.source_of(whose)? else {
-            return Ok((Prepared::Skip(SkipReason::NoWork), None));
-        };
-        self.put_back_lapsed(order, source.as_ref()).await;
-        let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
-        if let Some(quota) = source.quota() {
-            let left = quota.rate_limit.map(|info| info.remaining);
-            let (requests, unchanged, waits) = (quota.requests, quota.conditional_hits, quota.waits);
-            debug!(agent = %order.agent.name, requests, unchanged, waits, left, "asked for work");
-        }
-        let mut places = self.places(order.agent).await?;
-        // What a try before us has made counts, too.
-        let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
-        let mut made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
-        let (mut refused, mut unknown) = (Vec::new(), None);
-        for item in candidates {
-            if places == 0 {
-                break;
-            }
-            let confined = match self.judge_item(order, &item).await {
-                Ok(Verdict::Refused(why)) => {
-                    debug!(item = %item.id, "left alone: {why}");
-                    refused.push(format!("{}: {why}", item.id));
-                    continue;
-                }
-                // Others' items do not wait for this one's author.
-                Err(error) => {
-                    warn!(item = %item.id, "left for now: {error:#}");
-                    unknown = Some(error);
-                    continue;
-                }
-                Ok(Verdict::Confined(why)) => Some(why),
-                Ok(Verdict::Trusted) => None,
-            };
-            if self.take(order, source.as_ref(), item, confined).await? {
-                (places, made) = (places - 1, made + 1);
-            }
-        }
-        if let Some(error) = unknown.filter(|_| made == 0) {
-            return Err(error);
-        }
-        let prepared = match (made, refused.is_empty()) {
-            (0, true) => Prepared::Skip(SkipReason::NoWork),
-            (0, false) => Prepared::Skip(SkipReason::Filtered),
-            _ => Prepared::Jobs,
-        };
-        Ok((prepared, (!refused.is_empty()).then(|| format!("left alone: {}", refused.join("; ")))))
-    }
-
-    /// At least one: what has no place yet waits for one.
-    async fn places(&self, agent: &Agent) -> anyhow::Result<usize> {
-        let snapshot = self.engine.store.snapshot().await?;
-        let live = snapshot.jobs.iter().filter(|job| job.agent == agent.name).count();
-        Ok((agent.max_concurrent as usize).saturating_sub(live).max(1))
-    }
-
-    /// Whether the item is ours now, with its job.
-    async fn take(
-        &self,
-        order: &Order<'_>,
-        source: &dyn WorkSource,
-        item: WorkItem,
-        confined: Option<String>,
-    ) -> anyhow::Result<bool> {
-        let (engine, now) = (self.engine, self.now());
-        let Some(taking) = self.taking(order, item.clone())? else { return Ok(false) };
-        let holder = match engine.store.take_item(taking, None, now).await? {
-            Taken::Ours(holder) => holder,
-            Taken::Held => return Ok(false),
-            Taken::TooOften { failures } => {
-                info!(item = %item.id, failures, "left for a person: it failed too often");
-                return Ok(false);
-            }
-        };
-        fault::place("item_taken");
-        let until = now.checked_add(HELD)?;
-        let by = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.to_string(), until };
-        match guarded(source.claim_work(&item.id, &by)).await {
-            Ok(ClaimResult::Claimed(item)) => {
-                fault::place("item_claimed");
-                let new = self.job(order, Some(&item), confined);
-                let of = OfFiring { schedule: self.schedule, key: self.key.clone() };
-                let job = engine.store.hold_item(holder, new, of, until, self.now()).await?;
-                engine.nudge.notify_one();
-                engine.owed.notify_one();
-                Ok(job.is_some())
-            }
-            Ok(ClaimResult::Refused { reason, message }) => {
-                engine.store.leave_item(holder.to_string()).await?;
-                if tries_the_next(reason) {
-                    info!(item = %item.id, ?reason, "not ours");
-                    return Ok(false);
-                }
-                anyhow::bail!(
-                    "{} cannot be claimed: {}",
-                    item.id,
-                    message.unwrap_or_else(|| format!("{reason:?}"))
-                )
-            }
-            Err(error) => {
-                let reason = format!("the claim did not succeed: {error}");
-                engine.store.give_up_item(holder.to_string(), reason, self.now()).await?;
-                engine.owed.notify_one();
-                Err(error.into())
-            }
-        }
     }
 
     pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<Taking>> {
@@ -283,6 +171,7 @@ impl Errand<'_> {
             agent: order.agent.name.clone(),
             schedule: Some(order.schedule.name.clone()),
             until: self.now().checked_add(CLAIMING)?,
+            unless: Unless { given_up: true, released_since: None },
         }))
     }
 

@@ -43,6 +43,8 @@ pub enum FleetError {
     NoItem(WorkItemId),
     #[error("{item} is held by {by}; `cowhand cancel` ends a job and releases its item")]
     ItemHeld { item: WorkItemId, by: String },
+    #[error("{item} cannot be tried again: {why}")]
+    ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]
     ItemRefused { item: WorkItemId, why: String },
     #[error(transparent)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cowhand_core::config::shape::WorkSource;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::ScheduleId;
+use cowhand_core::plan::free_places;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::ScheduleState;
 use cowhand_core::trigger::{Occurrence, TriggerConfig};
@@ -52,7 +53,7 @@ async fn until_its_end(mut way: watch::Receiver<Course>, look: impl Future<Outpu
     }
 }
 
-/// Once nothing of it is under way: until then it has what it wanted.
+/// Once its agent has a free place, and no other look is under way.
 async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
     loop {
         tokio::time::sleep(wait).await;
@@ -72,8 +73,8 @@ async fn try_to_look(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<
     if snapshot.schedules.get(&id).is_none_or(|record| record.state != ScheduleState::Active) {
         return Ok(true);
     }
-    let is_live = snapshot.jobs.iter().any(|job| job.schedule == Some(id));
-    if is_live || snapshot.preparing.iter().any(|firing| firing.schedule == id) {
+    let is_full = free_places(engine.clock.now(), agent, &snapshot) == 0;
+    if is_full || snapshot.preparing.iter().any(|firing| firing.schedule == id) {
         return Ok(false);
     }
     let (now, key) = (engine.clock.now(), Occurrence::Webhook { delivery_id: delivery }.key(0));

@@ -1,12 +1,14 @@
 //! Work items in a person's hands: looked at, claimed, released and completed without an agent.
 
 use cowhand_core::id::AgentName;
-use cowhand_core::work::{ClaimResult, Closing, ReleaseOptions, WorkItemId, WorkResult};
+use cowhand_core::work::{
+    ClaimResult, Closing, ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult,
+};
 use jiff::SignedDuration;
 
 use super::{Fleet, FleetError};
-use crate::store::{Taken, Taking};
-use crate::work::queues::{self, ItemStatus, ItemView, Queue};
+use crate::store::{Taken, Taking, Unless};
+use crate::work::queues::{self, ItemStatus, ItemView, Known, Queue};
 use crate::work::{Claimant, WorkSourceError};
 
 /// A person takes longer than a job; what is not renewed for so long is free again.
@@ -32,10 +34,11 @@ impl Fleet {
             agent: queue.agents.first().cloned().ok_or_else(|| FleetError::NoItem(id.clone()))?,
             schedule: None,
             until,
+            unless: Unless::default(),
         };
         match self.store().take_item(taking, Some(holder.clone()), now).await? {
             Taken::Ours(_) => {}
-            Taken::Held | Taken::TooOften { .. } => {
+            Taken::Held | Taken::TooOften { .. } | Taken::PutBack | Taken::Released => {
                 let by = view.held_by.unwrap_or_else(|| "somebody of this fleet".to_owned());
                 return Err(FleetError::ItemHeld { item: id.clone(), by });
             }
@@ -44,7 +47,7 @@ impl Fleet {
         match queue.source.claim_work(id, &by).await {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
-                let view = queue.view(*item, ItemStatus::Claimed, &[]);
+                let view = queue.view(*item, ItemStatus::Claimed, &Known::default());
                 Ok(ItemView { held_by: Some(holder), ..view })
             }
             Ok(ClaimResult::Refused { reason, message }) => {
@@ -60,14 +63,55 @@ impl Fleet {
         }
     }
 
-    /// Puts an item back that a person has, or that a label says is claimed though nobody here works on it.
+    /// Puts an item back that a person has, that a label says is claimed though nobody here works on it, or that was
+    /// given up. The count of its failures starts anew.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
         agent: Option<&AgentName>,
         options: ReleaseOptions,
     ) -> Result<ItemView, FleetError> {
-        self.close_item(id, agent, Closing::Release(options)).await
+        let (queue, view) = self.find_item(id, agent).await?;
+        if view.status == ItemStatus::GivenUp {
+            return self.offer_item(queue, id).await;
+        }
+        let view = self.close_item(&queue, view, Closing::Release(options)).await?;
+        self.count_anew(&queue, id).await?;
+        Ok(view)
+    }
+
+    /// Offers an item again that was given up. The count of its failures starts anew.
+    pub async fn retry_item(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+    ) -> Result<ItemView, FleetError> {
+        let (queue, view) = self.find_item(id, agent).await?;
+        match view.held_by {
+            Some(by) => Err(FleetError::ItemHeld { item: id.clone(), by }),
+            None => self.offer_item(queue, id).await,
+        }
+    }
+
+    /// First outside: if we die in between, a person has put it back, and the next poll sees that.
+    async fn offer_item(&self, queue: Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
+        let ReleaseResult { success, message } = queue.source.offer_work(id).await?;
+        if !success {
+            let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+            return Err(FleetError::ItemNotOffered { item: id.clone(), why });
+        }
+        self.count_anew(&queue, id).await?;
+        self.find_item(id, queue.agents.first()).await.map(|(_, view)| view)
+    }
+
+    /// Forgets the failures of an item, and has those who take from its queue look for work.
+    async fn count_anew(&self, queue: &Queue, id: &WorkItemId) -> Result<(), FleetError> {
+        self.store().forget_failures(queue.name.clone(), id.clone()).await?;
+        let loaded = self.engine.loaded();
+        let takers = queues::takers(&loaded.sources, &loaded.roster, &queue.name);
+        self.store().look_for_work(takers).await?;
+        self.nudge();
+        Ok(())
     }
 
     /// Tells the item's source that a person has done it, or could not.
@@ -77,17 +121,22 @@ impl Fleet {
         agent: Option<&AgentName>,
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
-        self.close_item(id, agent, Closing::Complete(result)).await
+        let (queue, view) = self.find_item(id, agent).await?;
+        let is_done = result.outcome == WorkOutcome::Success;
+        let view = self.close_item(&queue, view, Closing::Complete(result)).await?;
+        if is_done {
+            self.store().forget_failures(queue.name, id.clone()).await?;
+        }
+        Ok(view)
     }
 
     async fn close_item(
         &self,
-        id: &WorkItemId,
-        agent: Option<&AgentName>,
+        queue: &Queue,
+        view: ItemView,
         closing: Closing,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, agent).await?;
-        let now = self.clock().now();
+        let (id, now) = (&view.item.id, self.clock().now());
         let is_owed = match &view.held_by {
             // A job's item is the job's: whoever wants it back cancels the job.
             Some(holder) if !holder.contains('@') => {
@@ -115,14 +164,13 @@ impl Fleet {
         agent: Option<&AgentName>,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
-        let held = self.store().items().await?;
+        let known = Known::read(self.store()).await?;
         for queue in queues::queues(&loaded.sources, &loaded.roster, agent)? {
             if queue.source.source_type() != id.source() {
                 continue;
             }
             if let Some(item) = queue.source.get_work(id).await? {
-                let of_queue: Vec<_> = held.iter().filter(|held| held.queue == queue.name).cloned().collect();
-                let view = queue.view(item, ItemStatus::Available, &of_queue);
+                let view = queue.look(item, &known).await?;
                 return Ok((queue, view));
             }
         }

@@ -113,6 +113,7 @@ fn heir(old: ScheduleRecord, own: ScheduleRecord, has_fired: bool) -> ScheduleRe
         ScheduleRecord {
             generation: own.generation.max(old.generation),
             interval_count: own.interval_count.max(old.interval_count),
+            fill_count: own.fill_count.max(old.fill_count),
             ..own
         }
     } else {

@@ -457,6 +457,7 @@ async fn tell_schedule(
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
         };
         schedule.finished(now, error);
+        schedule.fill |= job.work_item().is_some();
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
         let empty = row.get::<i64>("acted")? == 0;
         let run = Run { outcome, empty, microdollars };
@@ -468,10 +469,17 @@ async fn tell_schedule(
             schedules::record(tx, &schedule, fact, now);
         }
         schedules::save(tx, &schedule).await?;
-    } else if matches!(outcome, Outcome::Completed { .. }) {
+        return Ok(());
+    }
+    let (completed, has_item) = (matches!(outcome, Outcome::Completed { .. }), job.work_item().is_some());
+    if completed || has_item {
         let mut schedule = schedules::lock(tx, id).await?;
-        if schedule.proved(now) {
+        let resumed = completed && schedule.proved(now);
+        schedule.fill |= has_item;
+        if resumed || has_item {
             schedules::save(tx, &schedule).await?;
+        }
+        if resumed {
             schedules::record(tx, &schedule, Fact::ScheduleResumed, now);
         }
     }

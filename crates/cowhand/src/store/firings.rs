@@ -14,12 +14,17 @@ use super::dialect::statements;
 use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions};
 
 statements! {
-    ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion) \
-        values ($1, $2, $3, $4, $5, $6, $7) on conflict (schedule_id, key) do nothing";
+    ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion, prepare_number) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (schedule_id, key) do nothing";
+    LAST_PREPARED = same "select max(prepare_number) as number from firings where schedule_id = $1 and outcome = 'preparing'";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
     GET_FIRING = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 and key = $2";
-    TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4, prepare_tries = prepare_tries + 1 where schedule_id = $1 and key = $2 \
-        and outcome = 'preparing' and (preparer is null or preparer = $3 or prepare_until <= $5) returning due_at, occasion";
+    LOCK_PREPARING = locked "select prepare_number, preparer, prepare_until from firings where schedule_id = $1 and key = $2 \
+        and outcome = 'preparing'";
+    EARLIER_ELSEWHERE = same "select key from firings where schedule_id = $1 and outcome = 'preparing' and prepare_number < $2 \
+        and preparer <> $3 and prepare_until > $4 and prepare_tries < $5 limit 1";
+    TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4, prepare_tries = prepare_tries + 1 \
+        where schedule_id = $1 and key = $2 returning due_at, occasion, prepare_tries";
     PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, note = $6, occasion = null, preparer = null, \
         prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";
     LEDGER = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 \
@@ -96,8 +101,10 @@ pub struct JobOfFiring {
 pub enum Prepared {
     /// One job, to be made now.
     Job(NewJob),
-    /// Its jobs are made, one for each item.
-    Jobs,
+    /// Its jobs are made, one for each item. There may be more items than the agent had places for.
+    Jobs {
+        more: bool,
+    },
     Skip(SkipReason),
 }
 
@@ -106,7 +113,22 @@ pub enum Prepared {
 pub struct Preparation {
     pub due: Timestamp,
     pub occasion: Occasion,
+    /// How often it was tried, this time included.
+    pub tries: u32,
 }
+
+/// What came of taking a firing in hand to prepare it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TakePreparing {
+    Ours(Preparation),
+    /// It is decided.
+    Done,
+    /// Another node prepares it, or one that comes before it.
+    Elsewhere,
+}
+
+/// A firing that failed so often does not hold up those behind it any longer.
+pub const MOST_TRIES_IN_FRONT: u32 = 5;
 
 impl Store {
     /// Records the firing, its job and the schedule's progress together, once; whoever comes second is told.
@@ -142,7 +164,8 @@ impl Store {
         .await
     }
 
-    /// Takes a firing that is being prepared in hand, for so long. None if it is done, or somebody else has it.
+    /// Takes a firing that is being prepared in hand until `until`. The firings of a schedule are prepared in their
+    /// order, so none is taken while another node has an earlier one.
     pub async fn take_preparing(
         &self,
         schedule: ScheduleId,
@@ -150,18 +173,8 @@ impl Store {
         node: String,
         until: Timestamp,
         now: Timestamp,
-    ) -> Result<Option<Preparation>, StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let row = tx.one(TAKE_PREPARING, args![schedule, key.as_str(), node, until, now]).await?;
-                row.map(|row| {
-                    let occasion = row.json_opt("occasion")?.unwrap_or_default();
-                    Ok(Preparation { due: row.time("due_at")?, occasion })
-                })
-                .transpose()
-            })
-        })
-        .await
+    ) -> Result<TakePreparing, StoreError> {
+        self.write(move |tx| Box::pin(take_preparing(tx, schedule, key, node, until, now))).await
     }
 
     /// What a prepared firing came to: its jobs are made, or it is skipped. An interval counts from a look that found
@@ -223,6 +236,35 @@ impl Store {
     }
 }
 
+async fn take_preparing(
+    tx: &mut Tx<'_>,
+    schedule: ScheduleId,
+    key: FiringKey,
+    node: String,
+    until: Timestamp,
+    now: Timestamp,
+) -> Result<TakePreparing, StoreError> {
+    // Two nodes that take two firings of one schedule see each other's choice.
+    schedules::lock(tx, schedule).await?;
+    let Some(row) = tx.one(LOCK_PREPARING, args![schedule, key.as_str()]).await? else {
+        return Ok(TakePreparing::Done);
+    };
+    let preparer: Option<String> = row.get("preparer")?;
+    let is_free = preparer.is_none_or(|preparer| preparer == node)
+        || row.time_opt("prepare_until")?.is_none_or(|until| until <= now);
+    let number: i64 = row.get("prepare_number")?;
+    let earlier = args![schedule, number, node.as_str(), now, MOST_TRIES_IN_FRONT];
+    if !is_free || tx.one(EARLIER_ELSEWHERE, earlier).await?.is_some() {
+        return Ok(TakePreparing::Elsewhere);
+    }
+    let row = tx.one(TAKE_PREPARING, args![schedule, key.as_str(), node, until]).await?;
+    row.map_or(Ok(TakePreparing::Done), |row| {
+        let (due, tries) = (row.time("due_at")?, row.count("prepare_tries")?);
+        let occasion = row.json_opt("occasion")?.unwrap_or_default();
+        Ok(TakePreparing::Ours(Preparation { due, occasion, tries }))
+    })
+}
+
 async fn settle_prepared(
     tx: &mut Tx<'_>,
     schedule: ScheduleId,
@@ -233,13 +275,15 @@ async fn settle_prepared(
 ) -> Result<(), StoreError> {
     let mut record = schedules::lock(tx, schedule).await?;
     let outcome = match &prepared {
-        Prepared::Job(_) | Prepared::Jobs => FiringOutcome::Ran,
+        Prepared::Job(_) | Prepared::Jobs { .. } => FiringOutcome::Ran,
         Prepared::Skip(reason) => FiringOutcome::Skipped(*reason),
     };
     let reason = outcome.skip_reason().map(SkipReason::as_str);
     let row = args![schedule, key.as_str(), outcome.as_str(), reason, now, note];
     let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
     let mut job: Option<JobId> = row.parse_opt("job_id")?;
+    // Whatever has no place now is looked for again when there is one.
+    record.fill |= matches!(prepared, Prepared::Jobs { more: true } | Prepared::Skip(SkipReason::AtCapacity));
     if let Prepared::Job(new) = prepared {
         let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running: false };
         let made = jobs::add(tx, new, place, now, random).await?;
@@ -280,12 +324,16 @@ async fn fire_once(
         Decision::Prepare(occasion) => Some(jobs::written(occasion)?),
         Decision::Run(_) | Decision::Skip(_) | Decision::Miss | Decision::Coalesce => None,
     };
-    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion];
+    let number = if occasion.is_some() { next_number(tx, schedule).await? } else { 0 };
+    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion, number];
     if tx.execute(ADD_FIRING, row).await? == 0 {
         return Ok(Fired::Duplicate);
     }
     if key.is_by_clock() {
         record.passed(&key, due);
+        if outcome == FiringOutcome::Preparing && !key.is_fill() {
+            record.polls(now);
+        }
         // An interval is counted from what came of the last one; if that was nothing, from now.
         if key.kind() == "interval" && outcome.skip_reason().is_some() {
             let error = record.last_error.take();
@@ -315,6 +363,13 @@ async fn fire_once(
     let epoch = claims::begin_attempt(tx, &job, Beginning { node, lease, reserved }, now).await?;
     providers::started(tx, job.id(), seat.as_ref(), now).await?;
     Ok(Fired::Claimed { job, epoch })
+}
+
+/// The place of the next firing in the schedule's line, whose row is locked.
+async fn next_number(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<i64, StoreError> {
+    let row = tx.one(LAST_PREPARED, args![schedule]).await?;
+    let last: Option<i64> = row.map_or(Ok(None), |row| row.get("number"))?;
+    Ok(last.unwrap_or(0) + 1)
 }
 
 fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {

@@ -14,13 +14,14 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Job, NewJob};
 use cowhand_core::trigger::FiringKey;
-use cowhand_core::work::{Closing, WorkItem, WorkItemId};
+use cowhand_core::work::{Closing, WorkItem};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
+use super::failures::{self, FailedItem, ItemFailures};
 use super::{Store, StoreError, jobs};
 
 statements! {
@@ -33,7 +34,6 @@ statements! {
     FORGET_ITEM = same "delete from items where holder = $1";
     NEXT_ITEM_TIME = same "select min(case state when 'closing' then not_before else until end) as at from items";
     TO_RENEW = same "select * from items where state = 'held' and until <= $1 order by until";
-    FAILURES = same "select failures from item_failures where queue = $1 and item = $2";
     ADD_IDENTITY = same "insert into identity (name, value) values ('fleet', $1) on conflict (name) do nothing";
     IDENTITY = same "select value from identity where name = 'fleet'";
     LINK_FIRST_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2 and job_id is null";
@@ -51,6 +51,17 @@ pub struct Taking {
     pub schedule: Option<ScheduleName>,
     /// The claim is given up if nothing was heard of it by then.
     pub until: Timestamp,
+    pub unless: Unless,
+}
+
+/// What keeps an item from being taken although its queue offers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unless {
+    /// A job gave it back after this time.
+    pub released_since: Option<Timestamp>,
+    /// It was given up or withdrawn. Whoever knows that a person has put it back leaves this out, and the count of its
+    /// failures starts anew.
+    pub given_up: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +72,10 @@ pub enum Taken {
     Held,
     /// Work on it failed too often; a person has to look at it.
     TooOften { failures: u32 },
+    /// It was given up or withdrawn, and seems to be offered again: the caller has to make sure that it is.
+    PutBack,
+    /// A job gave it back a moment ago.
+    Released,
 }
 
 /// A row of the table.
@@ -133,16 +148,17 @@ impl Store {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
-                let Taking { queue, item, source, node, agent, schedule, until } = taking;
+                let Taking { queue, item, source, node, agent, schedule, until, unless } = taking;
+                let known = failures::of(tx, &queue, &item.id).await?.filter(|_| person.is_none());
                 let most = source.rules().most_attempts();
-                let failures = failures(tx, &queue, &item.id).await?;
-                if failures >= most && person.is_none() {
-                    return Ok(Taken::TooOften { failures });
+                if let Some(obstacle) = known.as_ref().and_then(|known| unless.obstacle(known, most)) {
+                    return Ok(obstacle);
                 }
+                let starts_anew = known.is_some_and(|known| known.state != FailedItem::Offered);
                 let holder = JobId::new(TimeZone::UTC.to_datetime(now).date(), random());
                 let holder_text = person.unwrap_or_else(|| holder.to_string());
                 let row = args![
-                    queue,
+                    queue.as_str(),
                     item.id.to_string(),
                     holder_text,
                     until,
@@ -153,6 +169,9 @@ impl Store {
                     jobs::written(&item)?,
                 ];
                 let ours = tx.execute(TAKE_ITEM, row).await? == 1;
+                if ours && starts_anew {
+                    failures::forget(tx, &queue, &item.id).await?;
+                }
                 Ok(if ours { Taken::Ours(holder) } else { Taken::Held })
             })
         })
@@ -248,6 +267,21 @@ impl Store {
     }
 }
 
+impl Unless {
+    fn obstacle(self, known: &ItemFailures, most_attempts: u32) -> Option<Taken> {
+        match known.state {
+            FailedItem::GivenUp | FailedItem::Withdrawn => self.given_up.then_some(Taken::PutBack),
+            FailedItem::Offered if known.failures >= most_attempts => {
+                Some(Taken::TooOften { failures: known.failures })
+            }
+            FailedItem::Offered => {
+                let (since, released) = (self.released_since?, known.released_at?);
+                (released > since).then_some(Taken::Released)
+            }
+        }
+    }
+}
+
 /// Whether the job's claim outside is no longer sure to hold.
 pub(super) async fn has_lapsed(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
     if job.work_item().is_none() {
@@ -264,11 +298,6 @@ pub(super) async fn lock(tx: &mut Tx<'_>, holder: &str) -> Result<Option<HeldIte
 /// Whether there was a row.
 pub(super) async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<bool, StoreError> {
     Ok(tx.execute(FORGET_ITEM, args![holder]).await? == 1)
-}
-
-pub(super) async fn failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<u32, StoreError> {
-    let row = tx.one(FAILURES, args![queue, item.to_string()]).await?;
-    row.map_or(Ok(0), |row| row.count("failures"))
 }
 
 pub(super) fn recorded(item: &HeldItem, fact: Fact, now: Timestamp) -> Recorded {

@@ -24,6 +24,7 @@ mod denials;
 mod dialect;
 mod error;
 mod events;
+mod failures;
 mod firings;
 mod followups;
 mod hooks;
@@ -62,10 +63,14 @@ pub use attempts::{JobHistory, PastAttempt};
 pub use budgets::Hearing;
 pub use claims::{Claim, GivenBack, Held, Settled, Starter};
 pub use error::StoreError;
-pub use firings::{Decision, Fired, Firing, JobOfFiring, LedgerRow, Preparation, Prepared};
+pub use failures::{FailedItem, ItemFailures};
+pub use firings::{
+    Decision, Fired, Firing, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, Preparation, Prepared,
+    TakePreparing,
+};
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
-pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking};
+pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::BusyNode;
 pub use reports::{AttemptDesk, ReportMade};
@@ -150,6 +155,7 @@ impl Store {
             cursors::ALL,
             denials::ALL,
             events::ALL,
+            failures::ALL,
             firings::ALL,
             followups::ALL,
             hooks::ALL,

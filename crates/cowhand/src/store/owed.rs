@@ -1,14 +1,14 @@
 //! What is owed to work sources: kept until it is paid, and paid by one at a time.
 
 use cowhand_core::event::Fact;
-use cowhand_core::job::{Job, Outcome};
-use cowhand_core::work::{Closing, of_work};
+use cowhand_core::job::{ErrorKind, Job, Outcome};
+use cowhand_core::work::{Closing, WorkOutcome, of_work};
 use jiff::Timestamp;
 
 use super::db::{Row, Tx, args};
 use super::dialect::statements;
-use super::items::{self, HeldItem, ItemState, failures, read, recorded};
-use super::{Store, StoreError, jobs, reports};
+use super::items::{self, HeldItem, ItemState, read, recorded};
+use super::{Store, StoreError, failures, jobs, reports};
 
 statements! {
     OWE = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0 where holder = $1";
@@ -21,9 +21,6 @@ statements! {
     TRY_OWED = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
     RESUME_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1";
     POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
-    COUNT_FAILURE = same "insert into item_failures (queue, item, failures) values ($1, $2, 1) \
-        on conflict (queue, item) do update set failures = item_failures.failures + 1 returning failures";
-    FORGET_FAILURES = same "delete from item_failures where queue = $1 and item = $2";
 }
 
 impl Store {
@@ -183,22 +180,32 @@ pub(super) async fn job_ended(
     }
     // A retry or a fork speaks of an item, too; only the holder has a row.
     let Some(held) = items::lock(tx, job.id().as_str()).await? else { return Ok(()) };
-    let (queue, item) = (held.queue.as_str(), held.item.id.to_string());
     let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
     let outcome = of_work(outcome, report.as_ref());
-    let failures = match outcome {
-        Outcome::Failed { .. } => {
-            let row = tx.one(COUNT_FAILURE, args![queue, item]).await?;
-            row.map_or(Ok(1), |row| row.count("failures"))?
-        }
+    let failures = match &outcome {
+        // That is not the item's fault.
+        Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed => so_far(tx, &held).await?,
+        Outcome::Failed { error, .. } => failures::count(tx, &held, job, &error.message, now).await?,
         Outcome::Completed { .. } => {
-            tx.execute(FORGET_FAILURES, args![queue, item]).await?;
+            failures::forget(tx, &held.queue, &held.item.id).await?;
             0
         }
-        Outcome::Cancelled { .. } => failures(tx, queue, &held.item.id).await?,
+        Outcome::Cancelled { .. } => so_far(tx, &held).await?,
     };
     let closing = Closing::after(job.id(), &outcome, report.as_ref(), held.source.rules(), failures);
+    match &closing {
+        Closing::Release(_) => failures::release(tx, &held, now).await?,
+        Closing::Complete(result) if result.outcome == WorkOutcome::Failure => {
+            failures::give_up(tx, &held).await?;
+        }
+        Closing::Complete(_) => {}
+    }
     owe(tx, job.id().as_str(), &closing, now).await.map(drop)
+}
+
+async fn so_far(tx: &mut Tx<'_>, held: &HeldItem) -> Result<u32, StoreError> {
+    let known = failures::of(tx, &held.queue, &held.item.id).await?;
+    Ok(known.map_or(0, |known| known.failures))
 }
 
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {

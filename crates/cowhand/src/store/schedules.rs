@@ -19,10 +19,13 @@ statements! {
     LOCK_SCHEDULE = locked "select * from schedules where id = $1";
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
         armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason, fuse, \
-        paused_until) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) on conflict (id) do nothing";
+        paused_until, polled_at, fill, fill_count) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
+        $17, $18, $19, $20) on conflict (id) do nothing";
+    LOOK_FOR_WORK = same "update schedules set fill = 1 where id = $1";
     SAVE_SCHEDULE = same "update schedules set agent = $2, name = $3, trigger_config = $4, state = $5, state_why = $6, \
         run_at = $7, generation = $8, armed_at = $9, interval_count = $10, last_due = $11, last_run_at = $12, \
-        last_error = $13, waiting_due = $14, waiting_reason = $15, fuse = $16, paused_until = $17 where id = $1";
+        last_error = $13, waiting_due = $14, waiting_reason = $15, fuse = $16, paused_until = $17, \
+        polled_at = $18, fill = $19, fill_count = $20 where id = $1";
 }
 
 impl Store {
@@ -139,6 +142,21 @@ impl Store {
         .await
     }
 
+    /// Has these look for work as soon as their agents have a free place.
+    pub async fn look_for_work(&self, mut schedules: Vec<ScheduleId>) -> Result<(), StoreError> {
+        // The order in which rows are locked.
+        schedules.sort_unstable();
+        self.write(move |tx| {
+            Box::pin(async move {
+                for id in schedules {
+                    tx.execute(LOOK_FOR_WORK, args![id]).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
     /// It is due but has to wait; the first word of it counts.
     pub async fn hold(
         &self,
@@ -232,6 +250,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
     };
     let fuse = (schedule.fuse != Fuse::default()).then(|| jobs::written(&schedule.fuse)).transpose()?;
     let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);
+    let fill_count = i64::try_from(schedule.fill_count).unwrap_or(i64::MAX);
     Ok(args![
         schedule.id,
         schedule.agent.as_str(),
@@ -250,6 +269,9 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         schedule.waiting.as_ref().map(|waiting| waiting.reason.as_str()),
         fuse,
         paused_until,
+        schedule.polled_at,
+        i64::from(schedule.fill),
+        fill_count,
     ])
 }
 
@@ -280,6 +302,9 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         last_due: row.time_opt("last_due")?,
         last_run_at: row.time_opt("last_run_at")?,
         last_error: row.get("last_error")?,
+        polled_at: row.time_opt("polled_at")?,
+        fill: row.get::<i64>("fill")? == 1,
+        fill_count: row.count("fill_count")?,
         waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| Waiting { due, reason }),
         fuse: row.json_opt("fuse")?.unwrap_or_default(),
     })

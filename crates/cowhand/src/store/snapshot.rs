@@ -1,6 +1,7 @@
 //! What the planner looks at: every schedule and every job that has not ended, at one moment.
 
 use cowhand_core::budget::{Amount, Ledger};
+use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{JobUsage, Outcome};
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
 use cowhand_core::roster::Roster;
@@ -20,7 +21,10 @@ statements! {
         from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
         and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
         where jobs.status in ('pending', 'running') order by jobs.number";
-    PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' order by due_at, key";
+    PREPARING_OF = same "select schedule_id, key, prepare_tries from firings where schedule_id = $1 and outcome = 'preparing' \
+        order by prepare_number, due_at, key";
+    PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' \
+        order by prepare_number, due_at, key";
 }
 
 /// All that is asked of a work item here.
@@ -35,6 +39,21 @@ impl Store {
         // First the money: what starts in between is counted once more by its claim, in any case.
         let ledger = self.spending(roster, now).await?;
         Ok(Snapshot { ledger, ..self.snapshot().await? })
+    }
+
+    /// The firings of a schedule that are to be prepared now, in their order.
+    pub async fn to_prepare(&self, schedule: ScheduleId) -> Result<Vec<FiringKey>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let record = schedules::get(tx, schedule).await?;
+                let rows = tx.all(PREPARING_OF, args![schedule]).await?;
+                let preparing = rows.iter().map(read_preparing).collect::<Result<_, _>>()?;
+                let schedules = record.into_iter().map(|record| (schedule, record)).collect();
+                let snapshot = Snapshot { schedules, preparing, ..Snapshot::default() };
+                Ok(snapshot.to_prepare(schedule).map(|firing| firing.key.clone()).collect())
+            })
+        })
+        .await
     }
 
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {

@@ -24,7 +24,7 @@ use cowhand_core::work::{
 use self::folder::{Folder, MOST_BYTES_CLAIMED};
 use self::life::Trouble;
 use super::registry::Setting;
-use super::{Claimant, Finding, WorkSource, WorkSourceError};
+use super::{Claimant, Finding, Standing, WorkSource, WorkSourceError};
 use crate::clock::Clock;
 
 pub const NAME: &str = "files";
@@ -140,6 +140,16 @@ impl WorkSource for Files {
             Err(trouble) => Err(trouble.into()),
         })
         .await
+    }
+
+    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+        let item = item.clone();
+        self.blocking(move |files| files.standing(&item)).await
+    }
+
+    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+        let item = item.clone();
+        self.blocking(move |files| files.offer(&item)).await
     }
 
     async fn check(&self) -> Vec<Finding> {

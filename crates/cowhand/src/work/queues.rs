@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use cowhand_core::config::shape;
-use cowhand_core::id::AgentName;
+use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::given_up::GivenUp;
 use super::sources::For;
-use super::{Sources, WorkSource, WorkSourceError};
-use crate::store::{HeldItem, ItemState, Store};
+use super::{Sources, Standing, WorkSource, WorkSourceError};
+use crate::store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 
 /// One queue, and who takes from it.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub(crate) struct Queue {
     pub(crate) config: shape::WorkSource,
     pub(crate) agents: Vec<AgentName>,
     pub(crate) source: Arc<dyn WorkSource>,
+    /// How often work on an item may fail before nobody takes it any more.
+    pub(crate) most_attempts: u32,
 }
 
 /// An item and how it stands.
@@ -34,6 +37,9 @@ pub struct ItemView {
     pub agents: Vec<AgentName>,
     /// Why its source could not be told yet.
     pub last_error: Option<String>,
+    /// Why it is left for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<GivenUp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +49,8 @@ pub enum ItemStatus {
     Claimed,
     /// Its job has ended, and the source is to be told.
     Closing,
+    /// Work on it failed, and nobody takes it before a person has acted.
+    GivenUp,
 }
 
 impl ItemStatus {
@@ -51,6 +59,7 @@ impl ItemStatus {
             Self::Available => "available",
             Self::Claimed => "claimed",
             Self::Closing => "closing",
+            Self::GivenUp => "given_up",
         }
     }
 }
@@ -67,10 +76,15 @@ pub(crate) fn queues(
             let Some(config) = whose.config() else { continue };
             let name = config.queue(&sources.setting().base);
             match queues.iter_mut().find(|queue| queue.name == name) {
-                Some(queue) if queue.agents.contains(&agent.name) => {}
-                Some(queue) => queue.agents.push(agent.name.clone()),
+                Some(queue) => {
+                    queue.most_attempts = queue.most_attempts.max(config.rules().most_attempts());
+                    if !queue.agents.contains(&agent.name) {
+                        queue.agents.push(agent.name.clone());
+                    }
+                }
                 None => queues.push(Queue {
                     name,
+                    most_attempts: config.rules().most_attempts(),
                     config: config.clone(),
                     agents: vec![agent.name.clone()],
                     source: sources.source(&agent.name, config)?,
@@ -79,6 +93,14 @@ pub(crate) fn queues(
         }
     }
     Ok(queues)
+}
+
+/// The schedules that take from a queue.
+pub(crate) fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
+    let base = &sources.setting().base;
+    let takes = |whose: &For<'_>| whose.config().is_some_and(|config| config.queue(base) == queue);
+    let all = roster.agents.iter().flat_map(places).filter(takes);
+    all.filter_map(|whose| whose.schedule.map(|schedule| schedule.id)).collect()
 }
 
 /// Every source that the config names, once, with an agent that takes from it.
@@ -94,47 +116,105 @@ pub(crate) fn named(roster: &Roster) -> Vec<(&AgentName, &shape::WorkSource)> {
     named
 }
 
-fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
+pub(super) fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
     let of_schedules = agent.schedules.iter().map(move |schedule| For::schedule(agent, schedule));
     [For::agent(agent)].into_iter().chain(of_schedules)
 }
 
-/// What is in a queue; with `claimed`, also what somebody has.
+/// What is in a queue, and what was given up of it; with `claimed`, also what somebody has.
 pub(crate) async fn items(
     queue: &Queue,
     sources: &Sources,
     store: &Store,
     claimed: bool,
 ) -> Result<Vec<ItemView>, WorkSourceError> {
-    let held = store.items().await.map_err(|error| WorkSourceError::Other(error.into()))?;
-    let held: Vec<HeldItem> = held.into_iter().filter(|held| held.queue == queue.name).collect();
+    let known = Known::read(store).await?.of(&queue.name);
     let available = sources.all(queue.source.as_ref(), &FetchOptions::default()).await?;
     let mut views: Vec<ItemView> =
-        available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &held)).collect();
+        available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &known)).collect();
+    let shown = |views: &[ItemView], id: &WorkItemId| views.iter().any(|view| view.item.id == *id);
     if claimed {
         let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
-        let known = |views: &[ItemView], id: &WorkItemId| views.iter().any(|view| view.item.id == *id);
         let others = sources.all(queue.source.as_ref(), &options).await?;
-        let ours = held.iter().map(|held| held.item.clone());
+        let ours = known.held.iter().map(|held| held.item.clone());
         for item in others.into_iter().chain(ours) {
-            if !known(&views, &item.id) {
-                views.push(queue.view(item, ItemStatus::Claimed, &held));
+            if !shown(&views, &item.id) {
+                views.push(queue.view(item, ItemStatus::Claimed, &known));
             }
+        }
+    }
+    for failed in known.failed.iter().filter(|failed| failed.is_given_up(queue.most_attempts)) {
+        let is_held = known.held.iter().any(|held| held.item.id == failed.id);
+        if is_held || shown(&views, &failed.id) {
+            continue;
+        }
+        match queue.source.standing(&failed.id).await? {
+            Standing::Withdrawn => {
+                let item = match &failed.item {
+                    Some(item) => Some(item.clone()),
+                    None => queue.source.get_work(&failed.id).await?,
+                };
+                views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &known)));
+            }
+            // Somebody has it, or has done it, or has just put it back.
+            Standing::Available | Standing::Claimed | Standing::Done => {}
         }
     }
     Ok(views)
 }
 
+/// What our store knows of items.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) held: Vec<HeldItem>,
+    pub(crate) failed: Vec<ItemFailures>,
+}
+
+impl Known {
+    pub(crate) async fn read(store: &Store) -> Result<Self, WorkSourceError> {
+        let other = |error: StoreError| WorkSourceError::Other(error.into());
+        let held = store.items().await.map_err(other)?;
+        Ok(Self { held, failed: store.item_failures().await.map_err(other)? })
+    }
+
+    /// Of one queue.
+    pub(crate) fn of(&self, queue: &str) -> Self {
+        let held = self.held.iter().filter(|held| held.queue == queue).cloned().collect();
+        let failed = self.failed.iter().filter(|failed| failed.queue == queue).cloned().collect();
+        Self { held, failed }
+    }
+}
+
 impl Queue {
-    /// A row of ours knows better than a list from outside, which may be a moment old.
-    pub(crate) fn view(&self, item: WorkItem, status: ItemStatus, held: &[HeldItem]) -> ItemView {
-        let row = held.iter().find(|held| held.item.id == item.id);
+    /// A row of ours knows better than a list from outside, which may be a moment old. An item that was given up and is
+    /// offered again is available: a person has put it back.
+    pub(crate) fn view(&self, item: WorkItem, status: ItemStatus, known: &Known) -> ItemView {
+        let row = known.held.iter().find(|held| held.item.id == item.id);
+        let failed = known.failed.iter().find(|failed| failed.id == item.id);
+        let failed =
+            failed.filter(|failed| failed.is_given_up(self.most_attempts)).filter(|failed| match status {
+                ItemStatus::Available => failed.state == FailedItem::Offered,
+                ItemStatus::GivenUp => true,
+                ItemStatus::Claimed | ItemStatus::Closing => false,
+            });
         let (status, last_error) = match row.map(|held| &held.state) {
+            None if failed.is_some() => (ItemStatus::GivenUp, None),
             None => (status, None),
             Some(ItemState::Claiming | ItemState::Held) => (ItemStatus::Claimed, None),
             Some(ItemState::Closing { last_error, .. }) => (ItemStatus::Closing, last_error.clone()),
         };
         let held_by = row.map(|held| held.holder.clone());
-        ItemView { item, status, held_by, agents: self.agents.clone(), last_error }
+        let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
+        ItemView { item, status, held_by, agents: self.agents.clone(), last_error, given_up }
+    }
+
+    /// The view of one item, asked about directly.
+    pub(crate) async fn look(&self, item: WorkItem, known: &Known) -> Result<ItemView, WorkSourceError> {
+        let known = known.of(&self.name);
+        let has_failed =
+            known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
+        let is_withdrawn = has_failed && self.source.standing(&item.id).await? == Standing::Withdrawn;
+        let status = if is_withdrawn { ItemStatus::GivenUp } else { ItemStatus::Available };
+        Ok(self.view(item, status, &known))
     }
 }

@@ -23,6 +23,18 @@ pub struct Claimant {
     pub until: Timestamp,
 }
 
+/// How an item stands in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Anybody may claim it.
+    Available,
+    Claimed,
+    /// It is there, and not offered: a person has to decide about it.
+    Withdrawn,
+    /// Nothing is left to do, or it is gone.
+    Done,
+}
+
 /// An item that stands as claimed although its claimer has been silent for too long.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LapsedClaim {
@@ -45,6 +57,49 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
     /// A claim that is lost or refused is an answer, not an error; an error means that nobody knows.
     async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError>;
+
+    /// Claims several items, each as [`Self::claim_work`] does, and answers in their order. A source that has to wait
+    /// within a claim can wait once for all of them.
+    async fn claim_all(
+        &self,
+        claims: &[(WorkItemId, Claimant)],
+    ) -> Vec<Result<ClaimResult, WorkSourceError>> {
+        let mut results = Vec::with_capacity(claims.len());
+        for (item, by) in claims {
+            results.push(guarded(self.claim_work(item, by)).await);
+        }
+        results
+    }
+
+    /// How an item stands now, asked about directly: a list may be a moment old.
+    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+        for (include_claimed, standing) in [(false, Standing::Available), (true, Standing::Claimed)] {
+            let mut options = FetchOptions { include_claimed, ..FetchOptions::default() };
+            loop {
+                let page = self.fetch_available_work(&options).await?;
+                if page.items.iter().any(|listed| listed.id == *item) {
+                    return Ok(standing);
+                }
+                match page.next_cursor {
+                    Some(cursor) if options.cursor.as_ref() != Some(&cursor) => options.cursor = Some(cursor),
+                    _ => break,
+                }
+            }
+        }
+        Ok(if self.get_work(item).await?.is_some() { Standing::Withdrawn } else { Standing::Done })
+    }
+
+    /// Offers an item again that nobody holds, because a person wants it to be tried once more. What is done or claimed
+    /// is left alone, and the answer says so.
+    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+        let message = match self.standing(item).await? {
+            Standing::Available => return Ok(ReleaseResult { success: true, message: None }),
+            Standing::Claimed => format!("{item} is claimed"),
+            Standing::Done => format!("{item} is done, or gone"),
+            Standing::Withdrawn => format!("{item} has to be made available where it is kept"),
+        };
+        Ok(ReleaseResult { success: false, message: Some(message) })
+    }
 
     /// Says that the claim still holds, for longer than was said before.
     async fn renew_claim(&self, _item: &WorkItemId, _by: &Claimant) -> Result<(), WorkSourceError> {

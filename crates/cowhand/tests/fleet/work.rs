@@ -74,3 +74,51 @@ fn a_person_can_take_a_hand_in_it() {
     scene.write("go", "");
     until("files-one is done", || read(&scene, "one").contains("status: completed").then_some(()));
 }
+
+/// What was given up is told everywhere, and what is advised works.
+#[test]
+fn what_was_given_up_is_told_and_can_be_tried_again() {
+    let scene = Scene::with(&FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "[ -e go ] || exit 3"));
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    scene.write("tasks/hard.md", "---\ntitle: Do hard\n---\nText.\n");
+    scene.start();
+    let given_up = |expected: usize| {
+        let status = scene.json(&["status"]);
+        let told = status["given_up"].as_array().unwrap().clone();
+        (told.len() == expected).then_some(told)
+    };
+    assert_eq!(scene.json(&["status"])["given_up"], serde_json::json!([]));
+    scene.json(&["trigger", "worker", "poll"]);
+    let told = until("it is given up", || given_up(1));
+    assert_eq!(told[0]["id"], "files-hard");
+    assert_eq!(told[0]["title"], "Do hard");
+    assert_eq!(told[0]["taken_by"], serde_json::json!([{"agent": "worker", "schedule": "poll"}]));
+    let reason = told[0]["given_up"]["reason"].as_str().unwrap().to_owned();
+
+    let items = scene.json(&["work", "list"]);
+    assert_eq!((&items[0]["id"], &items[0]["status"]), (&"files-hard".into(), &"given_up".into()), "{items}");
+    assert_eq!(items[0]["given_up"]["reason"], reason.as_str());
+    assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "given_up");
+    assert_eq!(scene.json(&["why", "worker/poll"])["given_up"], serde_json::json!(told));
+    let advice = "`cowhand work retry files-hard` has it tried again";
+    for verb in [&["work", "list"][..], &["status"], &["status", "worker"], &["why", "worker/poll"]] {
+        let said = scene.run(verb).stdout.replace('\n', " ");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(advice) && said.contains(&reason), "{verb:?}: {said}");
+    }
+    assert!(
+        scene.run(&["work", "show", "files-hard"]).stdout.contains(&format!("given up: failed: {reason}"))
+    );
+
+    assert_eq!(scene.run(&["work", "retry", "files-hard"]).stdout, "files-hard offered again: Do hard\n");
+    assert!(read(&scene, "hard").contains("status: available"), "{}", read(&scene, "hard"));
+    assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "available");
+    until("nothing is given up", || given_up(0));
+    scene.write("go", "");
+    scene.json(&["trigger", "worker", "poll"]);
+    until("it is done", || read(&scene, "hard").contains("status: completed").then_some(()));
+    let done = scene.run(&["work", "retry", "files-hard"]);
+    let expected = "error: files-hard cannot be tried again: files-hard is completed\n";
+    assert_eq!((done.code, done.stderr.as_str()), (Some(5), expected));
+    assert_eq!(scene.run(&["work", "retry", "files-none"]).code, Some(5));
+}

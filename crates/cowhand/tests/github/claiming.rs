@@ -51,6 +51,63 @@ async fn the_steps_in_their_order() {
     assert!(agents.iter().all(|agent| agent.starts_with("cowhand/")), "{agents:?}");
 }
 
+/// All markers are written, one after another, before the first of them is read again: there is one wait for all.
+#[tokio::test]
+async fn several_claims_share_one_wait() {
+    let (fake, source) = scene().await;
+    for number in 1..=8 {
+        fake.add(number, &["ready"]);
+    }
+    // One is taken by somebody else between our marker and our look, and one before we begin.
+    let marker = foreign(in_minutes(&fake, 5));
+    fake.world().comment(3, "somebody", &marker);
+    when(&fake, "POST /repos/my-org/my-repo/issues/5/comments", move |world| {
+        world.comment(5, "somebody", &marker);
+    });
+    let claims: Vec<_> = (1..=8).map(|number| (id(number), claimant(&format!("job-{number}")))).collect();
+    let results = source.claim_all(&claims).await;
+    for (number, result) in (1..).zip(results) {
+        let expected = if number == 3 || number == 5 { Err(AlreadyClaimed) } else { Ok(id(number)) };
+        let result = match result.unwrap() {
+            ClaimResult::Claimed(item) => Ok(item.id),
+            ClaimResult::Refused { reason, .. } => Err(reason),
+        };
+        assert_eq!(result, expected, "{number}");
+        let ours = fake.issue(number).comments.iter().filter(|comment| comment.login == LOGIN).count();
+        assert_eq!(ours, usize::from(expected.is_ok()), "{number}: a loser leaves nothing behind");
+    }
+    let requests = fake.requests();
+    let is_marker = |request: &String| request.starts_with("POST") && request.ends_with("/comments");
+    let last_marker = requests.iter().rposition(is_marker).unwrap();
+    assert_eq!(requests.iter().filter(|request| is_marker(request)).count(), 7);
+    let reads = |from: &[String]| from.iter().filter(|request| request.contains("/comments?")).count();
+    assert_eq!((reads(&requests[..last_marker]), reads(&requests[last_marker..])), (8, 7), "{requests:#?}");
+    // What a claim costs more than the wait, which all share.
+    assert!(requests.len() < 8 * 9, "{}", requests.len());
+}
+
+/// What would stop every claim is tried once, and nothing is left behind.
+#[tokio::test]
+async fn what_stops_one_claim_stops_those_after_it() {
+    let (fake, source) = scene().await;
+    for number in 1..=4 {
+        fake.add(number, &["ready"]);
+    }
+    fake.fault(&format!("POST /repos/{REPO}/issues/2/comments"), Fault::status(403));
+    let claims: Vec<_> = (1..=4).map(|number| (id(number), claimant(&format!("job-{number}")))).collect();
+    let reasons: Vec<_> = source
+        .claim_all(&claims)
+        .await
+        .into_iter()
+        .map(|result| match result.unwrap() {
+            ClaimResult::Claimed(_) => None,
+            ClaimResult::Refused { reason, .. } => Some(reason),
+        })
+        .collect();
+    assert_eq!(reasons, [None, Some(PermissionDenied), Some(SourceError), Some(SourceError)]);
+    assert!(!fake.requests().iter().any(|request| request.contains("/issues/3")));
+}
+
 #[tokio::test]
 async fn the_claimed_item_is_the_one_after_the_claim() {
     let (fake, source) = scene().await;

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use cowhand::work::github::{Claiming, GitHubSettings};
+use cowhand::work::WorkSource;
+use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource};
+use cowhand_core::work::{ClaimFailureReason, ClaimResult};
 use serde::{Deserialize, Serialize};
 
 use crate::emulate::{Emulate, source};
-use crate::{claim, settings};
+use crate::{claim, claimant, id, settings};
 
 const PROCESSES: usize = 4;
 const CLAIMERS: usize = 8;
@@ -24,6 +26,8 @@ struct Task {
     fleet: String,
     issues: Vec<u64>,
     by_label_alone: bool,
+    /// How many issues a claimer claims together.
+    at_once: usize,
 }
 
 /// One of the four processes: the test runs this very test again, with a task for it. Without one there is nothing
@@ -43,16 +47,34 @@ fn claimers_of_one_process() {
         std::io::stdin().read_line(&mut String::new()).unwrap();
         let claimer = async |place: usize| {
             let holder = format!("{}-job-{place}", task.fleet);
-            for &issue in &task.issues {
-                match claim(&sources[place], issue, &holder).await {
-                    Ok(()) => println!("\nwon {issue} {holder}"),
-                    Err(reason) => println!("\nlost {issue} {reason:?}"),
+            for issues in task.issues.chunks(task.at_once) {
+                for (issue, claimed) in claim_all(&sources[place], issues, &holder).await {
+                    match claimed {
+                        Ok(()) => println!("\nwon {issue} {holder}"),
+                        Err(reason) => println!("\nlost {issue} {reason:?}"),
+                    }
                 }
             }
         };
         futures_util::future::join_all((0..CLAIMERS).map(claimer)).await;
     };
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(claimers());
+}
+
+async fn claim_all(
+    source: &GitHubWorkSource,
+    issues: &[u64],
+    holder: &str,
+) -> Vec<(u64, Result<(), ClaimFailureReason>)> {
+    if let &[issue] = issues {
+        return vec![(issue, claim(source, issue, holder).await)];
+    }
+    let claims: Vec<_> = issues.iter().map(|&issue| (id(issue), claimant(holder))).collect();
+    let claimed = source.claim_all(&claims).await.into_iter().map(|result| match result.unwrap() {
+        ClaimResult::Claimed(_) => Ok(()),
+        ClaimResult::Refused { reason, .. } => Err(reason),
+    });
+    issues.iter().copied().zip(claimed).collect()
 }
 
 struct Process {
@@ -81,6 +103,7 @@ async fn round(
     emulate: &Emulate,
     tokens: &[String],
     by_label_alone: bool,
+    at_once: usize,
 ) -> (BTreeMap<u64, Vec<String>>, usize) {
     let mut issues = Vec::new();
     for _ in 0..ISSUES {
@@ -92,6 +115,7 @@ async fn round(
         fleet: format!("fleet-{place}"),
         issues: issues.clone(),
         by_label_alone,
+        at_once,
     };
     let mut processes: Vec<Process> =
         tokens.iter().enumerate().map(|token| Process::start(&task(token))).collect();
@@ -127,11 +151,21 @@ fn tokens(rounds: usize) -> Vec<Vec<String>> {
 #[tokio::test]
 async fn every_issue_has_one_winner() {
     let long = std::env::var_os("COWHAND_LONG").is_some_and(|value| value == "1");
-    let tokens = tokens(if long { 50 } else { 5 });
+    have_one_winner(if long { 50 } else { 5 }, 1).await;
+}
+
+/// As above, and each claimer claims eight issues together.
+#[tokio::test]
+async fn every_issue_has_one_winner_when_several_are_claimed_together() {
+    have_one_winner(2, 8).await;
+}
+
+async fn have_one_winner(rounds: usize, at_once: usize) {
+    let tokens = tokens(rounds);
     let emulate = Emulate::start(&tokens.concat());
     let mut fleets = BTreeMap::<String, usize>::new();
     for tokens in &tokens {
-        let (winners, answers) = round(&emulate, tokens, false).await;
+        let (winners, answers) = round(&emulate, tokens, false, at_once).await;
         assert_eq!(answers, PROCESSES * CLAIMERS * ISSUES);
         for (issue, winners) in winners {
             let [winner] = &winners[..] else { panic!("issue {issue} has {winners:?}") };
@@ -152,7 +186,7 @@ async fn every_issue_has_one_winner() {
 async fn without_markers_several_win() {
     let tokens = tokens(1);
     let emulate = Emulate::start(&tokens.concat());
-    let (winners, answers) = round(&emulate, &tokens[0], true).await;
+    let (winners, answers) = round(&emulate, &tokens[0], true, 1).await;
     assert_eq!(answers, PROCESSES * CLAIMERS * ISSUES);
     let shared = winners.values().filter(|winners| winners.len() > 1).count();
     println!("labels alone: {shared} of {ISSUES} issues have several winners");

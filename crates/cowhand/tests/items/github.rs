@@ -3,6 +3,7 @@
 mod crash;
 mod doctor;
 mod ends;
+mod given_up;
 mod lapsed;
 mod renewing;
 mod trust;

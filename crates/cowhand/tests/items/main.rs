@@ -8,7 +8,9 @@ mod crash;
 mod fake;
 mod flow;
 mod github;
+mod given_up;
 mod panics;
+mod places;
 #[path = "../store/postgres.rs"]
 mod postgres;
 

@@ -1,6 +1,8 @@
 //! Work items in hand: the row is the lock, and it is there until the last word is said.
 
-use cowhand::store::{Cancel, Claim, ItemState, OfFiring, Settled, Store, Taken, Taking};
+use cowhand::store::{
+    Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
+};
 use cowhand_core::config::shape::WorkSource;
 use cowhand_core::event::Fact;
 use cowhand_core::firing::Occasion;
@@ -9,6 +11,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outc
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
+use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::{Closing, ReleaseOptions, WorkItem, WorkOutcome};
 use jiff::SignedDuration;
 use serde_json::json;
@@ -20,6 +23,9 @@ on_both! {
     one_of_many_takes_an_item,
     an_item_through_its_whole_life,
     what_failed_too_often_is_left_for_a_person,
+    what_was_put_back_by_us_is_not_counted_anew,
+    a_failure_to_start_is_not_counted,
+    firings_of_a_schedule_are_prepared_in_their_order,
     what_its_agent_reports_is_what_the_source_is_told,
     a_claim_that_nobody_finished_is_taken_back,
     what_is_owed_has_one_payer_at_a_time,
@@ -50,6 +56,7 @@ fn taking(id: &str) -> Taking {
         agent: "a".parse().unwrap(),
         schedule: None,
         until: at(300),
+        unless: Unless { given_up: true, released_since: None },
     }
 }
 
@@ -132,10 +139,58 @@ async fn what_failed_too_often_is_left_for_a_person(place: Place) {
         assert_eq!(released, round == 1, "the second failure is the last: {closing:?}");
         store.paid(owed, at(5)).await.unwrap();
     }
-    let too_often = store.take_item(taking("x"), None, at(6)).await.unwrap();
-    assert_eq!(too_often, Taken::TooOften { failures: 2 });
-    let person = Some("me@files-x".to_owned());
-    assert!(matches!(store.take_item(taking("x"), person, at(6)).await.unwrap(), Taken::Ours(_)));
+    let known = store.item_failures().await.unwrap().remove(0);
+    assert_eq!((known.failures, known.state, known.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
+    assert_eq!((known.reason.as_deref(), known.item.as_ref()), (Some("gone"), Some(&item("x"))));
+    // Whoever finds it offered has to make sure that a person has put it back.
+    assert_eq!(store.take_item(taking("x"), None, at(6)).await.unwrap(), Taken::PutBack);
+    let person = "me@files-x".to_owned();
+    let taken = store.take_item(taking("x"), Some(person.clone()), at(6)).await.unwrap();
+    assert!(matches!(taken, Taken::Ours(_)));
+    store.leave_item(person).await.unwrap();
+    assert_eq!(store.item_failures().await.unwrap().len(), 1, "it is still known");
+    let put_back = Taking { unless: Unless::default(), ..taking("x") };
+    let Taken::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else { panic!("ours") };
+    assert!(store.item_failures().await.unwrap().is_empty(), "the count starts anew");
+    store.leave_item(holder.to_string()).await.unwrap();
+}
+
+/// With fewer attempts than were made before, an item that cowhand itself has put back is left for a person.
+async fn what_was_put_back_by_us_is_not_counted_anew(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    run(&store, &holder, failed()).await;
+    let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    store.paid(owed, at(5)).await.unwrap();
+    let known = store.item_failures().await.unwrap().remove(0);
+    assert_eq!((known.failures, known.state, known.released_at), (1, FailedItem::Offered, Some(at(3))));
+    let since = |second| Unless { given_up: true, released_since: Some(at(second)) };
+    let take = |unless| store.take_item(Taking { unless, ..taking("x") }, None, at(6));
+    assert_eq!(take(since(2)).await.unwrap(), Taken::Released, "it was given back after that");
+    let source =
+        serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 1})).unwrap();
+    let strict = Taking { source, ..taking("x") };
+    assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), Taken::TooOften { failures: 1 });
+    store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
+    assert_eq!(take(since(2)).await.unwrap(), Taken::PutBack, "a person took it out of its queue");
+    store.forget_failures("files tasks".to_owned(), item("x").id).await.unwrap();
+    assert!(matches!(take(since(2)).await.unwrap(), Taken::Ours(_)));
+}
+
+/// A job that could not be started says nothing about its item.
+async fn a_failure_to_start_is_not_counted(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let error = JobError { kind: ErrorKind::StartFailed, message: "no such program".to_owned() };
+    for round in 0..4 {
+        let holder = hold(&store, schedule, "x").await;
+        let outcome = Outcome::Failed { reason: FailReason::Error, error: error.clone(), summary: None };
+        run(&store, &holder, outcome).await;
+        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
+        assert!(matches!(closing, Closing::Release(_)), "{round}: {closing:?}");
+        store.paid(owed, at(5)).await.unwrap();
+        assert_eq!(store.item_failures().await.unwrap()[0].failures, 0);
+    }
 }
 
 /// A job that ended well failed, if its agent says so; and that counts like any other failure.
@@ -277,11 +332,12 @@ async fn a_firing_is_prepared_by_one(place: Place) {
     let take = |node: &str, until, now| {
         store.take_preparing(schedule, cron_key(1), node.to_owned(), at(until), at(now))
     };
-    let preparation = take("n1", 100, 2).await.unwrap().unwrap();
-    assert_eq!(preparation.occasion.prompt.as_deref(), Some("Go."));
-    assert_eq!(take("n2", 100, 99).await.unwrap(), None);
-    assert!(take("n1", 100, 3).await.unwrap().is_some(), "its own, again after a crash");
-    assert!(take("n2", 200, 100).await.unwrap().is_some(), "n1 is gone");
+    let TakePreparing::Ours(preparation) = take("n1", 100, 2).await.unwrap() else { panic!("ours") };
+    assert_eq!((preparation.occasion.prompt.as_deref(), preparation.tries), (Some("Go."), 1));
+    assert_eq!(take("n2", 100, 99).await.unwrap(), TakePreparing::Elsewhere);
+    let again = take("n1", 100, 3).await.unwrap();
+    assert!(matches!(again, TakePreparing::Ours(again) if again.tries == 2), "its own, again after a crash");
+    assert!(matches!(take("n2", 200, 100).await.unwrap(), TakePreparing::Ours(_)), "n1 is gone");
     let skip = Prepared::Skip(SkipReason::NoWork);
     store.prepared(schedule, cron_key(1), skip, Some("nobody was there".to_owned()), at(101)).await.unwrap();
     store.prepared(schedule, cron_key(1), Prepared::Job(hand_job()), None, at(102)).await.unwrap();
@@ -291,6 +347,43 @@ async fn a_firing_is_prepared_by_one(place: Place) {
     let snapshot = store.snapshot().await.unwrap();
     assert!(snapshot.preparing.is_empty() && snapshot.jobs.is_empty());
     assert_eq!(snapshot.schedules[&schedule].last_run_at, Some(at(101)), "an empty look counts as a run");
+}
+
+/// However their keys and due times compare, and on however many nodes.
+async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let key = |name: &str| FiringKey::stored(format!("github:{name}"));
+    let names = ["9", "10", "1", "2"];
+    for name in names {
+        let decision = Decision::Prepare(Occasion::default());
+        let firing = Firing { schedule, key: key(name), due: at(1), decision };
+        assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None));
+    }
+    let waiting = async || -> Vec<String> {
+        let keys = store.to_prepare(schedule).await.unwrap();
+        keys.iter().map(|key| key.as_str().trim_start_matches("github:").to_owned()).collect()
+    };
+    assert_eq!(waiting().await, names);
+    let take = |node: &str, name: &str, now| {
+        store.take_preparing(schedule, key(name), node.to_owned(), at(100), at(now))
+    };
+    assert!(matches!(take("n1", "9", 2).await.unwrap(), TakePreparing::Ours(_)));
+    assert_eq!(take("n2", "9", 2).await.unwrap(), TakePreparing::Elsewhere);
+    assert_eq!(take("n2", "10", 2).await.unwrap(), TakePreparing::Elsewhere, "n1 has one before it");
+    // One that fails again and again holds up nobody for ever.
+    for _ in 0..4 {
+        assert_eq!(take("n2", "10", 3).await.unwrap(), TakePreparing::Elsewhere);
+        assert!(matches!(take("n1", "9", 3).await.unwrap(), TakePreparing::Ours(_)));
+    }
+    assert!(matches!(take("n2", "10", 4).await.unwrap(), TakePreparing::Ours(_)));
+    store.prepared(schedule, key("9"), Prepared::Job(hand_job()), None, at(5)).await.unwrap();
+    assert_eq!(take("n1", "9", 5).await.unwrap(), TakePreparing::Done);
+    assert_eq!(waiting().await, ["10", "1", "2"]);
+    // Those that come when others are done go to the end all the same.
+    let firing =
+        Firing { schedule, key: key("0"), due: at(0), decision: Decision::Prepare(Occasion::default()) };
+    store.fire_once(firing, at(6)).await.unwrap();
+    assert_eq!(waiting().await, ["10", "1", "2", "0"]);
 }
 
 async fn the_fleet_has_one_name(place: Place) {

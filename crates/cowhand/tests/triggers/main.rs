@@ -10,6 +10,7 @@ mod events;
 mod fake;
 mod github;
 mod listing;
+mod order;
 #[expect(dead_code, reason = "its main is for people")]
 #[path = "../../examples/own_trigger.rs"]
 mod own_trigger;

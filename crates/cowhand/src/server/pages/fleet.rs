@@ -67,7 +67,7 @@ fn head(
     spent: &UsageView,
     now: Timestamp,
 ) -> Markup {
-    let Status { daemon, agents, parked, asks: _ } = status;
+    let Status { daemon, agents, parked, given_up, asks: _ } = status;
     let tokens = tokens(&today.usage);
     html! {
         div.page-head #head data-live {
@@ -78,6 +78,7 @@ fn head(
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (waiting) " waiting" }
+                @if !given_up.is_empty() { a.bad href="/work" { (given_up.len()) " given up" } }
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
                     @match today.usage.cost_usd {
                         // Nobody told a price.

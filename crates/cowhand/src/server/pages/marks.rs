@@ -40,7 +40,7 @@ pub(super) fn status_as(word: &str, label: &str) -> Markup {
     let shape = match word {
         "running" | "preparing" | "claimed" => "running",
         "completed" | "ran" | "done" => "completed",
-        "failed" | "error" | "missed" => "failed",
+        "failed" | "error" | "missed" | "given_up" => "failed",
         "cancelled" => "cancelled",
         "pending" | "waiting" | "closing" | "available" => "pending",
         "skipped" | "coalesced" => "skipped",

@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::{Answer, Pages, marks, now, text};
 use crate::api::{Page, QueueProblem, WorkView};
+use crate::work::given_up::GivenUp;
 use crate::work::queues::{ItemStatus, ItemView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> Answer {
@@ -41,6 +42,7 @@ fn head(items: &[ItemView]) -> Markup {
                 span { (count(ItemStatus::Available)) " available" }
                 span { (count(ItemStatus::Claimed)) " claimed" }
                 span { (count(ItemStatus::Closing)) " closing" }
+                @if count(ItemStatus::GivenUp) > 0 { span.bad { (count(ItemStatus::GivenUp)) " given up" } }
             }
         }
     }
@@ -74,9 +76,10 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
                     tr {
                         td { code.any { (view.item.id) } }
                         td.grow { (title(view))
-                            @if let Some(error) = &view.last_error { p.bad.any { (text::short(error, 160)) } } }
+                            @if let Some(error) = &view.last_error { p.bad.any { (text::short(error, 160)) } }
+                            @if let Some(why) = &view.given_up { (given_up(view, why)) } }
                         td.wide { (priority(view)) }
-                        td { (marks::status(view.status.as_str())) }
+                        td { (marks::status_as(view.status.as_str(), &view.status.as_str().replace('_', " "))) }
                         td { @match &view.held_by {
                             Some(holder) if holder.starts_with("job-") => a.id href={ "/jobs/" (crate::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
                             Some(holder) => span.any { (text::short(holder, 40)) },
@@ -87,6 +90,17 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// Why nobody takes it, and what to do about that.
+fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
+    html! {
+        p.bad.any {
+            (text::short(&why.sentence(), 200))
+            @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
+        }
+        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.item.id) } }
     }
 }
 

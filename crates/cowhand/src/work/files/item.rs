@@ -12,6 +12,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value as Json, json};
 
 use super::front_matter::Document;
+use crate::work::Standing;
 
 /// The `status` of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,15 @@ impl Status {
 
     pub(super) fn is_held_by(&self, holder: &str) -> bool {
         matches!(self, Self::Claimed { by: Some(by), .. } if by == holder)
+    }
+
+    pub(super) fn standing(&self, now: Timestamp) -> Standing {
+        match self {
+            _ if self.is_available(now) => Standing::Available,
+            Self::Available | Self::Claimed { .. } => Standing::Claimed,
+            Self::Done(word) if word == "completed" => Standing::Done,
+            Self::Done(_) | Self::Other(_) => Standing::Withdrawn,
+        }
     }
 
     fn word(&self) -> &str {

@@ -15,7 +15,7 @@ use super::front_matter::Document;
 use super::item::{Entry, Status};
 use super::page::Page;
 use super::{Inner, NAME, Skipped, report};
-use crate::work::{Claimant, WorkSourceError};
+use crate::work::{Claimant, Standing, WorkSourceError};
 
 /// A person who saves the file again and again is not waited for.
 const MOST_TRIES: usize = 5;
@@ -273,6 +273,35 @@ impl Inner {
             }
             released => Ok(released?),
         }
+    }
+}
+
+impl Inner {
+    pub(super) fn standing(&self, id: &WorkItemId) -> Result<Standing, WorkSourceError> {
+        let now = self.clock.now();
+        match self.look(id, MOST_BYTES_CLAIMED) {
+            Ok((entry, _)) => Ok(entry.status.standing(now)),
+            Err(Trouble::Gone(_)) => Ok(Standing::Done),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    /// Sets the status of an item that nobody holds to `available`.
+    pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+        let now = self.clock.now();
+        let offered =
+            self.change(id, MOST_BYTES_CLAIMED, |entry, document| match entry.status.standing(now) {
+                Standing::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
+                Standing::Withdrawn => {
+                    document.set(&[("status", Some("available"))])?;
+                    Ok(Change::Write(ReleaseResult { success: true, message: None }))
+                }
+                Standing::Claimed | Standing::Done => {
+                    let message = Some(format!("{id} {}", entry.status));
+                    Ok(Change::Leave(ReleaseResult { success: false, message }))
+                }
+            });
+        Ok(offered?)
     }
 }
 

@@ -11,12 +11,13 @@ use serde_json::{Map, json};
 use super::auth::Auth;
 use super::client::Client;
 use super::cursor::{Cursor, Listing};
+use super::error::GitHubApiError;
 use super::issues::Issues;
 use super::lapsed::Watched;
 use super::models::{Issue, IssueState};
 use super::quota::Quota;
-use super::settings::GitHubSettings;
-use crate::work::{Claimant, Finding, LapsedClaim, Setting, WorkSource, WorkSourceError};
+use super::settings::{Claiming, GitHubSettings};
+use crate::work::{Claimant, Finding, LapsedClaim, Setting, Standing, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.
 pub const SOURCE_TYPE: &str = "github";
@@ -78,6 +79,23 @@ impl GitHubWorkSource {
         belongs && self.is_ours_to_take(issue)
     }
 
+    /// As the issue itself says, not a list. One that is being released has lost its label before its marker.
+    async fn stands(&self, number: u64) -> Result<Standing, GitHubApiError> {
+        let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
+        else {
+            return Ok(Standing::Done);
+        };
+        if issue.has_label(&self.settings.in_progress) {
+            return Ok(Standing::Claimed);
+        }
+        if issue.has_label(&self.settings.ready) && self.is_ours_to_take(&issue) {
+            return Ok(Standing::Available);
+        }
+        let claimed = matches!(self.settings.claiming, Claiming::ByMarker { .. })
+            && self.issues().marks(number).await?.holder().is_some();
+        Ok(if claimed { Standing::Claimed } else { Standing::Withdrawn })
+    }
+
     pub(super) fn is_ours_to_take(&self, issue: &Issue) -> bool {
         issue.state == IssueState::Open
             && !self.settings.exclude_labels.iter().any(|label| issue.has_label(label))
@@ -124,11 +142,20 @@ impl WorkSource for GitHubWorkSource {
     }
 
     async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
-        let Some(number) = number(item) else {
-            let message = Some(format!("{item} is no issue of GitHub's"));
-            return Ok(ClaimResult::Refused { reason: ClaimFailureReason::NotFound, message });
-        };
-        self.claim(number, by).await
+        let Some(number) = number(item) else { return Ok(no_issue(item)) };
+        let claimed = self.claim_issues(&[(number, by)]).await.pop();
+        claimed.unwrap_or_else(|| Ok(no_issue(item)))
+    }
+
+    async fn claim_all(
+        &self,
+        claims: &[(WorkItemId, Claimant)],
+    ) -> Vec<Result<ClaimResult, WorkSourceError>> {
+        let issues: Vec<(u64, &Claimant)> =
+            claims.iter().filter_map(|(item, by)| Some((number(item)?, by))).collect();
+        let mut claimed = self.claim_issues(&issues).await.into_iter();
+        let mut of_item = |item: &WorkItemId| number(item).and_then(|_| claimed.next());
+        claims.iter().map(|(item, _)| of_item(item).unwrap_or_else(|| Ok(no_issue(item)))).collect()
     }
 
     async fn renew_claim(&self, item: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
@@ -160,6 +187,27 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
+    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+        match number(item) {
+            Some(number) => Ok(self.stands(number).await?),
+            None => Ok(Standing::Done),
+        }
+    }
+
+    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+        let number = existing(item)?;
+        let answer = |success, message| Ok(ReleaseResult { success, message });
+        match self.stands(number).await? {
+            Standing::Available => answer(true, None),
+            Standing::Claimed => answer(false, Some("the issue is claimed".to_owned())),
+            Standing::Done => answer(false, Some("the issue is closed, or not in the repository".to_owned())),
+            Standing::Withdrawn => {
+                self.issues().add_label(number, &self.settings.ready).await?;
+                answer(true, None)
+            }
+        }
+    }
+
     async fn lapsed_claims(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
         self.find_lapsed().await
     }
@@ -177,6 +225,11 @@ impl WorkSource for GitHubWorkSource {
 fn number(item: &WorkItemId) -> Option<u64> {
     let number: u64 = item.external_id().parse().ok()?;
     (item.source() == SOURCE_TYPE && number.to_string() == item.external_id()).then_some(number)
+}
+
+fn no_issue(item: &WorkItemId) -> ClaimResult {
+    let message = Some(format!("{item} is no issue of GitHub's"));
+    ClaimResult::Refused { reason: ClaimFailureReason::NotFound, message }
 }
 
 fn existing(item: &WorkItemId) -> Result<u64, WorkSourceError> {

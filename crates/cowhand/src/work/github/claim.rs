@@ -12,7 +12,7 @@ use super::models::{Issue, IssueState};
 use super::settings::Claiming;
 use super::text;
 use crate::fault;
-use crate::work::{Claimant, WorkSourceError};
+use crate::work::{Claimant, WorkSourceError, tries_the_next};
 
 /// How often we look for our own comment before we conclude that what we read is too old to decide by.
 const MOST_LOOKS: u32 = 4;
@@ -20,16 +20,53 @@ const MOST_LOOKS: u32 = 4;
 /// Why it is not ours, in words for people.
 type Refusal = (ClaimFailureReason, String);
 
+/// A claim that was begun: its marker stands on the issue, or it needs none.
+struct Begun {
+    /// The issue before.
+    before: Issue,
+    /// The comment with our marker, if others may have written theirs at the same time.
+    marker: Option<u64>,
+}
+
+type Outcome<T> = Result<Result<T, Refusal>, GitHubApiError>;
+
 impl GitHubWorkSource {
-    pub(super) async fn claim(&self, number: u64, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
-        match self.try_claim(number, by).await {
-            Ok(Ok(issue)) => Ok(ClaimResult::Claimed(Box::new(work_item(issue)?))),
-            Ok(Err((reason, message))) => Ok(ClaimResult::Refused { reason, message: Some(message) }),
-            Err(error) => Err(error.into()),
+    /// Claims several issues: writes the markers one after another, waits once, and then reads who was first on each.
+    /// What stops one from being begun would stop those after it, so they are not tried.
+    pub(super) async fn claim_issues(
+        &self,
+        claims: &[(u64, &Claimant)],
+    ) -> Vec<Result<ClaimResult, WorkSourceError>> {
+        let mut begun: Vec<Outcome<Begun>> = Vec::with_capacity(claims.len());
+        for &(number, by) in claims {
+            let goes_on = match begun.last() {
+                None | Some(Ok(Ok(_))) => true,
+                Some(Ok(Err((reason, _)))) => tries_the_next(*reason),
+                Some(Err(_)) => false,
+            };
+            begun.push(if goes_on { self.begin_claim(number, by).await } else { Ok(Err(not_tried())) });
         }
+        if begun.iter().any(|begun| matches!(begun, Ok(Ok(Begun { marker: Some(_), .. })))) {
+            tokio::time::sleep(self.settle_time()).await;
+        }
+        let mut results = Vec::with_capacity(claims.len());
+        for (&(number, by), begun) in claims.iter().zip(begun) {
+            let outcome = match begun {
+                Ok(Ok(begun)) => self.finish_claim(number, by, begun).await,
+                Ok(Err(refusal)) => Ok(Err(refusal)),
+                Err(error) => Err(error),
+            };
+            results.push(match outcome {
+                Ok(Ok(issue)) => work_item(issue).map(|item| ClaimResult::Claimed(Box::new(item))),
+                Ok(Err((reason, message))) => Ok(ClaimResult::Refused { reason, message: Some(message) }),
+                Err(error) => Err(error.into()),
+            });
+        }
+        results
     }
 
-    async fn try_claim(&self, number: u64, by: &Claimant) -> Result<Result<Issue, Refusal>, GitHubApiError> {
+    /// Writes our marker, if the issue is free.
+    async fn begin_claim(&self, number: u64, by: &Claimant) -> Outcome<Begun> {
         // So far nothing was written: an error means that we do not have it. A limit is for the caller to sit out.
         let seen = match self.look(number).await {
             Err(error) if !error.is_rate_limit_error() => return Ok(Err(refusal_of(&error))),
@@ -39,11 +76,28 @@ impl GitHubWorkSource {
         if let Err(refusal) = self.is_free(&before, marks.as_ref(), by) {
             return Ok(Err(refusal));
         }
-        if let (Claiming::ByMarker { settle }, Some(marks)) = (self.settings.claiming, marks) {
-            let is_ours = marks.holder().is_some();
-            if !is_ours && let Err(refusal) = self.settle(&before, marks, by, settle).await? {
-                return Ok(Err(refusal));
+        // A live marker that is no rival's is ours.
+        let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
+            return Ok(Ok(Begun { before, marker: None }));
+        };
+        let claim = Claim::of(by, marks.now);
+        let said = text::of_claim(&by.holder, claim.until);
+        let ours = match self.issues().comment_once(number, &Marker::Claim(claim), &said).await {
+            Err(error) if error.is_permission_denied() || error.is_not_found() => {
+                return Ok(Err(refusal_of(&error)));
             }
+            ours => ours?,
+        };
+        fault::place("github_marked");
+        Ok(Ok(Begun { before, marker: Some(ours) }))
+    }
+
+    /// Reads who was first, and sets the labels if it was us.
+    async fn finish_claim(&self, number: u64, by: &Claimant, begun: Begun) -> Outcome<Issue> {
+        if let Some(ours) = begun.marker
+            && let Err(refusal) = self.settle(&begun.before, ours, by).await?
+        {
+            return Ok(Err(refusal));
         }
         let labelled = async {
             self.issues().add_label(number, &self.settings.in_progress).await?;
@@ -59,6 +113,13 @@ impl GitHubWorkSource {
             }
             Err(error) => Err(error),
             Ok(()) => Ok(self.issues().get(number).await?.ok_or_else(not_found)),
+        }
+    }
+
+    const fn settle_time(&self) -> Duration {
+        match self.settings.claiming {
+            Claiming::ByMarker { settle } => settle,
+            Claiming::ByLabelAlone => Duration::ZERO,
         }
     }
 
@@ -90,25 +151,10 @@ impl GitHubWorkSource {
         Ok(())
     }
 
-    /// Writes our marker, waits, and reads who was first.
-    async fn settle(
-        &self,
-        before: &Issue,
-        marks: Marks,
-        by: &Claimant,
-        settle: Duration,
-    ) -> Result<Result<(), Refusal>, GitHubApiError> {
+    /// Whether the marker `ours` was the first. A loser takes it back.
+    async fn settle(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
         let (issues, number) = (self.issues(), before.number);
-        let claim = Claim::of(by, marks.now);
-        let said = text::of_claim(&by.holder, claim.until);
-        let ours = match issues.comment_once(number, &Marker::Claim(claim), &said).await {
-            Err(error) if error.is_permission_denied() || error.is_not_found() => {
-                return Ok(Err(refusal_of(&error)));
-            }
-            ours => ours?,
-        };
-        fault::place("github_marked");
-        let marks = self.marks_with(number, ours, settle).await?;
+        let marks = self.marks_with(number, ours).await?;
         let decided = match marks.holder() {
             Some((first, _)) if first.id == ours => {
                 // Somebody may have claimed the issue, finished and gone between our first look and our marker.
@@ -130,10 +176,12 @@ impl GitHubWorkSource {
         Ok(Ok(()))
     }
 
-    /// Read late enough: with our own marker in it.
-    async fn marks_with(&self, number: u64, ours: u64, settle: Duration) -> Result<Marks, GitHubApiError> {
-        for _ in 0..MOST_LOOKS {
-            tokio::time::sleep(settle).await;
+    /// Read late enough: with our own marker in it. The caller has waited once.
+    async fn marks_with(&self, number: u64, ours: u64) -> Result<Marks, GitHubApiError> {
+        for look in 0..MOST_LOOKS {
+            if look > 0 {
+                tokio::time::sleep(self.settle_time()).await;
+            }
             let marks = self.issues().marks(number).await?;
             if marks.all.iter().any(|marked| marked.id == ours) {
                 return Ok(marks);
@@ -213,6 +261,10 @@ fn refusal_of(error: &GitHubApiError) -> Refusal {
         ClaimFailureReason::SourceError
     };
     (reason, error.to_string())
+}
+
+fn not_tried() -> Refusal {
+    (ClaimFailureReason::SourceError, "it was not tried, because the claim before it did not succeed".into())
 }
 
 fn not_found() -> Refusal {

@@ -48,6 +48,50 @@ fn is_done(issue: &FakeIssue, comments: usize) -> bool {
         && issue.comments.len() == comments
 }
 
+/// Three places: the claims are made together, and each step of each of them may be the last.
+#[tokio::test]
+async fn several_are_claimed_together() {
+    let steps = [
+        "item_taken:2",
+        "github_marked",
+        "github_marked:2",
+        "github_marked:3",
+        "github_labelled",
+        "github_unlabelled:2",
+        "item_claimed",
+        "item_claimed:2",
+        "item_claimed:3",
+        "prepared",
+    ];
+    each(&steps, async |fault| {
+        let hub = Hub::new("echo $COWHAND_JOB_ID >> runs; cat", "", OFTEN).await;
+        let config = hub.scene.path("cowhand.yaml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, format!("{text}    instances: {{max_concurrent: 3}}\n")).unwrap();
+        for number in 1..=3 {
+            hub.fake.add(number, &["ready"]);
+        }
+        dies(&hub, &fault).await;
+        let fleet = hub.started().await;
+        let mut events = fleet.subscribe_after(0);
+        until(&mut events, 3, |fact| matches!(fact, Fact::WorkReported { .. })).await;
+        let jobs = jobs(&fleet).await;
+        assert!(jobs.iter().all(|job| job.status() == JobStatus::Completed), "{fault}: {jobs:?}");
+        let mut runs: Vec<String> =
+            std::fs::read_to_string(hub.scene.path("runs")).unwrap().lines().map(str::to_owned).collect();
+        runs.sort();
+        let mut ids: Vec<String> = jobs.iter().map(|job| job.id().to_string()).collect();
+        ids.sort();
+        assert_eq!((runs.len(), &runs), (3, &ids), "{fault}: each ran once");
+        for number in 1..=3 {
+            assert!(is_done(&hub.fake.issue(number), 1), "{fault}: {:?}", hub.fake.issue(number));
+        }
+        assert!(fleet.store().items().await.unwrap().is_empty(), "{fault}");
+        stop(fleet).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn claimed_run_and_reported() {
     let steps = [

@@ -1,0 +1,128 @@
+//! Schedules that take items from a work source: free places are filled beside jobs that take long.
+
+use super::*;
+
+impl Scene {
+    fn takes_work(mut self) -> Self {
+        let source = serde_json::json!({"type": "files", "path": "tasks"});
+        self.roster.agents[0].settings.work_source = Some(serde_json::from_value(source).unwrap());
+        self
+    }
+
+    fn polled(mut self, at_time: &str) -> Self {
+        self.record().polled_at = Some(at(at_time));
+        self.record().interval_count = 1;
+        self
+    }
+
+    fn fill(mut self) -> Self {
+        self.record().fill = true;
+        self
+    }
+
+    fn preparing(mut self) -> Self {
+        let schedule = self.roster.agents[0].schedules[0].id;
+        let key = FiringKey::stored("interval:1".to_owned());
+        self.snapshot.preparing.push(Preparing { schedule, key, in_trouble: true });
+        self
+    }
+}
+
+/// An interval that looks for work, with a job of its own that runs.
+fn polling() -> Scene {
+    Scene::new(EVERY).takes_work().polled("10:00").job("clock", RUNNING)
+}
+
+fn hourly_polling(policies: &str) -> Scene {
+    hourly(policies).takes_work().job("clock", RUNNING)
+}
+
+#[test]
+fn polls_go_on_beside_jobs_that_take_long() {
+    check([
+        ("not due", polling().max(3), "10:04", "wake 10:05"),
+        ("due, with a free place", polling().max(3), "10:05", "ran interval:2 10:05"),
+        ("due, with none", polling(), "10:05", "Skipping a/s: at max capacity (1/1), due 10:05"),
+        ("counts from the end of a job, too", polling().last_run("10:02").max(3), "10:05", "wake 10:07"),
+        ("a look under way is not doubled", polling().max(3).preparing(), "10:05", "prepare interval:1"),
+        (
+            "without a work source it waits for its job",
+            Scene::new(EVERY).polled("10:00").job("clock", RUNNING).max(3),
+            "10:05",
+            "",
+        ),
+    ]);
+    for overlap in ["skip", "queue", "cancel_previous", "allow"] {
+        let policy = format!(r#""overlap":"{overlap}""#);
+        let free = hourly_polling(&policy).max(3).plan("10:00");
+        assert_eq!(
+            free, "ran cron 10:00 | wake 11:00",
+            "{overlap} decides only about firings without an item"
+        );
+        let full = hourly_polling(&policy).plan("10:00");
+        assert_eq!(full, "Skipping a/s: at max capacity (1/1), due 10:00", "{overlap}");
+        let looks = hourly_polling(&policy).max(3).preparing().plan("10:00");
+        assert_eq!(
+            looks, "prepare interval:1 | skipped already_running cron 10:00 | wake 11:00",
+            "{overlap}"
+        );
+    }
+}
+
+#[test]
+fn a_free_place_is_filled_between_two_due_times() {
+    let closed = r#"{"type":"interval","interval":"5m","active_hours":{"start":"00:00","end":"10:01"}}"#;
+    check([
+        ("a place is free", polling().max(3).fill(), "10:02", "ran fill:1 10:02 | wake 10:05"),
+        ("none is", polling().fill(), "10:02", "wake 10:05"),
+        ("one look at a time", polling().max(3).fill().preparing(), "10:02", "prepare interval:1"),
+        ("cron", hourly_polling("\"jitter\":0").max(2).fill(), "09:30", "ran fill:1 09:30 | wake 10:00"),
+        (
+            "what is due comes first",
+            hourly_polling("\"jitter\":0").max(3).fill(),
+            "10:00",
+            "ran cron 10:00 | wake 11:00",
+        ),
+        (
+            "ends of jobs do not put off the look that takes everything",
+            polling().last_run("10:04").max(3).fill(),
+            "10:05",
+            "ran interval:2 10:05",
+        ),
+        (
+            "outside its hours",
+            Scene::new(closed).takes_work().polled("10:00").max(3).fill(),
+            "10:02",
+            "wake 01-06 00:00",
+        ),
+        (
+            "without a work source there is nothing to fill with",
+            Scene::new(EVERY).last_run("10:00").max(3).fill(),
+            "10:02",
+            "wake 10:05",
+        ),
+    ]);
+    let mut over = polling().max(3).fill();
+    over.record().fill_count = 7;
+    assert_eq!(over.plan("10:02"), "ran fill:8 10:02 | wake 10:05");
+    over.record().disable(DisabledBy::Person);
+    assert_eq!(over.plan("10:02"), "");
+}
+
+/// After a pause one job shows whether it goes well; until then no items are claimed that could only wait.
+#[test]
+fn nothing_is_taken_beside_a_probe() {
+    let mut probe = polling().max(3).fill();
+    probe.record().fuse.pauses = 1;
+    assert_eq!(probe.plan("10:06"), "");
+}
+
+#[test]
+fn places_that_are_free() {
+    let agent = |scene: &Scene| free_places(at("10:00"), &scene.roster.agents[0], &scene.snapshot);
+    let later = LiveState::Pending { not_before: Some(at("11:00")) };
+    assert_eq!(agent(&Scene::new(EVERY).max(3)), 3);
+    assert_eq!(agent(&Scene::new(EVERY).max(3).job("clock", RUNNING).job("agent", PENDING)), 1);
+    assert_eq!(agent(&Scene::new(EVERY).max(3).job("clock", RUNNING).job("agent", later)), 2);
+    assert_eq!(agent(&Scene::new(EVERY).job("clock", RUNNING).job("agent", PENDING)), 0);
+}

@@ -1,0 +1,145 @@
+//! Items whose jobs did not succeed: how often, why, and whether they are left for a person.
+
+use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
+use cowhand_core::work::{WorkItem, WorkItemId};
+use jiff::Timestamp;
+
+use super::db::{Row, Tx, args};
+use super::dialect::statements;
+use super::items::HeldItem;
+use super::{Store, StoreError, jobs};
+
+statements! {
+    ALL_FAILURES = same "select * from item_failures order by queue, item";
+    FAILURES = same "select * from item_failures where queue = $1 and item = $2";
+    COUNT_FAILURE = same "insert into item_failures (queue, item, failures, reason, job_id, failed_at, content) \
+        values ($1, $2, 1, $3, $4, $5, $6) on conflict (queue, item) do update set failures = item_failures.failures + 1, \
+        reason = excluded.reason, job_id = excluded.job_id, failed_at = excluded.failed_at, content = excluded.content \
+        returning failures";
+    GIVE_UP = same "update item_failures set state = 'given_up' where queue = $1 and item = $2";
+    RELEASE = same "insert into item_failures (queue, item, failures, released_at, content) values ($1, $2, 0, $3, $4) \
+        on conflict (queue, item) do update set state = 'offered', released_at = excluded.released_at";
+    WITHDRAW = same "update item_failures set state = 'withdrawn' where queue = $1 and item = $2 and state = 'offered'";
+    FORGET_FAILURES = same "delete from item_failures where queue = $1 and item = $2";
+}
+
+/// What is known of an item whose job did not succeed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ItemFailures {
+    pub queue: String,
+    pub id: WorkItemId,
+    /// In a row. Jobs that could not be started, or were cancelled, are not counted.
+    pub failures: u32,
+    pub state: FailedItem,
+    /// Of the last failure.
+    pub reason: Option<String>,
+    pub job: Option<JobId>,
+    pub failed_at: Option<Timestamp>,
+    /// When a job last gave it back.
+    pub released_at: Option<Timestamp>,
+    /// As it was claimed for the last job.
+    pub item: Option<WorkItem>,
+}
+
+/// Where such an item stands, as far as we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailedItem {
+    /// Its queue offers it.
+    Offered,
+    /// Its failure was reported, and it is offered again only if a person does that.
+    GivenUp,
+    /// A person has taken it out of its queue.
+    Withdrawn,
+}
+
+impl ItemFailures {
+    /// Whether nobody works on it before a person has acted.
+    pub const fn is_given_up(&self, most_attempts: u32) -> bool {
+        match self.state {
+            FailedItem::Offered => self.failures >= most_attempts,
+            FailedItem::GivenUp => true,
+            FailedItem::Withdrawn => false,
+        }
+    }
+}
+
+impl Store {
+    /// All of them.
+    pub async fn item_failures(&self) -> Result<Vec<ItemFailures>, StoreError> {
+        self.read(|tx| {
+            Box::pin(async move { tx.all(ALL_FAILURES, args![]).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    /// A person has acted, or there is nothing left to do: the count starts anew.
+    pub async fn forget_failures(&self, queue: String, item: WorkItemId) -> Result<(), StoreError> {
+        self.write(move |tx| Box::pin(async move { forget(tx, &queue, &item).await })).await
+    }
+
+    /// Records that a person has taken the item out of its queue.
+    pub async fn withdraw_failed(&self, queue: String, item: WorkItemId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(WITHDRAW, args![queue, item.to_string()]).await.map(drop) })
+        })
+        .await
+    }
+}
+
+pub(super) async fn of(
+    tx: &mut Tx<'_>,
+    queue: &str,
+    item: &WorkItemId,
+) -> Result<Option<ItemFailures>, StoreError> {
+    tx.one(FAILURES, args![queue, item.to_string()]).await?.as_ref().map(read).transpose()
+}
+
+/// One more; says how many there are now.
+pub(super) async fn count(
+    tx: &mut Tx<'_>,
+    held: &HeldItem,
+    job: &Job,
+    reason: &str,
+    now: Timestamp,
+) -> Result<u32, StoreError> {
+    let content = jobs::written(&held.item)?;
+    let row = args![held.queue.as_str(), held.item.id.to_string(), reason, job.id().as_str(), now, content];
+    tx.one(COUNT_FAILURE, row).await?.map_or(Ok(1), |row| row.count("failures"))
+}
+
+/// Its failure is reported, so that its queue does not offer it any more.
+pub(super) async fn give_up(tx: &mut Tx<'_>, held: &HeldItem) -> Result<(), StoreError> {
+    tx.execute(GIVE_UP, args![held.queue.as_str(), held.item.id.to_string()]).await.map(drop)
+}
+
+/// Its job gives it back, so that its queue offers it again. That is no person's act.
+pub(super) async fn release(tx: &mut Tx<'_>, held: &HeldItem, now: Timestamp) -> Result<(), StoreError> {
+    let content = jobs::written(&held.item)?;
+    let row = args![held.queue.as_str(), held.item.id.to_string(), now, content];
+    tx.execute(RELEASE, row).await.map(drop)
+}
+
+pub(super) async fn forget(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<(), StoreError> {
+    tx.execute(FORGET_FAILURES, args![queue, item.to_string()]).await.map(drop)
+}
+
+fn read(row: &Row) -> Result<ItemFailures, StoreError> {
+    let state: String = row.get("state")?;
+    Ok(ItemFailures {
+        queue: row.get("queue")?,
+        id: row.parse("item")?,
+        failures: row.count("failures")?,
+        state: match state.as_str() {
+            "offered" => FailedItem::Offered,
+            "given_up" => FailedItem::GivenUp,
+            "withdrawn" => FailedItem::Withdrawn,
+            other => return Err(row.unreadable("state", other)),
+        },
+        reason: row.get("reason")?,
+        job: row.parse_opt("job_id")?,
+        failed_at: row.time_opt("failed_at")?,
+        released_at: row.time_opt("released_at")?,
+        item: row.json_opt("content")?,
+    })
+}

@@ -1,0 +1,47 @@
+//! Issues that failed too often: a person who sets the label again has them tried again.
+
+use std::time::Duration;
+
+use cowhand::store::FailedItem;
+use cowhand_core::event::Fact;
+use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome};
+
+use super::{Hub, OFTEN};
+use crate::{jobs, stop, until};
+
+const TWICE: &str = ", on_failure: release, max_item_attempts: 2";
+
+#[tokio::test]
+async fn a_label_that_a_person_sets_starts_the_count_anew() {
+    let hub = Hub::new("[ -e mended ] || exit 3", TWICE, OFTEN).await;
+    hub.fake.add(7, &["ready"]);
+    let fleet = hub.started().await;
+    let mut events = fleet.subscribe_after(0);
+    let failed = |fact: &Fact| matches!(fact, Fact::WorkReported { outcome: WorkOutcome::Failure, .. });
+    let mut expected = 0;
+    let id: WorkItemId = "github-7".parse().unwrap();
+    for act in ["nothing yet", "label", "retry", "release"] {
+        match act {
+            "label" => hub.fake.world().issues.get_mut(&7).unwrap().labels.push("ready".to_owned()),
+            "retry" => drop(fleet.retry_item(&id, None).await.unwrap()),
+            "release" => drop(fleet.release_item(&id, None, ReleaseOptions::default()).await.unwrap()),
+            _ => {}
+        }
+        // The label that the first failure put back is cowhand's own, and resets nothing.
+        let told = tokio::time::timeout(Duration::from_mins(2), until(&mut events, 1, failed)).await;
+        told.unwrap_or_else(|_| panic!("{act}: it was not tried again"));
+        expected += 2;
+        assert_eq!(jobs(&fleet).await.len(), expected, "{act}");
+        let known = fleet.store().item_failures().await.unwrap().pop().unwrap();
+        assert_eq!((known.failures, known.state), (2, FailedItem::GivenUp), "{act}");
+        assert!(hub.fake.issue(7).labels.is_empty(), "{act}");
+    }
+    // A person closes it: that is forgotten, and it cannot be tried again.
+    hub.fake.world().issues.get_mut(&7).unwrap().is_closed = true;
+    let closed = fleet.retry_item(&id, None).await.unwrap_err();
+    assert_eq!(
+        closed.to_string(),
+        "github-7 cannot be tried again: the issue is closed, or not in the repository"
+    );
+    stop(fleet).await;
+}

@@ -1,0 +1,113 @@
+//! Free places are filled beside a job that takes long: at every poll, and at every end of a job.
+
+use std::fs;
+use std::time::Duration;
+
+use cowhand::fleet::{Fleet, Subscription};
+use cowhand_core::event::Fact;
+use cowhand_core::job::JobStatus;
+
+use crate::{Scene, jobs, stop, until};
+
+/// `slow` waits for the file `go`; everything else is done at once.
+const SCRIPT: &str = "if grep -q 'Do slow'; then while [ ! -e go ]; do sleep 0.05; done; fi";
+
+fn scene(database: &str, schedule: &str) -> Scene {
+    let scene = Scene::on(database, SCRIPT, "", &format!("{schedule}, prompt: Go."));
+    let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();
+    fs::write(scene.path("cowhand.yaml"), format!("{text}    instances: {{max_concurrent: 3}}\n")).unwrap();
+    scene.task("slow", "priority: critical\n");
+    scene
+}
+
+async fn reported(events: &mut Subscription, count: usize) {
+    let reported = until(events, count, |fact| matches!(fact, Fact::WorkReported { .. }));
+    let reported = tokio::time::timeout(Duration::from_mins(2), reported).await;
+    reported.expect("places stay empty behind the slow job");
+}
+
+async fn slow_one_runs(fleet: &Fleet) {
+    let jobs = jobs(fleet).await;
+    let running: Vec<&str> = jobs
+        .iter()
+        .filter(|job| job.status() == JobStatus::Running)
+        .map(|job| job.work_item().unwrap().id.external_id())
+        .collect();
+    assert_eq!(running, ["slow"]);
+}
+
+/// The poll is an hour away: what fills the places is the ends of the other jobs.
+async fn every_end_of_a_job_fills_its_place(database: &str) {
+    for schedule in ["type: interval, interval: 1h", "type: cron, cron: '0 0 * * *'"] {
+        let scene = scene(database, schedule);
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            scene.task(name, "");
+        }
+        let fleet = scene.started().await;
+        let mut events = fleet.subscribe_after(0);
+        if schedule.contains("cron") {
+            let worker = "worker".parse().unwrap();
+            let by_hand = cowhand::fleet::Trigger {
+                schedule: Some("poll".parse().unwrap()),
+                ..cowhand::fleet::Trigger::default()
+            };
+            fleet.trigger(&worker, by_hand).await.unwrap();
+        }
+        reported(&mut events, 6).await;
+        slow_one_runs(&fleet).await;
+        let ledger = fleet.store().ledger(fleet.roster().agents[0].schedules[0].id, 100).await.unwrap();
+        assert!(ledger.iter().any(|row| row.key.is_fill()), "{ledger:?}");
+        fs::write(scene.path("go"), "").unwrap();
+        reported(&mut events, 1).await;
+        stop(fleet).await;
+    }
+}
+
+/// What comes later is found by the next poll, whatever `overlap` says.
+async fn every_poll_fills_free_places(database: &str) {
+    for schedule in ["type: interval, interval: 1s", "type: cron, cron: '* * * * * *'"] {
+        let scene = scene(database, schedule);
+        let fleet = scene.started().await;
+        let mut events = fleet.subscribe_after(0);
+        until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+        for name in ["a", "b", "c"] {
+            scene.task(name, "");
+            reported(&mut events, 1).await;
+        }
+        slow_one_runs(&fleet).await;
+        fs::write(scene.path("go"), "").unwrap();
+        reported(&mut events, 1).await;
+        stop(fleet).await;
+    }
+}
+
+/// An item that its job gave back is not taken again in the same moment: it waits for the next poll, or a job that cannot
+/// go well would run without a pause. Others take its place.
+async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
+    let script = "if grep -q 'Do bad'; then kill -9 $$; fi";
+    let scene = Scene::on(database, script, "", "type: interval, interval: 1h, prompt: Go.");
+    scene.task("bad", "priority: critical\n");
+    scene.task("good", "");
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    reported(&mut events, 1).await;
+    let no_work = |fact: &Fact| matches!(fact, Fact::ScheduleSkipped { .. });
+    tokio::time::timeout(Duration::from_mins(2), until(&mut events, 1, no_work)).await.unwrap();
+    let jobs = jobs(&fleet).await;
+    let items: Vec<&str> = jobs.iter().map(|job| job.work_item().unwrap().id.external_id()).collect();
+    assert_eq!(items, ["bad", "good"]);
+    assert_eq!(scene.status("bad"), "available");
+    stop(fleet).await;
+}
+
+macro_rules! on_both {
+    ($($story:ident),+ $(,)?) => {
+        mod sqlite { $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+ }
+        mod postgres { $(#[tokio::test] async fn $story() { super::$story("postgres").await; })+ }
+    };
+}
+on_both!(
+    every_end_of_a_job_fills_its_place,
+    every_poll_fills_free_places,
+    what_was_given_back_waits_for_the_next_poll,
+);
