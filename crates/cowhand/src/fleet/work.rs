@@ -88,6 +88,10 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, agent).await?;
         match view.held_by {
+            Some(by) if view.status == ItemStatus::Closing => {
+                let why = format!("its source has not been told yet how {by} ended; try again when it is");
+                Err(FleetError::ItemNotOffered { item: id.clone(), why })
+            }
             Some(by) => Err(FleetError::ItemHeld { item: id.clone(), by }),
             None => self.offer_item(queue, id).await,
         }
