@@ -25,6 +25,7 @@ use super::{Exit, Failure, print};
 use crate::api::{Client, Status};
 use crate::config::{self, FromDisk};
 use crate::prune::files;
+use crate::run::sandbox::writable;
 use crate::server::Certificate;
 use crate::state::StateFolder;
 use crate::store::Store;
@@ -81,7 +82,8 @@ impl Doctor {
         findings.extend(sandboxes::look(&loaded.roster));
         findings.extend(starts::look(&loaded.roster, &place.state, &variables, &files));
         let base = place.config.parent().unwrap_or(Path::new(""));
-        let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
+        let setting = Setting::of_base(base, variables).written_by_agents(writable(&loaded.roster));
+        let sources = Sources::new(Arc::default(), setting);
         findings.extend(loaded.roster.server.tls.as_ref().map(certificate));
         findings.extend(webhooks(&sources, &loaded.roster));
         findings.extend(hooks::look(&sources, &loaded.roster));

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::{Exit, Failure, print};
 use crate::api::{Api, Client};
 use crate::config;
+use crate::run::sandbox::writable;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::work::{Setting, Sources};
@@ -64,7 +65,8 @@ impl Place {
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = {
             let base = self.config.parent().unwrap_or(Path::new(""));
-            let sources = Sources::new(Arc::default(), Setting::of_base(base, variables));
+            let setting = Setting::of_base(base, variables).written_by_agents(writable(&loaded.roster));
+            let sources = Sources::new(Arc::default(), setting);
             Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources))
         };
         Ok(WayIn { client, place: self, _empty: empty })

@@ -282,7 +282,13 @@ impl Charge {
         rules.agent.settings.hooks.as_ref()?;
         let ran_in = attempt.start().ok().map(|start| start.directory);
         let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
-        let mut metadata = metadata::read(&rules.agent, &ran_in, self.job.id())?;
+        let place = metadata::Place {
+            file: rules.agent.settings.metadata_file.as_deref(),
+            directory: &ran_in,
+            workspaces: &self.engine.home.state.workspaces(),
+            writable: &self.engine.loaded().writable,
+        };
+        let mut metadata = metadata::read(&place, self.job.id())?;
         rules.veil.hide_in(&mut metadata);
         Some(metadata)
     }

@@ -93,6 +93,8 @@ pub(crate) struct Loaded {
     pub(crate) files: Vec<PathBuf>,
     /// The variables that it names as secrets.
     pub(crate) named: Vec<String>,
+    /// Directories in which agents in a sandbox may write.
+    pub(crate) writable: Vec<PathBuf>,
 }
 
 impl Loaded {

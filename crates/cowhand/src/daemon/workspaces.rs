@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::engine::Engine;
+use crate::beneath::Root;
 use crate::fault;
 use crate::prune::files;
 use crate::run::workspace::{self, Ground, Left};
@@ -117,8 +118,10 @@ pub(super) async fn take(
 ) -> Result<Result<Option<PathBuf>, String>, StoreError> {
     let _alone = engine.workspaces.lock().await;
     let Ok(folder) = folder(engine) else { return Ok(Err("there are no workspaces here".to_owned())) };
-    let name = directory.strip_prefix(&folder).ok().and_then(|below| below.components().next());
-    let Some(name) = name.filter(|_| directory.is_dir()) else {
+    let below = directory.strip_prefix(&folder).ok();
+    let is_there = |below: &&Path| Root::open(&folder).and_then(|root| root.directory(below)).is_ok();
+    let name = below.filter(is_there).and_then(|below| below.components().next());
+    let Some(name) = name else {
         return Ok(Err(format!("the workspace that it belongs to, {}, is gone", directory.display())));
     };
     let (node, path) = (engine.home.node.clone(), folder.join(name));

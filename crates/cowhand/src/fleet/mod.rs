@@ -46,6 +46,7 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::daemon::{Contents, Daemon, Engine, Loaded, load};
+use crate::run::sandbox;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::trigger::Registry as Triggers;
@@ -391,10 +392,12 @@ impl Surroundings {
     /// With new sources: variables and folders may have changed.
     fn loaded(&self, contents: Contents) -> Loaded {
         let Contents { roster, variables, shown, files, blank: _ } = contents;
+        let writable = sandbox::writable(&roster);
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
+        let setting = setting.written_by_agents(writable.clone());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
         let named = veil::named::variables(&roster, shown.as_ref());
-        Loaded { roster: Arc::new(roster), variables, sources, shown, files, named }
+        Loaded { roster: Arc::new(roster), variables, sources, shown, files, named, writable }
     }
 }
 

@@ -12,6 +12,7 @@ mod page;
 mod report;
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -25,6 +26,7 @@ use self::folder::{Folder, MOST_BYTES_CLAIMED};
 use self::life::Trouble;
 use super::registry::Setting;
 use super::{Claimant, Finding, Standing, WorkSource, WorkSourceError};
+use crate::beneath::NotOpened;
 use crate::clock::Clock;
 
 pub const NAME: &str = "files";
@@ -50,7 +52,12 @@ pub struct Skipped {
 
 impl Files {
     pub fn new(folder: impl Into<PathBuf>, clock: Clock) -> Self {
-        let folder = Folder::new(folder.into());
+        Self::outside_of(folder, Vec::new(), clock)
+    }
+
+    /// Makes one that follows no link to its folder that lies in one of `writable`.
+    fn outside_of(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
+        let folder = Folder::new(folder.into(), writable);
         Self(Arc::new(Inner { folder, clock, warned: Mutex::default() }))
     }
 
@@ -62,7 +69,8 @@ impl Files {
         let shape::WorkSource::Files { path, .. } = config else {
             return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
         };
-        Ok(Arc::new(Self::new(setting.base.join(path), setting.clock.clone())))
+        let (folder, writable) = (setting.base.join(path), setting.writable.clone());
+        Ok(Arc::new(Self::outside_of(folder, writable, setting.clock.clone())))
     }
 
     pub fn folder(&self) -> &Path {
@@ -159,11 +167,28 @@ impl WorkSource for Files {
 }
 
 impl Inner {
+    /// Says why the folder cannot be opened, and what to do about it.
+    fn unusable(&self, error: NotOpened) -> WorkSourceError {
+        let path = self.folder.path().to_owned();
+        let error = match error {
+            NotOpened::Link => io::Error::other(
+                "a symbolic link on its path lies where an agent may write, and is not followed; set `path` to the real \
+                 folder",
+            ),
+            error => error.into(),
+        };
+        WorkSourceError::Io { path, error }
+    }
+
     fn findings(&self) -> Vec<Finding> {
         let path = self.folder.path();
-        if !path.is_dir() {
-            let help = format!("is not there; `mkdir -p {}` makes it", path.display());
-            return vec![Finding::problem("folder", help)];
+        match self.folder.root() {
+            Ok(_) => {}
+            Err(NotOpened::Missing) => {
+                let help = format!("is not there; `mkdir -p {}` makes it", path.display());
+                return vec![Finding::problem("folder", help)];
+            }
+            Err(error) => return vec![Finding::of_error("folder", &self.unusable(error))],
         }
         let mut findings = vec![match tempfile::tempfile_in(path) {
             Ok(_) => Finding::good("folder", "can be written"),

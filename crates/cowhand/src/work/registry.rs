@@ -121,6 +121,8 @@ pub struct Setting {
     pub base: PathBuf,
     /// By which a source decides whether a claim has run out.
     pub clock: Clock,
+    /// Directories in which agents in a sandbox may write: a source does not follow links that lie there.
+    pub writable: Vec<PathBuf>,
     variables: Arc<Variables>,
 }
 
@@ -144,12 +146,22 @@ impl Setting {
         base: impl Into<PathBuf>,
         variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self { base: base.into(), clock: Clock::default(), variables: Arc::new(variables) }
+        Self {
+            base: base.into(),
+            clock: Clock::default(),
+            writable: Vec::new(),
+            variables: Arc::new(variables),
+        }
     }
 
     #[must_use]
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    #[must_use]
+    pub fn written_by_agents(self, writable: Vec<PathBuf>) -> Self {
+        Self { writable, ..self }
     }
 
     /// An environment variable; one that is set to nothing counts as not set.

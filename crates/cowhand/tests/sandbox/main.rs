@@ -10,6 +10,7 @@ mod docker;
 mod files;
 mod from_inside;
 mod hostile;
+mod links;
 mod podman;
 mod proxy;
 mod refusals;

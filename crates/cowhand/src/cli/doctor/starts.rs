@@ -121,7 +121,8 @@ impl Machine<'_> {
         }
         let desk = self.folder.path().join("desk");
         let made = std::fs::create_dir_all(&desk);
-        made.map(|()| desk).map_err(|error| format!("a workspace cannot be tried: {error}"))
+        made.and_then(|()| desk.canonicalize())
+            .map_err(|error| format!("a workspace cannot be tried: {error}"))
     }
 }
 

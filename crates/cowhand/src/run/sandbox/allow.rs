@@ -219,7 +219,7 @@ fn no_links(setting: &Setting<'_>, write: &[PathBuf]) -> Result<(), String> {
         kept::no_link(&placed(setting, path)?, write)?;
     }
     let files = setting.files.iter().map(PathBuf::as_path);
-    files.chain([setting.state]).try_for_each(|file| kept::no_link(file, write))
+    files.chain([setting.state, setting.directory]).try_for_each(|file| kept::no_link(file, write))
 }
 
 /// Landlock cannot take back a part of what it gives.
@@ -267,13 +267,19 @@ fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, St
         path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", path.display()))
     };
     let directory = real(setting.directory)?;
+    if setting.isolated && directory != setting.directory {
+        return Err(format!("{} was led elsewhere by its agent", setting.directory.display()));
+    }
     let worktree = Worktree::of(&directory);
     let top = worktree.as_ref().filter(|_| setting.isolated).map(|worktree| worktree.top.clone());
     let mut write = vec![top.unwrap_or(directory)];
-    write.extend(worktree.iter().flat_map(Worktree::written));
     for asked in &setting.asked.write {
         write.push(declared(setting, asked, hidden)?);
     }
+    // A repository that lies where the agent writes anyway could be led elsewhere at any moment.
+    let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
+    let parts: Vec<PathBuf> = worktree.iter().filter(apart).flat_map(Worktree::written).collect();
+    write.extend(parts);
     let home = home(setting);
     for write in &write {
         if home.as_ref().is_some_and(|home| home.starts_with(write)) {

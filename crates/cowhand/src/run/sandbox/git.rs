@@ -1,7 +1,11 @@
 //! A worktree's own repository lies elsewhere: which parts of it git writes when it commits.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::beneath::Root;
+
+/// The longest path that a file of git's holds here.
+const LONGEST: u64 = 8 << 10;
 
 /// Of the worktree that this directory is in.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,20 +19,34 @@ pub(super) struct Worktree {
 }
 
 impl Worktree {
-    /// None if it is none, or is not whole.
+    /// Finds the worktree that a directory, given by its real path, is in. Returns none if it is in none, or if its files
+    /// do not say the same as those of the repository: an agent may have written them.
     pub(super) fn of(directory: &Path) -> Option<Self> {
-        let top = directory.ancestors().find(|above| above.join(".git").exists())?;
-        let text = fs::read_to_string(top.join(".git")).ok()?;
-        let own = top.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-        let common = fs::read_to_string(own.join("commondir")).ok()?;
-        let common = own.join(common.trim()).canonicalize().ok()?;
-        // One that leads out of its repository was not made by git.
-        own.starts_with(common.join("worktrees")).then(|| Self { top: top.to_owned(), common, own })
+        let top = directory.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
+        let own = top.join(line(top, ".git")?.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+        let common = own.join(line(&own, "commondir")?).canonicalize().ok()?;
+        if own.parent() != Some(&common.join("worktrees")) {
+            return None;
+        }
+        // The repository knows its worktrees, too.
+        let known = own.join(line(&own, "gitdir")?);
+        let known = known.parent()?.canonicalize().ok()?;
+        (known == top).then(|| Self { top: top.to_owned(), common, own })
     }
 
-    /// Not its config and not its hooks: what stands there is run by whoever uses the repository next.
+    /// Not its config and not its hooks: what stands there is run by whoever uses the repository next. What is a link is
+    /// left out.
     pub(super) fn written(&self) -> Vec<PathBuf> {
-        let parts = ["objects", "refs", "logs"].map(|part| self.common.join(part));
-        parts.into_iter().chain([self.own.clone()]).collect()
+        let Ok(root) = Root::open(&self.common) else { return Vec::new() };
+        let parts = ["objects", "refs", "logs"].into_iter().map(PathBuf::from);
+        let own = self.own.strip_prefix(&self.common).map(Path::to_owned);
+        let real = parts.chain(own).filter(|part| root.directory(part).is_ok());
+        real.map(|part| self.common.join(part)).collect()
     }
+}
+
+/// Reads the one line of a small file.
+fn line(folder: &Path, name: &str) -> Option<String> {
+    let text = Root::open(folder).ok()?.read(Path::new(name), LONGEST).ok()?;
+    Some(String::from_utf8(text).ok()?.trim().to_owned())
 }

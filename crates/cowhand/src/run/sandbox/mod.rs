@@ -16,6 +16,7 @@ mod kept;
 mod landlock;
 pub(crate) mod proxy;
 mod sockets;
+mod writable;
 
 use std::ffi::OsString;
 use std::io;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attempt::Attempt;
 pub(crate) use allow::{Setting, enclose, temporary};
+pub(crate) use writable::writable;
 
 /// All that an attempt's processes may reach, with every path resolved. It holds no secret.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

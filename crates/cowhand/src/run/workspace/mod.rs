@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::workspace::{IsolationKind, IsolationRules};
 
+use crate::beneath::{NotOpened, Root};
 use crate::store::Workspace;
 pub(crate) use diff::diff;
 use git::Git;
@@ -94,10 +95,13 @@ pub(crate) fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, Strin
 pub(crate) fn desk(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
     // Without the slash that git puts at the end.
     let desk: PathBuf = workspace.path.join(below).components().collect();
-    if desk.is_dir() {
-        return Ok(desk);
+    match Root::open(&workspace.path).and_then(|root| root.directory(below)) {
+        Ok(_) => Ok(desk),
+        Err(NotOpened::Missing) => {
+            Err(format!("there is no directory {} in {}", below.display(), workspace.base))
+        }
+        Err(error) => Err(format!("{} cannot be worked in: {error}", desk.display())),
     }
-    Err(format!("there is no directory {} in {}", below.display(), workspace.base))
 }
 
 /// Objects are copied, not linked: an agent that damages its own harms nobody. Its `origin` is the repository's own, so

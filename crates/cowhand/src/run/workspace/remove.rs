@@ -6,9 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cowhand_core::workspace::IsolationKind;
+use rustix::fs::FileType;
+use tracing::warn;
 
 use super::git::Git;
 use super::head;
+use crate::beneath::{NotOpened, Root};
 use crate::gone::gone;
 use crate::store::Workspace;
 
@@ -52,6 +55,16 @@ pub(crate) fn branch_has_gone(workspace: &Workspace) -> Result<bool, String> {
 
 /// The commits of a clone that are nowhere else become a branch of the repository it was made from.
 fn bring_home(workspace: &Workspace) -> Result<(), String> {
+    match leads_elsewhere(&workspace.path) {
+        Ok(None) => {}
+        // Fetching from it would copy commits of a repository that the agent may not read.
+        Ok(Some(what)) => {
+            let path = workspace.path.display();
+            warn!(job = %workspace.job, "the commits in {path} are not taken over: its agent made {what} lead elsewhere");
+            return Ok(());
+        }
+        Err(error) => return Err(format!("cannot look at {}: {error}", workspace.path.display())),
+    }
     let Ok(clone) = Git::after_agent(&workspace.path) else { return Ok(()) };
     // Made half, or broken by its agent: there is nothing that could be brought.
     let Ok(tip) = clone.run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else { return Ok(()) };
@@ -62,6 +75,41 @@ fn bring_home(workspace: &Workspace) -> Result<(), String> {
     let (source, target) = (workspace.path.to_string_lossy(), format!("+HEAD:{}", head(&workspace.branch)));
     let git = Git::at(&workspace.repository).patient();
     git.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", &source, &target]).map(drop)
+}
+
+/// What in the repository of a clone is not its own: a link, or a file that names another repository. Our clones have
+/// neither.
+fn leads_elsewhere(clone: &Path) -> Result<Option<String>, NotOpened> {
+    let git = match Root::open(clone).and_then(|root| root.directory(Path::new(".git"))) {
+        // Half made, or not a repository any more: git says so.
+        Err(NotOpened::Missing) if !clone.join(".git").is_file() => return Ok(None),
+        Err(NotOpened::Missing | NotOpened::Link) => return Ok(Some(".git".to_owned())),
+        git => git?,
+    };
+    for (name, kind) in git.entries()? {
+        let named = name.to_string_lossy().into_owned();
+        if kind == FileType::Symlink || named == "commondir" {
+            return Ok(Some(format!(".git/{named}")));
+        }
+        let read = matches!(named.as_str(), "objects" | "refs" | "reftable");
+        if read && kind == FileType::Directory && holds_link(&git.directory(Path::new(&name))?)? {
+            return Ok(Some(format!(".git/{named}")));
+        }
+    }
+    let alternates = ["objects/info/alternates", "objects/info/http-alternates"];
+    let found =
+        alternates.into_iter().find(|file| !matches!(git.file(Path::new(file)), Err(NotOpened::Missing)));
+    Ok(found.map(|file| format!(".git/{file}")))
+}
+
+fn holds_link(folder: &Root) -> Result<bool, NotOpened> {
+    for (name, kind) in folder.entries()? {
+        let below = kind == FileType::Directory && holds_link(&folder.directory(Path::new(&name))?)?;
+        if below || kind == FileType::Symlink {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Also if it is locked, or its directory is gone.

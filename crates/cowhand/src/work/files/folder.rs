@@ -1,12 +1,13 @@
 //! The folder on disk: names, bounded reading, and one writer at a time.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use crate::beneath::{NotOpened, Root};
 use crate::fault;
 use crate::gone::gone;
 
@@ -22,7 +23,11 @@ const NEW_FILE: &str = ".cowhand.new";
 const README: &str = "README.md";
 
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Directories in which agents in a sandbox may write. They may have made a link of the folder itself.
+    writable: Vec<PathBuf>,
+}
 
 #[derive(Debug)]
 pub(super) struct Content {
@@ -39,23 +44,26 @@ pub(super) enum Unreadable {
 }
 
 impl Folder {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self(std::path::absolute(&path).unwrap_or(path))
+    pub(super) fn new(path: PathBuf, writable: Vec<PathBuf>) -> Self {
+        Self { path: std::path::absolute(&path).unwrap_or(path), writable }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    pub(super) fn root(&self) -> Result<Root, NotOpened> {
+        Root::configured(&self.path, &self.writable)
     }
 
     pub(super) fn file(&self, stem: &str) -> PathBuf {
-        self.0.join(format!("{stem}.md"))
+        self.path.join(name(stem))
     }
 
     /// The names of all Markdown files that are not hidden, without `.md`; one that is no text has gaps in it.
-    pub(super) fn stems(&self) -> io::Result<Vec<String>> {
+    pub(super) fn stems(&self) -> Result<Vec<String>, NotOpened> {
         let mut stems = Vec::new();
-        for entry in self.0.read_dir()? {
-            let name = entry?.file_name();
+        for (name, _) in self.root()?.entries()? {
             let name = name.to_string_lossy();
             if !name.starts_with('.') && name != README {
                 stems.extend(name.strip_suffix(".md").map(str::to_owned));
@@ -66,19 +74,17 @@ impl Folder {
 
     /// Reads no more than `most` bytes, follows no link, and does not wait for a pipe.
     pub(super) fn read(&self, stem: &str, most: u64, to_change: bool) -> Result<Content, Unreadable> {
-        let mut options = OpenOptions::new();
+        let root = self.root().map_err(|error| Unreadable::Failed(error.into()))?;
+        let name = name(stem);
         // Whether we may write is the file's own word; replacing it only asks the folder.
-        options.read(true).write(to_change).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = options.open(self.file(stem)).map_err(|error| match error.raw_os_error() {
-            Some(libc::ELOOP) => Unreadable::Unusable("is a symbolic link, which is not followed".to_owned()),
-            Some(libc::ENOENT) => Unreadable::Gone,
-            Some(libc::EISDIR | libc::ENXIO) => Unreadable::Unusable("is not a plain file".to_owned()),
-            _ => Unreadable::Failed(error),
+        let file = if to_change { root.file_to_change(&name) } else { root.file(&name) };
+        let file = file.map_err(|error| match error {
+            NotOpened::Link => Unreadable::Unusable("is a symbolic link, which is not followed".to_owned()),
+            NotOpened::Missing => Unreadable::Gone,
+            NotOpened::NotRegular => Unreadable::Unusable("is not a plain file".to_owned()),
+            error => Unreadable::Failed(error.into()),
         })?;
         let metadata = file.metadata().map_err(Unreadable::Failed)?;
-        if !metadata.is_file() {
-            return Err(Unreadable::Unusable("is not a plain file".to_owned()));
-        }
         let mut bytes = Vec::new();
         file.take(most + 1).read_to_end(&mut bytes).map_err(Unreadable::Failed)?;
         if bytes.len() as u64 > most {
@@ -91,38 +97,42 @@ impl Folder {
 
     /// Waits for whoever writes now. The folder itself is what is locked, so no file of ours lies around in it; the
     /// kernel lets go of the lock however its holder ends.
-    pub(super) fn lock(&self) -> io::Result<Lock<'_>> {
-        let held = File::open(&self.0)?;
+    pub(super) fn lock(&self) -> io::Result<Lock> {
+        let root = self.root()?;
+        let held = root.handle()?;
         held.lock()?;
-        Ok(Lock { folder: self, held })
+        Ok(Lock { root, held })
     }
 }
 
+fn name(stem: &str) -> PathBuf {
+    PathBuf::from(format!("{stem}.md"))
+}
+
 #[derive(Debug)]
-pub(super) struct Lock<'a> {
-    folder: &'a Folder,
+pub(super) struct Lock {
+    root: Root,
     held: File,
 }
 
-impl Lock<'_> {
+impl Lock {
     /// Replaces a file as a whole, with its mode and owner; false if it is not the one that was read any more, because
     /// people and their editors ask for no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
-        let (path, new) = (self.folder.file(stem), self.folder.path().join(NEW_FILE));
-        gone(std::fs::remove_file(&new))?;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        gone(self.root.remove(NEW_FILE))?;
+        let mut file = self.root.create_new(NEW_FILE)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;
         // Only root may give a file away; for everybody else the owner is the same, or cannot be kept.
         _ = fchown(&file, Some(before.uid()), Some(before.gid()));
         file.sync_all()?;
         fault::place("work_file_written");
-        let unchanged = std::fs::symlink_metadata(&path).is_ok_and(|now| version(&now) == version(before));
-        if !unchanged {
-            std::fs::remove_file(&new)?;
+        let now = self.root.file(&name(stem)).ok().and_then(|file| file.metadata().ok());
+        if !now.is_some_and(|now| version(&now) == version(before)) {
+            self.root.remove(NEW_FILE)?;
             return Ok(false);
         }
-        std::fs::rename(&new, &path)?;
+        self.root.rename(NEW_FILE, &format!("{stem}.md"))?;
         fault::place("work_file_replaced");
         self.held.sync_all()?;
         Ok(true)
@@ -148,7 +158,7 @@ mod tests {
     #[test]
     fn what_somebody_saved_meanwhile_is_not_overwritten() {
         let place = tempfile::tempdir().unwrap();
-        let folder = Folder::new(place.path().to_owned());
+        let folder = Folder::new(place.path().to_owned(), Vec::new());
         let save = |text: &str| std::fs::write(folder.file("a"), text).unwrap();
         let lock = folder.lock().unwrap();
         save("one");
@@ -164,7 +174,7 @@ mod tests {
     #[test]
     fn the_mode_stays() {
         let place = tempfile::tempdir().unwrap();
-        let folder = Folder::new(place.path().to_owned());
+        let folder = Folder::new(place.path().to_owned(), Vec::new());
         std::fs::write(folder.file("a"), "one").unwrap();
         std::fs::set_permissions(folder.file("a"), std::fs::Permissions::from_mode(0o640)).unwrap();
         let content = folder.read("a", MOST_BYTES, true).unwrap();

@@ -91,8 +91,7 @@ impl Inner {
 
     /// Every Markdown file of the folder; one that goes away meanwhile is none.
     pub(super) fn each(&self, mut see: impl FnMut(Result<Entry, Skipped>)) -> Result<(), WorkSourceError> {
-        let path = || self.folder.path().to_owned();
-        for stem in self.folder.stems().map_err(|error| WorkSourceError::Io { path: path(), error })? {
+        for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
                 let reason = "has a name that is no id; use letters, digits, '.', '_' and '-'".to_owned();
                 see(Err(Skipped { file: self.folder.file(&stem), reason }));

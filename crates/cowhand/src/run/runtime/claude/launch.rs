@@ -178,7 +178,7 @@ fn before(order: &Order<'_>) -> JobUsage {
     let record =
         record::find(&order.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"), &format!("{id}.jsonl"), 1);
     let before = record.and_then(|record| {
-        record::last(&record, "\"cost-state\"", |line| {
+        record::last(record, "\"cost-state\"", |line| {
             let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
             Some(JobUsage { per_model: per_model(models), total_cost_usd: Some(cost), ..JobUsage::default() })
         })

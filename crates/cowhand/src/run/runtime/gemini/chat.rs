@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
 use cowhand_core::job::{JobUsage, ModelUsage};
 use jiff::Timestamp;
@@ -55,24 +55,27 @@ impl Chat {
             return;
         };
         let found = record::all(folder, &format!("-{session}.jsonl"), 2);
-        for path in found.into_iter().take(FILES) {
+        for (path, file) in found.into_iter().take(FILES) {
             let mut place = self.files.remove(&path).unwrap_or_default();
             // One that is away or was written anew is read from its beginning, the next time.
-            if self.read_on(&path, &mut place).is_ok() {
+            if self.read_on(file, &mut place).is_ok() {
                 self.files.insert(path, place);
             }
         }
     }
 
-    fn read_on(&mut self, path: &Path, place: &mut Place) -> io::Result<()> {
-        let mut file = File::open(path)?;
+    fn read_on(&mut self, mut file: File, place: &mut Place) -> io::Result<()> {
         if file.metadata()?.len() < place.read {
             self.used.clear();
             return Err(io::Error::other("it was written anew"));
         }
         file.seek(SeekFrom::Start(place.read))?;
-        let (mut lines, mut line) = (BufReader::new(file), Vec::new());
-        while lines.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+        // The rest of a large one comes with the next looks.
+        let (mut lines, mut line) = (BufReader::new(file).take(record::MOST), Vec::new());
+        while (&mut lines).take(record::LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
+            if !line.ends_with(b"\n") && (line.len() as u64) < record::LONGEST_LINE {
+                break;
+            }
             place.read += line.len() as u64;
             if memchr::memmem::find(&line, b"\"tokens\":{").is_some() {
                 self.count(&line, place);
