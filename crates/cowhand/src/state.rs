@@ -1,5 +1,7 @@
 //! The state folder: `.cowhand/` beside the config file, and what is where in it.
 
+mod guard;
+
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -74,18 +76,43 @@ impl StateFolder {
         self.0.join("daemon.log")
     }
 
-    /// Makes what is missing, for the owner only: prompts and output may hold anything.
+    /// Makes what is missing, for the owner only: prompts and output may hold anything. Refuses a folder of somebody else,
+    /// and one with a symbolic link in it.
     pub fn create(&self) -> io::Result<()> {
+        self.check()?;
         for folder in [self.0.clone(), self.jobs(), self.attempts()] {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        Ok(())
+        self.close_to_others()?;
+        self.keep_out_of_git()
+    }
+
+    /// Says why the folder cannot be used safely, if it cannot.
+    pub fn check(&self) -> io::Result<()> {
+        guard::check(&self.0)
+    }
+
+    /// Takes the rights of other users away from all that is in the folder, whatever the umask was when it was made.
+    pub fn close_to_others(&self) -> io::Result<()> {
+        guard::close(&self.0)
+    }
+
+    /// Prompts and output are not to be committed by accident.
+    fn keep_out_of_git(&self) -> io::Result<()> {
+        let made =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.0.join(".gitignore"));
+        match made {
+            Ok(mut file) => file.write_all(b"*\n"),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Held as long as the daemon lives; the kernel lets go of it however that ends. None if another has it.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW);
         let lock = options.open(self.0.join("daemon.lock"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),

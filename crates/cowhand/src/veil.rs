@@ -1,6 +1,7 @@
 //! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
 
 pub(crate) mod named;
+mod token;
 
 use std::borrow::Cow;
 
@@ -28,33 +29,19 @@ pub struct Veil {
 }
 
 impl Veil {
-    /// What the daemon knows and what it gives to an agent: the values of variables that the config names as secrets, or
-    /// whose names say that they are, passwords in addresses, what signs deliveries, and what the agent's MCP servers and
-    /// the collector of traces are told.
+    /// Knows all secrets of the fleet, whichever agent they are meant for: the values of variables that the config names as
+    /// secrets, or whose names say that they are, passwords in addresses, what signs deliveries, and what MCP servers, hooks
+    /// and the collector of traces are told. `agent` is one that need not be in the config.
     pub(crate) fn over(loaded: &Loaded, agent: Option<&Agent>) -> Self {
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let settings = agent.map(|agent| &agent.settings);
-        let of_agent = settings.map(|settings| settings.env.clone()).unwrap_or_default();
-        let of_container =
-            settings.and_then(|settings| settings.docker.as_ref()?.env.clone()).unwrap_or_default();
-        let of_others = settings.into_iter().flat_map(|settings| &settings.fallback);
-        let of_others = of_others.flat_map(|other| other.env.clone());
-        let servers = agent.into_iter().flat_map(|agent| agent.settings.mcp_servers.values());
-        let told: Vec<_> = servers.clone().filter_map(|server| server.env.clone()).flatten().collect();
-        let headers = servers.filter_map(|server| server.headers.as_ref()).flat_map(IndexMap::values);
-        let headers = headers.flat_map(|value| said_in_parts(value));
-        let variables = own
-            .chain(loaded.variables.clone())
-            .chain(of_agent)
-            .chain(of_container)
-            .chain(of_others)
-            .chain(told);
+        let agents = || loaded.roster.agents.iter().chain(agent);
+        let variables = own.chain(loaded.variables.clone()).chain(agents().flat_map(variables_of));
         let variables = variables.flat_map(|(name, value)| {
             let password = password(&value).map(str::to_owned);
             password.into_iter().chain(looks_secret(&name).then_some(value))
         });
-        let schedules = loaded.roster.agents.iter().flat_map(|agent| &agent.schedules);
+        let schedules = agents().flat_map(|agent| &agent.schedules);
         let of_schedules = schedules.filter_map(|schedule| match &schedule.trigger {
             TriggerConfig::Webhook { secret, .. } => secret.clone(),
             _ => None,
@@ -63,8 +50,8 @@ impl Veil {
         let store = loaded.roster.store.as_deref().and_then(password).map(str::to_owned);
         let traces = loaded.roster.traces.iter().flat_map(|traces| traces.headers.values());
         let traces = traces.flat_map(|value| said_in_parts(value));
-        let all = variables.chain(headers).chain(of_schedules).chain(named).chain(store).chain(traces);
-        Self::of(all.collect())
+        let told = agents().flat_map(told_by);
+        Self::of(variables.chain(told).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
     }
 
     pub fn of(secrets: Vec<String>) -> Self {
@@ -88,10 +75,7 @@ impl Veil {
     /// And what stands in a hook.
     pub(crate) fn and(self, hook: &Hook) -> Self {
         let mut secrets = self.secrets;
-        if let HookAction::Webhook { headers, secret, .. } = &hook.action {
-            let values = headers.iter().flat_map(|headers| headers.values()).chain(secret);
-            secrets.extend(values.flat_map(|value| said_in_parts(value)));
-        }
+        secrets.extend(of_hook(hook));
         Self::of(secrets)
     }
 
@@ -102,41 +86,61 @@ impl Veil {
         Self::of(secrets)
     }
 
+    /// Masks every known secret in a text, and every token of cowhand itself.
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match &self.finder {
+        let text = match &self.finder {
             Some(finder) if finder.is_match(text) => {
                 Cow::Owned(finder.replace_all(text, &vec![MASK; finder.patterns_len()]))
             }
             _ => Cow::Borrowed(text),
+        };
+        let tokens = token::find(text.as_bytes());
+        if tokens.is_empty() {
+            return text;
         }
+        let mut hidden = text.into_owned();
+        for place in tokens.into_iter().rev() {
+            hidden.replace_range(place, MASK);
+        }
+        Cow::Owned(hidden)
     }
 
     /// Of a text that goes on: up to where it is known what is hidden. What comes after may be the beginning of a secret.
     pub(crate) fn settled(&self, text: &str) -> usize {
-        let Some(finder) = &self.finder else { return text.len() };
+        let open = token::begun(text).unwrap_or(text.len());
+        let Some(finder) = &self.finder else { return open };
         let begun = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
             (1..most).rev().find(|length| text.as_bytes().ends_with(&secret[..*length]))
         };
-        let cut = text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0);
+        let cut = open.min(text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0));
         let across = finder.find_iter(text).find(|found| found.start() < cut && cut < found.end());
         across.map_or(cut, |found| found.start())
     }
 
     /// Of a file that need not be text.
     pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        match &self.finder {
+        let bytes = match &self.finder {
             Some(finder) if finder.is_match(bytes) => {
                 Cow::Owned(finder.replace_all_bytes(bytes, &vec![MASK; finder.patterns_len()]))
             }
             _ => Cow::Borrowed(bytes),
+        };
+        let tokens = token::find(&bytes);
+        if tokens.is_empty() {
+            return bytes;
         }
+        let mut hidden = bytes.into_owned();
+        for place in tokens.into_iter().rev() {
+            hidden.splice(place, MASK.bytes());
+        }
+        Cow::Owned(hidden)
     }
 
     /// A line of output. In JSON a secret may be written in many ways, and a mask must not break it.
     pub fn hide_in_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
-        let Some(finder) = &self.finder else { return Cow::Borrowed(line) };
-        if !line.contains('\\') && !finder.is_match(line) {
+        let known = self.finder.as_ref().is_some_and(|finder| finder.is_match(line));
+        if !line.contains('\\') && !known && token::find(line.as_bytes()).is_empty() {
             return Cow::Borrowed(line);
         }
         match serde_json::from_str(line) {
@@ -195,6 +199,29 @@ impl Veil {
             Value::Null | Value::Bool(_) => false,
         }
     }
+}
+
+/// The variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
+fn variables_of(agent: &Agent) -> Vec<(String, String)> {
+    let settings = &agent.settings;
+    let container = settings.docker.iter().filter_map(|docker| docker.env.clone()).flatten();
+    let others = settings.fallback.iter().flat_map(|other| other.env.clone());
+    let servers = settings.mcp_servers.values().filter_map(|server| server.env.clone()).flatten();
+    settings.env.clone().into_iter().chain(container).chain(others).chain(servers).collect()
+}
+
+/// What an agent's MCP servers and hooks are told.
+fn told_by(agent: &Agent) -> Vec<String> {
+    let servers = agent.settings.mcp_servers.values().filter_map(|server| server.headers.as_ref());
+    let headers = servers.flat_map(IndexMap::values).flat_map(|value| said_in_parts(value));
+    let hooks = agent.settings.hooks.iter().flat_map(|hooks| hooks.after_run.iter().chain(&hooks.on_error));
+    headers.chain(hooks.flat_map(of_hook)).collect()
+}
+
+fn of_hook(hook: &Hook) -> Vec<String> {
+    let HookAction::Webhook { headers, secret, .. } = &hook.action else { return Vec::new() };
+    let values = headers.iter().flat_map(|headers| headers.values()).chain(secret);
+    values.flat_map(|value| said_in_parts(value)).collect()
 }
 
 /// Whole and word by word: `Bearer abc` is said as `abc`.

@@ -196,3 +196,34 @@ async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
     let process = std::path::Path::new("/proc").join(pid.trim());
     fleet.wait_for("its process to be gone", || !process.exists()).await;
 }
+
+/// Agents say what they find, also secrets that were meant for another one, and tokens that nobody named.
+#[tokio::test]
+async fn secrets_of_the_whole_fleet_are_masked() {
+    let token = format!("cow_{}", "aB3_-xY9Z".repeat(5));
+    let job_token = format!("cowjob_job-2026-01-05-aaaaaa.1.{}", "aB3_-xY9Z".repeat(5));
+    let found = format!(
+        "echo env canary-in-env; echo mcp canary-in-mcp; echo header canary-in-header; echo hook canary-in-hook; \
+         echo container canary-in-container; echo made {token} {job_token} >&2; printf '{{\"type\":\"x\",\"text\":\"%s\"}}\\n' {token}; \
+         echo moo cow_file_range_inline; exit 3"
+    );
+    let owner = "env: {SERVICE_TOKEN: canary-in-env}\n    mcp_servers: {a: {command: x, env: {A_KEY: canary-in-mcp}}, b: {url: \
+                 'http://127.0.0.1:9/', headers: {Authorization: Bearer canary-in-header}}}\n    hooks: {on_error: [{type: webhook, \
+                 url: 'http://127.0.0.1:9/', secret: canary-in-hook}]}\n    docker: {enabled: false, env: {B_PASSWORD: canary-in-container}}";
+    let fleet = Fleet::start(&[("owner", "echo mine", owner), ("gossip", &found, "")]);
+    let jobs = fleet.settled(2, 60).await;
+    let gossip = jobs.iter().find(|job| job.agent.to_string() == "gossip").unwrap();
+    let said = fleet.output(gossip) + &told(gossip);
+    for word in [
+        "env ***",
+        "mcp ***",
+        "header ***",
+        "hook ***",
+        "container ***",
+        "made *** ***",
+        "moo cow_file_range_inline",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(!said.contains("canary") && !said.contains("aB3_-"), "{said}");
+}

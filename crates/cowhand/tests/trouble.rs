@@ -150,3 +150,234 @@ fn wait_for(what: &str, look: impl Fn() -> bool) {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+fn answer(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(COWHAND).args(arguments).arg("-c").arg(folder).output().unwrap()
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
+    let answer = answer(folder, &[arguments, &["--json"]].concat());
+    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+    serde_json::from_slice(&answer.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {said}"))
+}
+
+fn trigger(folder: &Path, agent: &str) -> String {
+    json(folder, &["trigger", agent])["id"].as_str().unwrap().to_owned()
+}
+
+fn wait_for_status(folder: &Path, job: &str, status: &str) {
+    wait_for(&format!("{job} to be {status}"), || json(folder, &["job", job])["status"] == status);
+}
+
+fn daemon(folder: &Path) -> Daemon {
+    let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
+    Daemon::telling(Command::new(COWHAND).args(["start", "--no-server", "-c"]).arg(folder), log)
+}
+
+/// Ends it as a person would, and waits for that: it must not hang.
+fn stop(folder: &Path, mut daemon: Daemon) {
+    let stopped = answer(folder, &["stop"]);
+    let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
+    let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+    assert!(stopped.status.success(), "{said}\n{log}");
+    assert!(daemon.0.wait().unwrap().success(), "{log}");
+}
+
+/// Every file below a folder, and the rights that others have to it.
+fn open_to_others(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let (path, about) = (entry.path(), entry.metadata().unwrap());
+        if !about.is_symlink() && about.mode() & 0o077 != 0 {
+            found.push(format!("{:o} {}", about.mode(), path.display()));
+        }
+        if about.is_dir() {
+            open_to_others(&path, found);
+        }
+    }
+}
+
+const WAITER: &str = "agents:\n  - {name: waiter, runtime: command, command: [sh, -c, 'echo first; while [ ! -e go ]; do sleep 0.05; done; echo last']}\n  - {name: quick, runtime: command, command: [sh, -c, 'echo quick words']}\n";
+
+#[test]
+fn the_state_folder_is_for_its_owner_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
+    let state = folder.join(".cowhand");
+    // As somebody made it, or an older version.
+    let made = "umask 000; mkdir -p .cowhand/jobs .cowhand/attempts/job-2026-01-05-aaaaaa.1 && echo x >.cowhand/daemon.log && \
+                echo x >.cowhand/jobs/job-2026-01-05-aaaaaa.yaml && echo x >.cowhand/attempts/job-2026-01-05-aaaaaa.1/prompt";
+    assert!(Command::new("sh").args(["-c", made]).current_dir(folder).status().unwrap().success());
+    let script = format!("umask 000; exec '{COWHAND}' start --no-server -c .");
+    let running = Daemon::start(Command::new("sh").args(["-c", &script]).current_dir(folder));
+    let job = trigger(folder, "quick");
+    wait_for_status(folder, &job, "completed");
+    let closed = || {
+        let mut found = Vec::new();
+        open_to_others(&state, &mut found);
+        if std::fs::metadata(&state).unwrap().mode() & 0o077 != 0 {
+            found.push("the folder itself".to_owned());
+        }
+        found
+    };
+    assert_eq!(closed(), Vec::<String>::new());
+    assert!(state.join("store.db-wal").exists() && state.join("store.db-shm").exists());
+    stop(folder, running);
+    // Whoever only looks makes no file for others either.
+    assert!(answer(folder, &["jobs"]).status.success());
+    assert_eq!(closed(), Vec::<String>::new());
+    assert_eq!(std::fs::read_to_string(state.join(".gitignore")).unwrap(), "*\n");
+}
+
+#[test]
+fn a_state_folder_of_somebody_else_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("cowhand.yaml"), FLEET).unwrap();
+    let state = folder.join(".cowhand");
+    std::fs::create_dir_all(state.join("jobs")).unwrap();
+    for theirs in [state.clone(), state.join("jobs")] {
+        std::os::unix::fs::chown(&theirs, Some(65_534), Some(65_534)).unwrap();
+        refused(&start(folder), 6, &["cannot use the state folder", "belongs to user 65534", "chown -R"]);
+        let doctor = answer(folder, &["doctor"]);
+        let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert!(said.contains("FAIL") && said.contains("belongs to user 65534"), "{said}");
+        assert!(!state.join("store.db").exists() && !state.join("daemon.lock").exists());
+        std::os::unix::fs::chown(&theirs, Some(0), Some(0)).unwrap();
+    }
+}
+
+#[test]
+fn a_link_in_the_state_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("cowhand.yaml"), FLEET).unwrap();
+    let (state, elsewhere) = (folder.join(".cowhand"), folder.join("elsewhere"));
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(folder.join("file"), "text").unwrap();
+    for name in [
+        "store.db",
+        "daemon.lock",
+        "daemon.log",
+        "node",
+        "job-key",
+        "state.yaml",
+        "views",
+        "jobs",
+        "attempts",
+    ] {
+        let target = if matches!(name, "jobs" | "attempts") { &elsewhere } else { &folder.join("file") };
+        std::os::unix::fs::symlink(target, state.join(name)).unwrap();
+        refused(&start(folder), 6, &["cannot use the state folder", name, "is a symbolic link"]);
+        let doctor = answer(folder, &["doctor"]);
+        assert!(String::from_utf8_lossy(&doctor.stdout).contains("is a symbolic link"), "{name}");
+        std::fs::remove_file(state.join(name)).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("file")).unwrap(), "text");
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+    // The folder itself may be one: it is what the config names.
+    std::fs::remove_dir_all(&state).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &state).unwrap();
+    let running = daemon(folder);
+    assert!(elsewhere.join("store.db").exists());
+    stop(folder, running);
+}
+
+/// What somebody removes under a running daemon comes back, with all that was said before.
+#[test]
+fn views_that_are_removed_are_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
+    let running = daemon(folder);
+    let job = trigger(folder, "waiter");
+    let jobs = folder.join(".cowhand/jobs");
+    let output = || std::fs::read_to_string(jobs.join(format!("{job}.jsonl"))).unwrap_or_default();
+    wait_for("its first words", || output().contains("first"));
+    std::fs::remove_dir_all(&jobs).unwrap();
+    std::fs::write(folder.join("go"), "").unwrap();
+    wait_for_status(folder, &job, "completed");
+    assert!(output().contains("first") && output().contains("last"), "{}", output());
+    wait_for("its record", || {
+        std::fs::read_to_string(jobs.join(format!("{job}.yaml")))
+            .is_ok_and(|text| text.contains("status: completed"))
+    });
+    let next = trigger(folder, "quick");
+    wait_for_status(folder, &next, "completed");
+    std::fs::remove_dir_all(&jobs).unwrap();
+    stop(folder, running);
+}
+
+/// For as long as it is so; then nothing of it is lost.
+#[test]
+fn a_view_that_cannot_be_written_holds_up_no_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
+    let running = daemon(folder);
+    let jobs = folder.join(".cowhand/jobs");
+    let waiting = trigger(folder, "waiter");
+    wait_for("its first words", || {
+        std::fs::read_to_string(jobs.join(format!("{waiting}.jsonl")))
+            .is_ok_and(|text| text.contains("first"))
+    });
+    std::fs::remove_dir_all(&jobs).unwrap();
+    std::fs::write(&jobs, "in the way").unwrap();
+    std::fs::write(folder.join("go"), "").unwrap();
+    let quick = trigger(folder, "quick");
+    for job in [&waiting, &quick] {
+        wait_for_status(folder, job, "completed");
+    }
+    assert_eq!(json(folder, &["job", &waiting])["summary"], "last");
+    // One that runs can still be cancelled.
+    std::fs::remove_file(folder.join("go")).unwrap();
+    let cancelled = trigger(folder, "waiter");
+    wait_for_status(folder, &cancelled, "running");
+    assert!(answer(folder, &["cancel", &cancelled]).status.success());
+    wait_for_status(folder, &cancelled, "cancelled");
+    stop(folder, running);
+    std::fs::remove_file(&jobs).unwrap();
+    let running = daemon(folder);
+    let said = |job: &str| std::fs::read_to_string(jobs.join(format!("{job}.jsonl"))).unwrap_or_default();
+    assert!(said(&waiting).contains("first") && said(&waiting).contains("last"), "{}", said(&waiting));
+    assert!(said(&quick).contains("quick words"), "{}", said(&quick));
+    assert!(String::from_utf8_lossy(&answer(folder, &["logs", &quick]).stdout).contains("quick words"));
+    for job in [&waiting, &quick] {
+        assert!(jobs.join(format!("{job}.yaml")).exists());
+    }
+    stop(folder, running);
+}
+
+#[test]
+fn a_record_that_was_changed_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
+    let running = daemon(folder);
+    let ids: Vec<String> = (0..4).map(|_| trigger(folder, "quick")).collect();
+    let view = |id: &String| folder.join(".cowhand/jobs").join(format!("{id}.yaml"));
+    for id in &ids {
+        wait_for_status(folder, id, "completed");
+        wait_for("its record", || {
+            std::fs::read_to_string(view(id)).is_ok_and(|text| text.contains("status: completed"))
+        });
+    }
+    let before: Vec<String> = ids.iter().map(|id| std::fs::read_to_string(view(id)).unwrap()).collect();
+    stop(folder, running);
+    std::fs::write(view(&ids[0]), before[0].replace("completed", "cancelled")).unwrap();
+    std::fs::write(view(&ids[1]), &before[1][..10]).unwrap();
+    std::fs::remove_file(view(&ids[2])).unwrap();
+    std::fs::remove_file(view(&ids[3])).unwrap();
+    std::fs::write(folder.join("file"), "text").unwrap();
+    std::fs::create_dir(view(&ids[3])).unwrap();
+    let running = daemon(folder);
+    for (id, before) in ids.iter().zip(&before).take(3) {
+        assert_eq!(&std::fs::read_to_string(view(id)).unwrap(), before);
+    }
+    // A folder in the place of one holds up none of the others, and neither do jobs to come.
+    let next = trigger(folder, "quick");
+    wait_for_status(folder, &next, "completed");
+    wait_for("its record", || view(&next).exists());
+    stop(folder, running);
+}

@@ -64,7 +64,12 @@ async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView,
 }
 
 fn spawn(place: &Place, arguments: &[String]) -> Result<Child, Failure> {
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(place.state.log());
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(place.state.log());
     let log = log.map_err(|error| cannot("cannot write the log", &error))?;
     let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
     Command::new(program)

@@ -119,6 +119,7 @@ fn of_config(loaded: &Loaded) -> Result<String, String> {
 
 fn folder(state: &StateFolder) -> Result<String, String> {
     let path = state.path();
+    state.check().map_err(|error| error.to_string())?;
     // One that is not there yet will be made beside the config.
     let there = if path.exists() { path } else { path.parent().unwrap_or(path) };
     match tempfile::tempfile_in(there) {

@@ -24,6 +24,7 @@ use tracing::warn;
 use super::engine::{Engine, Loaded};
 use super::spending::Told;
 use super::stop::OBEDIENCE;
+use super::unwritten;
 use super::workspaces;
 use crate::aside::aside;
 use crate::fault;
@@ -32,7 +33,7 @@ use crate::run::attempt::{Attempt, Standing};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch;
 use crate::run::runtime::Finish;
-use crate::run::tail::{Files, Tail};
+use crate::run::tail::Tail;
 use crate::veil::Veil;
 use crate::view::output::OutputLog;
 
@@ -131,9 +132,14 @@ impl Charge {
             self.stopped = self.stopped_before().await;
         }
         let mut pause = Duration::from_millis(200);
+        let mut failures = 0;
         loop {
-            match self.follow(rules).await {
+            // Its output is a view, which must not hold it up.
+            match self.follow(rules, failures >= MOST_FAILURES).await {
                 Ok(Followed::Over(settlement)) => {
+                    if unwritten::is_unwritten(&self.attempt()) {
+                        self.write_up(rules).await;
+                    }
                     workspaces::keep_diff(&self.engine, self.job.id(), &rules.veil).await;
                     return self.settle(settlement, rules).await;
                 }
@@ -152,6 +158,7 @@ impl Charge {
                 // A disk may be full for a while. The agent runs on, so the job is not over.
                 Err(error) => warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}"),
             }
+            failures += 1;
             if *self.wishes.borrow() == Wish::Leave {
                 return;
             }
@@ -160,14 +167,14 @@ impl Charge {
         }
     }
 
-    async fn follow(&mut self, rules: &Rules) -> anyhow::Result<Followed> {
+    /// `aside`: the job's output cannot be written where it belongs, and is kept with the attempt meanwhile.
+    async fn follow(&mut self, rules: &Rules, aside: bool) -> anyhow::Result<Followed> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
-        let files = Files {
-            stdout: attempt.stdout(),
-            stderr: attempt.stderr(),
-            jsonl: self.engine.home.state.output(self.job.id()),
-            index: attempt.folder().join("index"),
+        let files = if aside {
+            unwritten::files_aside(&attempt)
+        } else {
+            unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
@@ -410,6 +417,9 @@ impl Output {
         }
     }
 }
+
+/// So often it is tried to write a job's output where it belongs, before it is followed without that.
+const MOST_FAILURES: u32 = 3;
 
 /// Before something that failed is tried again.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);

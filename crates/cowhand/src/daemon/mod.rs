@@ -20,6 +20,7 @@ mod take;
 pub mod tick;
 mod triggers;
 mod trust;
+mod unwritten;
 mod voice;
 pub(crate) mod withhold;
 mod workspaces;
@@ -93,6 +94,8 @@ impl Daemon {
         let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?;
+        // A database that was just made has the rights that the umask left.
+        state.close_to_others().map_err(cannot)?;
         let first_event = store.last_event().await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;

@@ -13,6 +13,7 @@ use crate::fault;
 use super::Daemon;
 use super::attempt::Charge;
 use super::engine::LEASE;
+use super::unwritten::{self, is_unwritten};
 use crate::fleet::FleetError;
 use crate::prune::files::entries;
 use crate::run::attempt::Attempt;
@@ -42,7 +43,10 @@ impl Daemon {
             }
         }
         let (state, held) = (engine.home.state.clone(), engine.held());
-        let forgotten = tokio::task::spawn_blocking(move || forget_output(&state, &held)).await;
+        let (loaded, now) = (engine.loaded(), engine.clock.now());
+        let write =
+            move |attempt: &Attempt, state: &StateFolder| unwritten::catch_up(attempt, state, &loaded, now);
+        let forgotten = tokio::task::spawn_blocking(move || forget_output(&state, &held, &write)).await;
         if let Err(error) = forgotten.map_err(io::Error::other).flatten() {
             warn!("the raw output of attempts that were settled is still there: {error}");
         }
@@ -61,12 +65,19 @@ impl Daemon {
 }
 
 /// Whoever settled an attempt may have died before he removed what it had written.
-fn forget_output(state: &StateFolder, held: &[(JobId, i64)]) -> io::Result<()> {
+/// What could not be written before is written first, by `write`, which says whether that went well.
+fn forget_output(
+    state: &StateFolder,
+    held: &[(JobId, i64)],
+    write: &dyn Fn(&Attempt, &StateFolder) -> bool,
+) -> io::Result<()> {
     let held: HashSet<&JobId> = held.iter().map(|(job, _)| job).collect();
     for entry in entries(&state.attempts())? {
         let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
         // Hooks are forgotten with their folders.
-        if attempt.job().is_some_and(|job| !held.contains(&job)) {
+        if attempt.job().is_some_and(|job| !held.contains(&job))
+            && (!is_unwritten(&attempt) || write(&attempt, state))
+        {
             attempt.forget_output()?;
         }
     }

@@ -7,6 +7,7 @@ use cowhand_core::job::Settlement;
 use tracing::{info, warn};
 
 use super::attempt::{Charge, LONGEST_PAUSE, Rules, Wish};
+use super::unwritten::is_unwritten;
 use crate::fault;
 use crate::store::{GivenBack, Settled, StoreError};
 
@@ -25,7 +26,11 @@ impl Charge {
                 Ok(Settled::Done(job)) => {
                     fault::place("settled");
                     info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
-                    if let Err(error) = self.attempt().forget_output() {
+                    let attempt = self.attempt();
+                    if is_unwritten(&attempt) {
+                        return;
+                    }
+                    if let Err(error) = attempt.forget_output() {
                         warn!(job = %job.id(), "its raw output is still there: {error}");
                     }
                     return;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
-use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use crate::prune::files;
 use crate::run::workspace::{self, Ground, Left};
 use crate::store::{KnownWorkspace, StoreError, Workspace, WorkspaceState};
 use crate::veil::Veil;
+use crate::view::write_whole;
 
 /// Where an agent works.
 #[derive(Debug)]
@@ -142,13 +142,8 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
     let kept = apart(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
         let text = workspace::diff(&known, &scratch)?;
-        let write = || -> std::io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(state.jobs())?;
-            file.write_all(&veil.hide_in_bytes(&text))?;
-            file.persist(state.diff(&known.job))?;
-            Ok(())
-        };
-        write().map_err(|error| error.to_string())
+        let written = write_whole(&state.diff(&known.job), &veil.hide_in_bytes(&text));
+        written.map_err(|error| error.to_string())
     });
     if let Err(error) = kept.await {
         warn!(%job, "its diff is not kept: {error}");

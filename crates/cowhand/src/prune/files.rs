@@ -12,6 +12,9 @@ use crate::gone::gone;
 use crate::run::attempt::{Attempt, Standing};
 use crate::state::StateFolder;
 
+/// Nobody makes files in the folder of a job that is no more for long.
+const MOST_TRIES: usize = 1_000;
+
 /// How many bytes the files of each job have.
 pub(crate) fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
     let mut bytes: HashMap<JobId, u64> = HashMap::new();
@@ -60,14 +63,30 @@ pub(crate) fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Res
         if matches!(attempt.standing(), Ok(Standing::Kept | Standing::Unkept)) {
             return Err(io::Error::other(format!("{job} is pruned, but its processes still run")));
         }
-        named(attempt.folder(), fs::remove_dir_all(attempt.folder()))?;
+        named(attempt.folder(), clear(attempt.folder()))?;
     }
     fault::place("removing");
     for file in [state.output(job), state.view(job), state.diff(job)] {
         named(&file, fs::remove_file(&file))?;
     }
     let folder = state.folder(job);
-    named(&folder, fs::remove_dir_all(&folder))
+    named(&folder, clear(&folder))
+}
+
+/// Removes a folder with all that is in it. While it is removed, another thread that looks at the same job may make a file
+/// in it, or a dying keeper may write its last words: what came in between is removed, too.
+fn clear(folder: &Path) -> io::Result<()> {
+    let mut removed = fs::remove_dir_all(folder);
+    for _ in 1..MOST_TRIES {
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                std::thread::yield_now();
+                removed = fs::remove_dir_all(folder);
+            }
+            removed => return removed,
+        }
+    }
+    removed
 }
 
 fn named(path: &Path, removed: io::Result<()>) -> io::Result<()> {
@@ -109,5 +128,49 @@ mod tests {
         remove(&state, &one, 2).unwrap();
         assert_eq!(measure(&state).unwrap(), HashMap::from([(other, 7_710 + link)]));
         assert!(elsewhere.exists() && state.jobs().join("notes.txt").exists());
+    }
+
+    /// Whoever asks how an attempt stands takes its lock, and the view and a prune remove the same job.
+    #[test]
+    fn several_remove_the_same_job_while_others_look_at_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path().join(".cowhand"));
+        state.create().unwrap();
+        let job: JobId = "job-2026-01-05-aaaaaa".parse().unwrap();
+        for round in 0..200 {
+            let attempt = Attempt::new(state.path(), &job, 1);
+            fs::create_dir_all(attempt.folder().join("private")).unwrap();
+            fs::create_dir_all(state.folder(&job)).unwrap();
+            for name in ["stdout", "start.json", "private/x"] {
+                fs::write(attempt.folder().join(name), "text").unwrap();
+            }
+            let both = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                let removers: Vec<_> = (0..2)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            both.wait();
+                            remove(&state, &job, 1)
+                        })
+                    })
+                    .collect();
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        both.wait();
+                        for _ in 0..20 {
+                            // Gone or not: it must not be in the way.
+                            attempt.standing().ok();
+                            fs::write(attempt.folder().join("keeper.log"), "last words").ok();
+                        }
+                    });
+                }
+                for remover in removers {
+                    let removed = remover.join().unwrap();
+                    assert!(removed.is_ok(), "round {round}: {removed:?}");
+                }
+            });
+            remove(&state, &job, 1).unwrap();
+            assert!(!attempt.folder().exists());
+        }
     }
 }

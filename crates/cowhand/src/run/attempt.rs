@@ -73,6 +73,7 @@ pub struct Limits {
 /// The records of who is at work.
 pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
+const LOCK: &str = "lock";
 const CGROUP: &str = "cgroup";
 const CAPS: &str = "caps";
 const CREDENTIALS: &str = "credentials";
@@ -129,6 +130,21 @@ pub enum Standing {
     Gone,
 }
 
+/// What somebody finds who looks for the lock of an attempt.
+enum Lock {
+    /// Nobody ever launched it, or it is being removed.
+    Missing,
+    Free(#[expect(dead_code, reason = "it is held, not used")] File),
+    Taken,
+}
+
+/// For the owner only, and never through a link.
+fn own() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
 impl Attempt {
     pub fn new(state: &Path, job: &JobId, number: u32) -> Self {
         Self::named(state, format!("{job}.{number}"))
@@ -147,6 +163,11 @@ impl Attempt {
     pub fn job(&self) -> Option<JobId> {
         let (job, number) = self.name.rsplit_once('.')?;
         number.parse::<u32>().is_ok().then(|| job.parse().ok())?
+    }
+
+    /// Which of the job's attempts this is, if it is not a hook of it.
+    pub fn number(&self) -> Option<u32> {
+        self.name.rsplit_once('.')?.1.parse().ok()
     }
 
     /// The job and the number, if this is one of its hooks.
@@ -300,7 +321,10 @@ impl Attempt {
         if let Some(ending) = self.ending()? {
             return Ok(Standing::Ended(ending));
         }
-        let Some(_lock) = self.try_lock()? else { return Ok(Standing::Kept) };
+        let _lock = match self.lock_if_there()? {
+            Lock::Taken => return Ok(Standing::Kept),
+            lock => lock,
+        };
         // The lock is free, so no keeper is at work.
         if let Some(ending) = self.ending()? {
             return Ok(Standing::Ended(ending));
@@ -412,12 +436,23 @@ impl Attempt {
     /// Held by whoever launches the attempt, then by its keeper as long as that lives; the kernel lets go of it
     /// however the keeper ends.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(self.folder.join("lock"))?;
+        let lock = own().write(true).create(true).truncate(false).open(self.folder.join(LOCK))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Takes the lock for somebody who only looks: nothing is made, so that the folder can be removed meanwhile.
+    fn lock_if_there(&self) -> io::Result<Lock> {
+        let lock = match own().write(true).open(self.folder.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Missing),
+            lock => lock?,
+        };
+        match lock.try_lock() {
+            Ok(()) => Ok(Lock::Free(lock)),
+            Err(TryLockError::WouldBlock) => Ok(Lock::Taken),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
@@ -484,15 +519,15 @@ impl Attempt {
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.folder.join(name))
+        own().write(true).create(true).truncate(true).open(self.folder.join(name))
     }
 
     pub(super) fn open(&self, name: &str) -> io::Result<File> {
-        File::open(self.folder.join(name))
+        own().read(true).open(self.folder.join(name))
     }
 
     pub(super) fn append(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().append(true).open(self.folder.join(name))
+        own().append(true).open(self.folder.join(name))
     }
 
     pub(super) fn name(&self) -> &str {

@@ -17,9 +17,9 @@
 mod index;
 mod stream;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -95,7 +95,7 @@ impl Tail {
     /// Begins an attempt's output, or goes on where an earlier tail of the same attempt stopped. The raw files
     /// need not be there yet.
     pub fn open(files: Files, fresh: Reader, veil: Veil, now: Timestamp) -> anyhow::Result<Self> {
-        let jsonl = append_to(&files.jsonl)?;
+        let jsonl = open_view(&files.jsonl)?;
         let have = jsonl.metadata()?.len();
         let (mut index, found) = Index::open(&files.index, have)?;
         let at = if let Some(checkpoint) = found {
@@ -128,13 +128,23 @@ impl Tail {
     /// Reads all there is now and writes what follows from it. After an error the next call begins again at the
     /// last checkpoint, so that a disk may be full for a while.
     pub fn advance(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
-        if self.failed {
+        if self.failed || !self.is_there() {
             *self = Self::open(self.files.clone(), self.fresh.clone(), self.veil.clone(), now)?;
         }
         self.failed = true;
         self.read_on(now, on)?;
         self.failed = false;
         Ok(())
+    }
+
+    /// Whether the JSONL is still the file that we write to, with all that we wrote: somebody may have removed it.
+    fn is_there(&self) -> bool {
+        let found = std::fs::symlink_metadata(&self.files.jsonl);
+        let ours = self.jsonl.metadata();
+        found.is_ok_and(|found| {
+            found.len() >= self.bytes
+                && ours.is_ok_and(|ours| (ours.dev(), ours.ino()) == (found.dev(), found.ino()))
+        })
     }
 
     /// The process is gone: reads the rest, also a last line without an end, and says what it all came to. May be
@@ -299,8 +309,18 @@ impl Source {
 
 /// Whatever an agent says may be secret: only the owner reads it.
 fn append_to(path: &Path) -> anyhow::Result<File> {
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-    file.with_context(|| format!("cannot open {}", path.display()))
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options.open(path).with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Opens the job's JSONL, in a folder that is made again if somebody removed it.
+fn open_view(path: &Path) -> anyhow::Result<File> {
+    if let Some(folder) = path.parent() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    append_to(path)
 }
 
 /// How many bytes and lines of a file are whole lines.

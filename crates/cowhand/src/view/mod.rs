@@ -10,8 +10,9 @@ mod state;
 pub(crate) mod style;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -21,6 +22,7 @@ use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::Serialize;
+use tracing::warn;
 
 use crate::prune::files;
 use crate::state::StateFolder;
@@ -33,6 +35,16 @@ pub(crate) struct Views {
     started_at: Timestamp,
     /// The last event whose changes are written.
     cursor: i64,
+    /// Jobs whose files could not be written or removed, to be tried again. They hold up no other job.
+    behind: BTreeMap<JobId, Change>,
+}
+
+/// What is to be done with the files of a job.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Write,
+    /// It was pruned after so many attempts, each of which may have left something.
+    Remove(u32),
 }
 
 /// Of the newest jobs, those whose file is missing are written again at every start.
@@ -45,7 +57,7 @@ impl Views {
         // A cursor that cannot be read only means that more is written than needed.
         let cursor =
             fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
-        Self { state, started_at, cursor: cursor.unwrap_or_default() }
+        Self { state, started_at, cursor: cursor.unwrap_or_default(), behind: BTreeMap::new() }
     }
 
     /// The last event whose changes are written.
@@ -53,7 +65,7 @@ impl Views {
         self.cursor
     }
 
-    /// Brings back what somebody deleted, and writes what happened while nobody looked.
+    /// Brings back what somebody deleted or changed, and writes what happened while nobody looked.
     pub(crate) async fn mend(
         &mut self,
         store: &Store,
@@ -62,11 +74,15 @@ impl Views {
     ) -> anyhow::Result<()> {
         for job in store.jobs(JobFilter::default(), MENDED).await? {
             let mut log = OutputLog::new(&self.state, job.id());
-            if wants_log(roster, &job) && !log.exists() {
-                log.catch_up()?;
+            if wants_log(roster, &job)
+                && !log.exists()
+                && let Err(error) = log.catch_up()
+            {
+                warn!(job = %job.id(), "its output.log cannot be written: {error}");
             }
-            if !self.state.view(job.id()).exists() {
-                self.write_job(&job.into())?;
+            let id = job.id().clone();
+            if let Err(error) = self.mend_job(&job.into()) {
+                self.put_off(id, Change::Write, &error);
             }
         }
         self.catch_up(store, roster, now).await?;
@@ -80,28 +96,25 @@ impl Views {
         roster: &Roster,
         now: Timestamp,
     ) -> anyhow::Result<()> {
-        if store.last_event().await? == self.cursor {
+        if store.last_event().await? == self.cursor && self.behind.is_empty() {
             return Ok(());
+        }
+        for (id, change) in std::mem::take(&mut self.behind) {
+            self.change(store, id, change).await?;
         }
         loop {
             let events = store.events_after(self.cursor, PAGE).await?;
             let Some(last) = events.last().map(|event| event.seq) else { break };
-            // How many attempts of those that were pruned may have left something.
-            let mut jobs: BTreeMap<JobId, Option<u32>> = BTreeMap::new();
+            let mut jobs: BTreeMap<JobId, Change> = BTreeMap::new();
             for event in events {
                 let Some(job) = event.job else { continue };
-                let pruned = jobs.entry(job).or_default();
+                let change = jobs.entry(job).or_insert(Change::Write);
                 if let Fact::JobPruned { attempts, .. } = event.fact {
-                    *pruned = Some(attempts);
+                    *change = Change::Remove(attempts);
                 }
             }
-            for (id, pruned) in jobs {
-                match (store.job(id.clone()).await?, pruned) {
-                    (Some(job), _) => self.write_job(&job.into())?,
-                    (None, Some(attempts)) => files::remove(&self.state, &id, attempts)?,
-                    // The event that says so is yet to come.
-                    (None, None) => {}
-                }
+            for (id, change) in jobs {
+                self.change(store, id, change).await?;
             }
             self.cursor = last;
         }
@@ -110,8 +123,42 @@ impl Views {
         Ok(())
     }
 
+    /// Writes or removes the files of one job. What goes wrong with files is put off; only the store's trouble is an error.
+    async fn change(&mut self, store: &Store, id: JobId, change: Change) -> anyhow::Result<()> {
+        let done = match (store.job(id.clone()).await?, change) {
+            (Some(job), _) => self.write_job(&job.into()),
+            (None, Change::Remove(attempts)) => {
+                files::remove(&self.state, &id, attempts).map_err(anyhow::Error::from)
+            }
+            // The event that says so is yet to come.
+            (None, Change::Write) => Ok(()),
+        };
+        if let Err(error) = done {
+            self.put_off(id, change, &error);
+        }
+        Ok(())
+    }
+
+    /// Says so once for all jobs that wait.
+    fn put_off(&mut self, id: JobId, change: Change, error: &anyhow::Error) {
+        if self.behind.is_empty() {
+            warn!(job = %id, "its files are not up to date and are tried again: {error:#}");
+        }
+        self.behind.insert(id, change);
+    }
+
     fn write_job(&self, record: &JobRecord) -> anyhow::Result<()> {
         write_yaml(&self.state.view(&record.id), "", record)
+    }
+
+    /// Writes the record unless the file says just that.
+    fn mend_job(&self, record: &JobRecord) -> anyhow::Result<()> {
+        let path = self.state.view(&record.id);
+        let yaml = to_yaml(&path, "", record)?;
+        let found = fs::symlink_metadata(&path);
+        let same = found.is_ok_and(|found| found.is_file() && found.len() == yaml.len() as u64)
+            && fs::read(&path).is_ok_and(|found| found == yaml.as_bytes());
+        if same { Ok(()) } else { write_text(&path, &yaml) }
     }
 }
 
@@ -126,14 +173,28 @@ fn wants_log(roster: &Roster, job: &Job) -> bool {
 const CURSOR: &str = "views";
 
 fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T) -> anyhow::Result<()> {
-    let yaml = serde_saphyr::to_string(value).with_context(|| format!("cannot write {}", path.display()))?;
-    write_whole(path, format!("{head}{yaml}").as_bytes())
-        .with_context(|| format!("cannot write {}", path.display()))
+    write_text(path, &to_yaml(path, head, value)?)
 }
 
-/// A reader sees the old file or the new one.
+fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T) -> anyhow::Result<String> {
+    let yaml = serde_saphyr::to_string(value).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(format!("{head}{yaml}"))
+}
+
+fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
+    write_whole(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A reader sees the old file or the new one. Its folder is made again if it is gone.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = match tempfile::NamedTempFile::new_in(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            tempfile::NamedTempFile::new_in(folder)?
+        }
+        file => file?,
+    };
     file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())

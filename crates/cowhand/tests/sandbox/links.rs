@@ -87,7 +87,7 @@ fn metadata(kind: &str, user: User) {
         ("rm -rf out; ln -s $OUTSIDE out", None),
         ("rm -rf out; ln -s ../outside out", None),
         (
-            "rm -rf out; mkdir out; ln $OUTSIDE/secret.json out/secret.json || ln ../outside/secret.json out/secret.json",
+            "rm -rf out; mkdir out; ln $OUTSIDE/secret.json out/secret.json || ln ../outside/secret.json out/secret.json || echo held",
             None,
         ),
         ("rm -rf out; mkdir out; mkfifo out/secret.json", None),

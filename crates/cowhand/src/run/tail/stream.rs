@@ -1,8 +1,8 @@
 //! One raw file: how far it was read, and how far that made whole lines.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -36,7 +36,9 @@ impl Stream {
     /// The file's length; a file that is not there is one in which nothing was written.
     pub(super) fn length(&mut self) -> anyhow::Result<u64> {
         if self.file.is_none() {
-            self.file = match File::open(&self.path) {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+            self.file = match options.open(&self.path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
                 opened => Some(opened.with_context(|| format!("cannot open {}", self.path.display()))?),
             };

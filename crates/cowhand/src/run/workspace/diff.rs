@@ -60,8 +60,29 @@ fn of_tree(workspace: &Workspace, scratch: &Path) -> Result<(Vec<u8>, bool), Str
     let git = git.with_index(scratch.to_owned());
     // New files are named in a copy of the index, so that the diff sees them and nothing of the workspace changes. One
     // that cannot be read keeps no other from being seen.
-    let _ = git.run(&["add", "--intent-to-add", "--ignore-errors", "--", "."]);
+    let names = scratch.with_extension("names");
+    if let Some(listed) = new_files(&git, &names)? {
+        let _ = git.run(&["add", "--intent-to-add", "--ignore-errors", "--pathspec-file-nul", &listed]);
+    }
+    gone(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
     git.beginning(&[["diff"].as_slice(), &HOW, &[&workspace.base, "--"]].concat(), MOST)
+}
+
+/// Writes the names of new files into a file, and answers with the option that names it; none if there are no new files.
+/// Only these are added, because adding a submodule looks into it as a diff would. Other repositories are left out.
+fn new_files(git: &Git, names: &Path) -> Result<Option<String>, String> {
+    let (mut listed, cut) = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MOST)?;
+    if cut {
+        let end = listed.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
+        listed.truncate(end);
+    }
+    let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
+    let files: Vec<u8> = files.flatten().copied().collect();
+    let place = names.to_str().filter(|_| !files.is_empty());
+    if place.is_some() {
+        fs::write(names, files).map_err(|error| format!("{}: {error}", names.display()))?;
+    }
+    Ok(place.map(|place| format!("--pathspec-from-file={place}")))
 }
 
 /// The repository that a working tree says it belongs to.

@@ -101,6 +101,8 @@ impl Git {
         command.envs([("GIT_ALLOW_PROTOCOL", "file"), ("GIT_NO_LAZY_FETCH", "1")]);
         // A commit is what its name says, not what the repository would put in its place.
         command.env("GIT_NO_REPLACE_OBJECTS", "1");
+        // A path means the file of that name.
+        command.env("GIT_LITERAL_PATHSPECS", "1");
         command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
         for (number, (key, value)) in self.settings.iter().enumerate() {
             command.env(format!("GIT_CONFIG_KEY_{number}"), key);

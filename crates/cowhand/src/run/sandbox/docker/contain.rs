@@ -1,8 +1,9 @@
 //! `cowhand contain FOLDER`: has the attempt in this folder run in a container, and ends as that does.
 
 use std::convert::Infallible;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -133,7 +134,7 @@ async fn begin(
 ) -> Result<Option<Streams>, String> {
     let said = |trouble: Trouble| trouble.to_string();
     let nothing = attempt.folder().join("nothing");
-    fs::create_dir_all(&nothing).map_err(|error| error.to_string())?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&nothing).map_err(|error| error.to_string())?;
     let prompt = fs::read(attempt.folder().join("prompt")).map_err(|error| error.to_string())?;
     let filter = if engine.is_podman() { Some(filter::write(attempt.folder())?) } else { None };
     let environment: Vec<(String, String)> = std::env::vars_os()

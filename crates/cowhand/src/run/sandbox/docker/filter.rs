@@ -3,7 +3,9 @@
 //! Docker's own filter keeps an agent from the keys that the kernel holds for its user, which are the same inside and
 //! outside. Podman's does not. So it gets its own filter back, without those calls.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -23,7 +25,9 @@ pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
     })?;
     let file = folder.join("seccomp.json");
     let text = without_keys(&found)?.to_string();
-    fs::write(&file, text).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&file);
+    let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
     Ok(file)
 }
 

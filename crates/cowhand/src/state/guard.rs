@@ -1,0 +1,102 @@
+//! Who may use the state folder: its owner and nobody else.
+
+use std::fs::{self, DirEntry, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// Links of ours: to sockets that need a shorter path.
+const OWN_LINKS: [&str; 2] = ["sock", "talk"];
+/// Folders whose entries are ours one by one. What is in a workspace belongs to its repository.
+const LOOKED_INTO: [&str; 2] = ["jobs", "attempts"];
+
+/// Refuses a folder that belongs to somebody else, or that has a symbolic link in it. A folder that does not exist is fine.
+pub(super) fn check(folder: &Path) -> io::Result<()> {
+    each(folder, &mut |path, found| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if found.is_symlink() {
+            let ours = path.parent() == Some(folder) && OWN_LINKS.contains(&name);
+            return if ours { Ok(()) } else { Err(refused(path, LINK)) };
+        }
+        let me = rustix::process::geteuid().as_raw();
+        if found.uid() == me {
+            return Ok(());
+        }
+        let why = format!(
+            "belongs to user {}, and this is user {me}; run cowhand as the owner, or take the folder over with `chown -R`",
+            found.uid()
+        );
+        Err(refused(path, &why))
+    })
+}
+
+const LINK: &str = "is a symbolic link, which cowhand does not follow there; put what it leads to in its place, or remove it";
+
+fn refused(path: &Path, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
+}
+
+/// Takes all rights of other users away, also from what an older version or another umask has left.
+pub(super) fn close(folder: &Path) -> io::Result<()> {
+    each(folder, &mut |path, found| {
+        let open = found.mode() & 0o077 != 0;
+        if !open || found.is_symlink() {
+            return Ok(());
+        }
+        if found.is_dir() && path.parent() != Some(folder) && path != folder {
+            // Of an attempt or a job. A closed folder keeps others from all that is in it.
+            return close_all(path);
+        }
+        narrow(path, found)
+    })
+}
+
+fn close_all(folder: &Path) -> io::Result<()> {
+    narrow(folder, &fs::symlink_metadata(folder)?)?;
+    for entry in entries(folder)? {
+        let found = entry.metadata()?;
+        if found.is_dir() {
+            close_all(&entry.path())?;
+        } else if !found.is_symlink() {
+            narrow(&entry.path(), &found)?;
+        }
+    }
+    Ok(())
+}
+
+/// The owner's rights stay as they are.
+fn narrow(path: &Path, found: &Metadata) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(found.mode() & 0o700))
+}
+
+/// Calls `see` for the folder, for what is in it, and for what is in its folders of jobs and attempts.
+fn each(folder: &Path, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
+    match fs::metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => see(folder, &found?)?,
+    }
+    for entry in entries(folder)? {
+        see_one(&entry, see)?;
+        let name = entry.file_name();
+        if LOOKED_INTO.iter().any(|known| name == *known) && entry.file_type()?.is_dir() {
+            entries(&entry.path())?.iter().try_for_each(|inner| see_one(inner, see))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is gone meanwhile is no trouble: a daemon may be at work there.
+fn see_one(entry: &DirEntry, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
+    let seen = entry.metadata().and_then(|found| {
+        // A socket has its mode from its own maker, who may just be at it.
+        if found.file_type().is_socket() { Ok(()) } else { see(&entry.path(), &found) }
+    });
+    match seen {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        seen => seen,
+    }
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {
+    fs::read_dir(folder)?.collect()
+}

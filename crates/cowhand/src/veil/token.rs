@@ -1,0 +1,80 @@
+//! Tokens of cowhand itself in a text, known by their form: also those that nobody has named as a secret.
+
+use std::ops::Range;
+
+/// Tokens of people and programs, and tokens of jobs.
+const PREFIXES: [&str; 2] = ["cow_", "cowjob_"];
+/// Both end in 256 bits in base64, so a shorter word is none.
+const LEAST: usize = 43;
+/// No token is longer than this.
+const LONGEST: usize = 200;
+
+const fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// Finds the places of all tokens, in their order.
+pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for start in memchr::memmem::find_iter(text, "cow") {
+        if found.last().is_some_and(|last| start < last.end) {
+            continue;
+        }
+        let rest = &text[start..];
+        let Some(prefix) = PREFIXES.iter().find(|prefix| rest.starts_with(prefix.as_bytes())) else {
+            continue;
+        };
+        let length = rest.iter().take_while(|byte| is_part(**byte)).count();
+        if length >= prefix.len() + LEAST {
+            found.push(start..start + length);
+        }
+    }
+    found
+}
+
+/// Says from where on a text that goes on may be the beginning of a token, or a token that is not at its end yet.
+pub(super) fn begun(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let run = bytes.iter().rev().take(LONGEST).take_while(|byte| is_part(**byte)).count();
+    (bytes.len() - run..bytes.len()).find(|start| {
+        let rest = &bytes[*start..];
+        PREFIXES
+            .iter()
+            .any(|prefix| prefix.as_bytes().starts_with(rest) || rest.starts_with(prefix.as_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_long_enough() {
+        let secret = "aB3_-".repeat(9);
+        let job = format!("cowjob_job-2026-01-05-aaaaaa.1.{secret}");
+        for (text, expected) in [
+            (format!("cow_{secret}"), 1),
+            (format!("\"cow_{secret}\", Bearer {job}"), 2),
+            ("cow_file_range_inline and a cow, moscow_, cow_".to_owned(), 0),
+            (String::new(), 0),
+        ] {
+            assert_eq!(find(text.as_bytes()).len(), expected, "{text}");
+        }
+        let text = format!("a cow_{secret}!");
+        assert_eq!(find(text.as_bytes()), [2..text.len() - 1]);
+    }
+
+    #[test]
+    fn what_may_become_one() {
+        for (text, expected) in [
+            ("a c", Some(2)),
+            ("a cowj", Some(2)),
+            ("a cow_abc", Some(2)),
+            ("a cow_abc ", None),
+            ("a cowboy", None),
+            ("", None),
+        ] {
+            assert_eq!(begun(text), expected, "{text:?}");
+        }
+    }
+}
