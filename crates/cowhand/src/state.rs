@@ -14,6 +14,8 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);
 
+const LOCK: &str = "daemon.lock";
+
 impl StateFolder {
     pub const NAME: &str = ".cowhand";
 
@@ -113,12 +115,17 @@ impl StateFolder {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.custom_flags(libc::O_NOFOLLOW);
-        let lock = options.open(self.0.join("daemon.lock"))?;
+        let lock = options.open(self.0.join(LOCK))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    /// Says whether a daemon holds the folder.
+    pub fn is_locked(&self) -> bool {
+        self.0.join(LOCK).is_file() && matches!(self.lock(), Ok(None))
     }
 
     /// What the tokens of jobs are made with: drawn once, for the owner only.

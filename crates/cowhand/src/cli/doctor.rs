@@ -148,6 +148,7 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 
 async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, String> {
     let database = state.database();
+    state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;
     if configured.is_none() && !database.exists() {
         return Ok("not there yet; the first start makes it".to_owned());
     }
@@ -167,7 +168,8 @@ async fn daemon(state: &StateFolder) -> Result<String, String> {
     };
     match answer.await {
         Ok(Some(status)) => Ok(format!("running, pid {}", status.daemon.pid.unwrap_or_default())),
-        Ok(None) if state.path().exists() && matches!(state.lock(), Ok(None)) => {
+        // Looking makes no file.
+        Ok(None) if state.is_locked() => {
             Err("one holds the state folder but does not answer; its log may say why".to_owned())
         }
         Ok(None) => Ok("not running; `cowhand start -d` starts it".to_owned()),

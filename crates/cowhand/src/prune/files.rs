@@ -8,12 +8,9 @@ use std::path::Path;
 use cowhand_core::id::JobId;
 
 use crate::fault;
-use crate::gone::gone;
+use crate::gone::{gone, remove_folder};
 use crate::run::attempt::{Attempt, Standing};
 use crate::state::StateFolder;
-
-/// Nobody makes files in the folder of a job that is no more for long.
-const MOST_TRIES: usize = 1_000;
 
 /// How many bytes the files of each job have.
 pub(crate) fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
@@ -63,30 +60,14 @@ pub(crate) fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Res
         if matches!(attempt.standing(), Ok(Standing::Kept | Standing::Unkept)) {
             return Err(io::Error::other(format!("{job} is pruned, but its processes still run")));
         }
-        named(attempt.folder(), clear(attempt.folder()))?;
+        named(attempt.folder(), remove_folder(attempt.folder()))?;
     }
     fault::place("removing");
     for file in [state.output(job), state.view(job), state.diff(job)] {
         named(&file, fs::remove_file(&file))?;
     }
     let folder = state.folder(job);
-    named(&folder, clear(&folder))
-}
-
-/// Removes a folder with all that is in it. While it is removed, another thread that looks at the same job may make a file
-/// in it, or a dying keeper may write its last words: what came in between is removed, too.
-fn clear(folder: &Path) -> io::Result<()> {
-    let mut removed = fs::remove_dir_all(folder);
-    for _ in 1..MOST_TRIES {
-        match removed {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                std::thread::yield_now();
-                removed = fs::remove_dir_all(folder);
-            }
-            removed => return removed,
-        }
-    }
-    removed
+    named(&folder, remove_folder(&folder))
 }
 
 fn named(path: &Path, removed: io::Result<()>) -> io::Result<()> {

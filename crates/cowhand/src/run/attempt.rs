@@ -19,7 +19,7 @@ use super::runtime::Reader;
 use super::sandbox::Enclosure;
 use super::sandbox::proxy::Credentials;
 use crate::aside::aside;
-use crate::gone::gone;
+use crate::gone::{gone, remove_folder};
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -239,7 +239,7 @@ impl Attempt {
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
         gone(fs::remove_file(self.folder.join(CREDENTIALS)))?;
-        gone(fs::remove_dir_all(self.private()))
+        remove_folder(&self.private())
     }
 
     /// After its end is settled: all that was said stands in the job's JSONL, without secrets. How far that had come is
@@ -306,7 +306,7 @@ impl Attempt {
 
     /// As if it had never been: only for one in which nothing happened.
     pub fn discard(&self) -> io::Result<()> {
-        gone(fs::remove_dir_all(&self.folder))
+        remove_folder(&self.folder)
     }
 
     /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
