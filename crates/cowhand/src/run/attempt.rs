@@ -447,7 +447,10 @@ impl Attempt {
     /// Takes the lock for somebody who only looks: nothing is made, so that the folder can be removed meanwhile.
     fn lock_if_there(&self) -> io::Result<Lock> {
         let lock = match own().write(true).open(self.folder.join(LOCK)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Missing),
+            // Without its folder nothing is known of it at all.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.folder.exists() => {
+                return Ok(Lock::Missing);
+            }
             lock => lock?,
         };
         match lock.try_lock() {

@@ -103,7 +103,10 @@ fn heard(mut file: File, from: u64) -> io::Result<FinalOutput> {
 
 fn open(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // Somebody may have put something else in the place of its folder.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         file => file.map(Some),
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Views {
     cursor: i64,
     /// Jobs whose files could not be written or removed, to be tried again. They hold up no other job.
     behind: BTreeMap<JobId, Change>,
+    /// That some are behind was logged.
+    told: bool,
 }
 
 /// What is to be done with the files of a job.
@@ -57,7 +59,7 @@ impl Views {
         // A cursor that cannot be read only means that more is written than needed.
         let cursor =
             fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
-        Self { state, started_at, cursor: cursor.unwrap_or_default(), behind: BTreeMap::new() }
+        Self { state, started_at, cursor: cursor.unwrap_or_default(), behind: BTreeMap::new(), told: false }
     }
 
     /// The last event whose changes are written.
@@ -118,6 +120,7 @@ impl Views {
             }
             self.cursor = last;
         }
+        self.told = !self.behind.is_empty();
         state::write(self, store, roster, now).await?;
         write_whole(&self.state.path().join(CURSOR), self.cursor.to_string().as_bytes())?;
         Ok(())
@@ -139,9 +142,9 @@ impl Views {
         Ok(())
     }
 
-    /// Says so once for all jobs that wait.
+    /// Says so once, until no job waits any more.
     fn put_off(&mut self, id: JobId, change: Change, error: &anyhow::Error) {
-        if self.behind.is_empty() {
+        if !std::mem::replace(&mut self.told, true) {
             warn!(job = %id, "its files are not up to date and are tried again: {error:#}");
         }
         self.behind.insert(id, change);

@@ -43,7 +43,9 @@ impl OutputLog {
     /// Writes what the JSONL has and the log has not.
     pub(crate) fn catch_up(&mut self) -> io::Result<()> {
         let jsonl = match File::open(&self.jsonl) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(());
+            }
             file => file?,
         };
         let length = jsonl.metadata()?.len();
