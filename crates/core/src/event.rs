@@ -65,7 +65,12 @@ pub enum Fact {
     JobSession { session_id: String },
     /// An attempt was claimed but never began; the job waits again.
     #[serde(rename = "job:requeued")]
-    JobRequeued { attempt: u32 },
+    JobRequeued {
+        attempt: u32,
+        /// Not there if the daemon ended before it could start it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
@@ -180,6 +185,9 @@ pub enum Fact {
     /// A job asked for another, and did not get it.
     #[serde(rename = "followup:refused")]
     FollowupRefused { message: String },
+    /// A process of a job wanted more over the owner's socket than the token of that job allows; once for each endpoint.
+    #[serde(rename = "access:refused")]
+    AccessRefused { method: String, endpoint: String },
     /// Something that the config wants done after a job is done.
     #[serde(rename = "hook:completed")]
     HookCompleted {
@@ -278,6 +286,7 @@ impl Fact {
             Self::AskAnswered { .. } => "ask:answered",
             Self::AskExpired { .. } => "ask:expired",
             Self::AskDenied { .. } => "ask:denied",
+            Self::AccessRefused { .. } => "access:refused",
             Self::HookCompleted { .. } => "hook:completed",
             Self::HookFailed { .. } => "hook:failed",
             Self::HookSkipped { .. } => "hook:skipped",

@@ -13,9 +13,10 @@
 //! private and nothing here writes them.
 
 mod record;
+mod requeue;
 mod usage;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +27,7 @@ use crate::policy::Retry;
 use crate::word::written_as;
 use crate::work::WorkItem;
 pub use record::{JobRecord, RecordError};
+pub use requeue::{MAX_REQUEUES, NotBegun, Requeued};
 pub use usage::{JobUsage, ModelUsage};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +45,8 @@ pub struct Job {
     attempts: u32,
     /// How many of them met a limit of their provider.
     parks: u32,
+    /// Those that never began.
+    requeued: Requeued,
     /// When the first attempt started.
     run_started_at: Option<Timestamp>,
     /// Of all attempts so far.
@@ -231,6 +235,7 @@ impl Job {
             session_id: None,
             attempts: 0,
             parks: 0,
+            requeued: Requeued::default(),
             run_started_at: None,
             usage: None,
             work_item,
@@ -358,16 +363,19 @@ impl Job {
     /// The running attempt is over: the job ends with it, or waits for another one if the retry policy says so.
     pub fn settle(&mut self, outcome: Outcome, retry: &Retry, now: Timestamp) -> Result<(), Refused> {
         let wait = match outcome {
-            // To be sent away by a provider is not held against it.
+            // To be sent away by a provider is not held against it, nor what never began.
             Outcome::Failed { .. } => {
-                retry.wait_after(self.attempts.saturating_sub(self.parks), &outcome.retry_words())
+                let begun = self.attempts.saturating_sub(self.parks).saturating_sub(self.requeued.in_all);
+                retry.wait_after(begun, &outcome.retry_words())
             }
             Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
         };
         match wait.and_then(|wait| now.checked_add(wait).ok()) {
-            Some(not_before) => self.back_off(not_before),
-            None => self.end(outcome, now),
+            Some(not_before) => self.back_off(not_before)?,
+            None => self.end(outcome, now)?,
         }
+        self.requeued.begun();
+        Ok(())
     }
 
     /// The running attempt met a limit: the job waits for its provider and then goes on with its session. It is the
@@ -377,6 +385,7 @@ impl Job {
             JobState::Running { .. } => {
                 self.state = JobState::Pending { not_before: None };
                 self.parks += 1;
+                self.requeued.begun();
                 Ok(())
             }
             JobState::Pending { .. } => Err(Refused::NotRunning),
@@ -394,14 +403,6 @@ impl Job {
             JobState::Pending { .. } => Err(Refused::NotRunning),
             JobState::Ended { .. } => Err(self.terminal()),
         }
-    }
-
-    /// The attempt was claimed but nothing of it ever ran: the job waits again, with nothing held against it; a
-    /// little longer each time, since what keeps it from beginning may last.
-    pub fn give_back(&mut self, now: Timestamp) -> Result<(), Refused> {
-        const LONGEST: u32 = 60;
-        let wait = SignedDuration::from_secs(self.attempts.min(LONGEST).into());
-        self.back_off(now.checked_add(wait).unwrap_or(now))
     }
 
     fn back_off(&mut self, not_before: Timestamp) -> Result<(), Refused> {

@@ -24,6 +24,7 @@ use jiff::tz::TimeZone;
 use crate::budget::{Ledger, OverBudget};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
+use crate::job::Requeued;
 use crate::provider::ProviderState;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
@@ -105,7 +106,21 @@ pub struct LiveJob {
     pub provider: Option<String>,
     /// Of one that runs: no other with the same key does.
     pub session_key: Option<String>,
+    /// Attempts of it that never began.
+    pub requeued: Requeued,
     pub state: LiveState,
+}
+
+impl LiveJob {
+    /// Until when it waits because it could not be started, and a sentence on that.
+    pub fn put_back(&self, now: Timestamp) -> Option<(Timestamp, String)> {
+        match self.state {
+            LiveState::Pending { not_before: Some(until) } if until > now => {
+                Some((until, self.requeued.sentence()?))
+            }
+            LiveState::Pending { .. } | LiveState::Running { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

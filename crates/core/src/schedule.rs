@@ -97,6 +97,8 @@ pub enum SkipReason {
     SessionBusy,
     /// Its provider is used up for now.
     UsageLimit,
+    /// A job of it could not be started, and is tried again.
+    Requeued,
 }
 
 /// What became of one planned firing; the ledger has a row for each.
@@ -120,6 +122,7 @@ written_as! {
         AtCapacity = "at_capacity", NotDue = "not_due", Duplicate = "duplicate", Filtered = "filtered",
         NoWork = "no_work", OutsideHours = "outside_hours", OverBudget = "over_budget", Paused = "paused",
         SessionBusy = "session_busy", UsageLimit = "usage_limit",
+        Requeued = "requeued",
     }
 }
 

@@ -274,6 +274,42 @@ fn without_its_keeper_even_what_hides_is_found() {
     }
 }
 
+/// With too few file descriptors nobody can see whether anything runs. That is no sign that nothing does.
+#[test]
+fn what_cannot_be_seen_is_not_taken_for_gone() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::os::fd::AsRawFd;
+    let mut scene = Scene::new().sh("setsid sleep 778 & echo ready; sleep 1000");
+    scene.until_it_says("ready");
+    let mut keeper = scene.keeper.take().unwrap();
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    // The agent itself ends as well; a process that it started goes on.
+    let agent = std::fs::read_to_string(scene.attempt.folder().join("agent.json")).unwrap();
+    let agent: serde_json::Value = serde_json::from_str(&agent).unwrap();
+    let agent = agent["pid"].as_i64().unwrap().to_string();
+    Command::new("kill").args(["-9", &agent]).status().unwrap();
+    scene.wait_for("the agent's end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{agent}/stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z")).then_some(())
+    });
+    assert_eq!(scene.attempt.standing().unwrap(), Standing::Unkept);
+    // No number below the last one is free.
+    let open: Vec<_> = (0..64).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+    let highest = u64::try_from(open.last().unwrap().as_raw_fd()).unwrap();
+    let before = getrlimit(Resource::Nofile);
+    for free in 1..6 {
+        let limit = Rlimit { current: Some(highest + free), maximum: before.maximum };
+        setrlimit(Resource::Nofile, limit).unwrap();
+        let standing = scene.attempt.standing();
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert!(!matches!(standing, Ok(Standing::Gone)), "{} free: {standing:?}", free - 1);
+    }
+    drop(open);
+    scene.attempt.stop().unwrap();
+    scene.wait_for("its end", || (scene.attempt.standing().unwrap() == Standing::Gone).then_some(()));
+}
+
 #[test]
 fn there_is_never_a_moment_without_a_keeper() {
     let scene = Scene::new().sh("while [ ! -e go ]; do sleep 0.02; done");

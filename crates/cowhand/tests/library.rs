@@ -452,3 +452,70 @@ async fn what_cannot_be_done_says_of_what() {
     assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), Cancel::AlreadyStopped(_)));
     fleet.stop(Stop::Cancel).await.unwrap();
 }
+
+/// The same place, as seen from where this process works and from nowhere else.
+fn relative(path: &Path) -> std::path::PathBuf {
+    let here = std::env::current_dir().unwrap();
+    let shared = here.ancestors().find(|folder| path.starts_with(folder)).unwrap();
+    assert_ne!(shared, Path::new("/"), "this would be right everywhere");
+    let up = here.strip_prefix(shared).unwrap().components().count();
+    let up: std::path::PathBuf = std::iter::repeat_n("..", up).collect();
+    up.join(path.strip_prefix(shared).unwrap())
+}
+
+#[tokio::test]
+async fn paths_may_be_relative() {
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let worker = agent(folder.path(), "worker", "cat");
+    let mut options = options(&folder, vec![worker]);
+    options.state = StateFolder::at(relative(options.state.path()));
+    options.program = relative(&options.program);
+    let fleet = Fleet::start(options).await.unwrap();
+    let mut events = fleet.subscribe().await.unwrap();
+    let job = trigger(&fleet, "worker").await;
+    let seen = until(&mut events, |event| {
+        assert_ne!(event.fact.type_name(), "job:requeued", "{event:?}");
+        matches!(event.fact, Fact::JobCompleted { .. } | Fact::JobFailed { .. })
+    });
+    let seen = seen.await;
+    assert!(matches!(seen.last().unwrap().fact, Fact::JobCompleted { .. }), "{seen:?}");
+    assert_eq!(fleet.store().job(job.id().clone()).await.unwrap().unwrap().attempts(), 1);
+    fleet.stop(Stop::default()).await.unwrap();
+}
+
+/// What keeps it from beginning does so each time.
+#[tokio::test]
+async fn a_job_that_never_begins_fails_after_five_requeues() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("no-keeper");
+    fs::write(&program, "#!/bin/sh\necho no keeper here >&2\nexit 3\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let clock = Clock::by_hand("2026-01-05T12:00:00Z".parse().unwrap());
+    let options = Options {
+        program,
+        clock: clock.clone(),
+        ..options(&folder, vec![agent(folder.path(), "worker", "cat")])
+    };
+    let fleet = Fleet::start(options).await.unwrap();
+    let mut events = fleet.subscribe().await.unwrap();
+    let job = trigger(&fleet, "worker").await;
+    let mut requeued = 0;
+    let failed = loop {
+        let event = events.next().await.unwrap().unwrap();
+        match event.fact {
+            Fact::JobRequeued { .. } => {
+                requeued += 1;
+                assert!(requeued <= 5, "it goes on for ever");
+                clock.set(clock.now() + jiff::SignedDuration::from_secs(10));
+            }
+            Fact::JobFailed { kind, message, .. } => break (kind, message),
+            _ => {}
+        }
+    };
+    assert_eq!((requeued, failed.0), (5, cowhand_core::job::ErrorKind::StartFailed));
+    assert!(failed.1.contains("no keeper here") && failed.1.contains("5 times"), "{}", failed.1);
+    let ended = fleet.store().job(job.id().clone()).await.unwrap().unwrap();
+    assert_eq!(ended.status(), JobStatus::Failed);
+    fleet.stop(Stop::default()).await.unwrap();
+}

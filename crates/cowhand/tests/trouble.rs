@@ -130,6 +130,115 @@ fn a_full_disk_is_survived() {
     assert!(open <= 1, "all but the one that may run now are settled, not {open}");
 }
 
+/// With 64 file descriptors a daemon cannot start all of them at once. That is the machine's fault: every job has its turn,
+/// none fails, and no schedule pauses.
+#[test]
+fn many_jobs_with_few_file_descriptors_all_end_well() {
+    use std::fmt::Write as _;
+    const JOBS: usize = 144;
+    let folder = tempfile::tempdir().unwrap();
+    let mut fleet = "agents:\n".to_owned();
+    for number in 0..JOBS {
+        writeln!(
+            fleet,
+            "  - {{name: a{number}, runtime: command, command: [sh, -c, 'cat; sleep 0.5'], breaker: {{failures: 1}}, \
+             schedules: {{s: {{type: interval, interval: 1d, jitter: 0, prompt: hi}}}}}}"
+        )
+        .unwrap();
+    }
+    std::fs::write(folder.path().join("cowhand.yaml"), fleet).unwrap();
+    let script = format!("ulimit -n 64; exec '{COWHAND}' start --no-server -c '{}'", folder.path().display());
+    let log = folder.path().join("log");
+    let daemon =
+        Daemon::telling(Command::new("sh").args(["-c", &script]), std::fs::File::create(&log).unwrap());
+    let told = || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        let last: Vec<&str> = log.lines().rev().take(20).collect();
+        last.join("\n")
+    };
+    // As long as there are more and more of them.
+    let (mut most, mut patience) = (0, Instant::now() + Duration::from_mins(1));
+    while most < JOBS {
+        let done = in_status(folder.path(), "completed");
+        if done > most {
+            (most, patience) = (done, Instant::now() + Duration::from_mins(2));
+        }
+        assert_eq!(in_status(folder.path(), "failed"), 0, "after {done} jobs:\n{}", told());
+        assert!(Instant::now() < patience, "{done} of {JOBS} jobs:\n{}", told());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let said = ask(folder.path(), &["schedule", "list", "--json"]);
+    assert!(!said.contains("paused") && !said.contains("\"last_error\": \""), "{said}");
+    drop(daemon);
+}
+
+fn ask(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(COWHAND).args(arguments).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The folder of attempts is full: a job that cannot start for that waits and says so, and neither its schedule nor its
+/// item is blamed.
+#[test]
+fn a_job_waits_while_there_is_no_room_to_start_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, items) = (folder.path(), folder.path().join("items"));
+    std::fs::create_dir(&items).unwrap();
+    std::fs::create_dir_all(place.join(".cowhand/attempts")).unwrap();
+    std::fs::write(items.join("one.md"), "---\ntitle: One\nstatus: available\n---\nDo it.\n").unwrap();
+    let fleet = "agents:\n  - name: a\n    runtime: command\n    command: [sh, -c, 'cat']\n    \
+                 schedules:\n      s: {type: interval, interval: 1h, prompt: Go., breaker: {failures: 1}, \
+                 work_source: {type: files, path: items, max_item_attempts: 1}}\n";
+    std::fs::write(place.join("cowhand.yaml"), fleet).unwrap();
+    let attempts = place.join(".cowhand/attempts");
+    let script = format!(
+        "mount -t tmpfs -o size=1m,mode=700 tmpfs '{}' && head -c 2000000 /dev/zero > '{}/filler'; \
+         exec '{COWHAND}' start --no-server -c '{}'",
+        attempts.display(),
+        attempts.display(),
+        place.display()
+    );
+    let mut unshare = Command::new("unshare");
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    let daemon = Daemon::start(&mut unshare);
+    let job = || {
+        let jobs: serde_json::Value = serde_json::from_str(&ask(place, &["jobs", "--json"])).unwrap();
+        jobs[0].clone()
+    };
+    let requeued = || ask(place, &["events", "--json"]).matches("\"job:requeued\"").count();
+    // More often than a failure that is the job's own would be forgiven.
+    wait_for("six tries", || {
+        let job = job();
+        assert!(job["status"] != "failed", "{job:#}");
+        requeued() >= 6
+    });
+    let id = job()["id"].as_str().unwrap().to_owned();
+    wait_for("it to wait", || job()["status"] == "pending");
+    let words = "No space left on device";
+    for told in [ask(place, &["job", &id]), ask(place, &["why", "a/s"]), ask(place, &["events", "--json"])] {
+        assert!(told.contains(words), "{told}");
+    }
+    let shown: serde_json::Value = serde_json::from_str(&ask(place, &["job", &id, "--json"])).unwrap();
+    assert_eq!(shown["waits"]["reason"], "requeued", "{shown:#}");
+    assert!(shown["waits"]["until"].is_string(), "{shown:#}");
+    let status = ask(place, &["status"]);
+    assert!(status.contains(words), "{status}");
+    let inside = Path::new("/proc").join(daemon.0.id().to_string()).join("root");
+    std::fs::remove_file(inside.join(attempts.strip_prefix("/").unwrap()).join("filler")).unwrap();
+    wait_for("its end", || job()["finished_at"].is_string());
+    assert_eq!(job()["status"], "completed");
+    wait_for("the item to be done", || {
+        std::fs::read_to_string(items.join("one.md")).unwrap().contains("status: completed")
+    });
+    let schedule: serde_json::Value =
+        serde_json::from_str(&ask(place, &["schedule", "show", "a/s", "--json"])).unwrap();
+    assert_eq!((&schedule["status"], &schedule["last_error"]), (&"idle".into(), &serde_json::Value::Null));
+}
+
 /// Jobs whose view says so.
 fn in_status(disk: &Path, status: &str) -> usize {
     let views = std::fs::read_dir(disk.join(".cowhand/jobs")).unwrap().flatten().map(|entry| entry.path());

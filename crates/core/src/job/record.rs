@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ExitReason, FailReason, Job, JobError, JobState, JobStatus, JobUsage, Origin, Outcome, Termination,
-    TriggerType,
+    ExitReason, FailReason, Job, JobError, JobState, JobStatus, JobUsage, Origin, Outcome, Requeued,
+    Termination, TriggerType,
 };
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::work::WorkItem;
@@ -41,6 +41,9 @@ pub struct JobRecord {
     /// How many attempts met a limit of their provider and were sent away.
     #[serde(default, skip_serializing_if = "is_none")]
     pub parks: u32,
+    /// Attempts that never began; not there if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeued: Option<Requeued>,
     /// When the first attempt started.
     #[serde(default)]
     pub run_started_at: Option<Timestamp>,
@@ -89,6 +92,7 @@ impl From<Job> for JobRecord {
             retry_of: None,
             attempt: job.attempts,
             parks: job.parks,
+            requeued: Some(job.requeued).filter(|requeued| !requeued.is_empty()),
             run_started_at: job.run_started_at,
             attempt_started_at: None,
             not_before: None,
@@ -181,6 +185,7 @@ impl TryFrom<JobRecord> for Job {
             session_id: record.session_id,
             attempts: record.attempt,
             parks: record.parks,
+            requeued: record.requeued.unwrap_or_default(),
             run_started_at: record.run_started_at,
             usage: record.usage,
             work_item: record.work_item,

@@ -182,9 +182,79 @@ fn what_never_began_waits_a_little_longer_each_time() {
     let mut job = new_job();
     for (attempt, wait) in [(1, 1), (2, 2), (3, 3)] {
         job.start(at(100 * attempt)).unwrap();
-        job.give_back(at(100 * attempt)).unwrap();
+        assert!(job.give_back(&NotBegun::Interrupted, at(100 * attempt)).unwrap());
         assert_eq!(job.state(), &JobState::Pending { not_before: Some(at(100 * attempt + wait)) });
     }
+}
+
+/// f: fails to begin as before, g: for another reason, s: for want of room, i: the daemon ends, b: begins, and fails. The
+/// answer counts how often in a row it had the same reason; `!` is too often.
+#[test]
+fn what_keeps_a_job_from_beginning_again_and_again_fails_it() {
+    for (story, expected) in [
+        ("ffffff", "12345!"),
+        ("gfffff", "112345"),
+        ("fffgff", "123112"),
+        ("ffifffi", "1223455"),
+        ("fffbfff", "123-123"),
+        ("ssssssss", "12345678"),
+        ("iiiiiiii", "00000000"),
+    ] {
+        let mut job = new_job();
+        let mut answers = String::new();
+        for (round, letter) in story.chars().enumerate() {
+            let now = at(1_000 * i64::try_from(round).unwrap());
+            job.start(now).unwrap();
+            let why = match letter {
+                'f' => NotBegun::Failed(format!("the keeper in /x/job.{round} ended")),
+                'g' => NotBegun::Failed("it may not be executed".to_owned()),
+                's' => NotBegun::Shortage("too many open files".to_owned()),
+                'i' => NotBegun::Interrupted,
+                _ => {
+                    job.settle(
+                        failed(FailReason::Error, ErrorKind::Exit),
+                        &Retry { max_attempts: 100, ..patient() },
+                        now,
+                    )
+                    .unwrap();
+                    answers.push('-');
+                    continue;
+                }
+            };
+            if job.give_back(&why, now).unwrap() {
+                answers += &job.requeued().times.to_string();
+                assert_eq!(job.run_started_at().is_some(), answers.contains('-'), "{story}");
+            } else {
+                answers.push('!');
+                assert!(matches!(job.state(), JobState::Running { .. }), "nothing is changed");
+            }
+        }
+        assert_eq!(answers, expected, "{story}");
+    }
+}
+
+#[test]
+fn what_never_began_does_not_count_for_retry() {
+    let mut job = new_job();
+    let retry = Retry { max_attempts: 2, ..patient() };
+    let mut second = 0;
+    let mut begin = |job: &mut Job| {
+        second += 1_000;
+        job.start(at(second)).unwrap();
+        at(second)
+    };
+    for _ in 0..3 {
+        let now = begin(&mut job);
+        assert!(job.give_back(&NotBegun::Shortage("no space left on device".to_owned()), now).unwrap());
+    }
+    let now = begin(&mut job);
+    job.settle(failed(FailReason::Error, ErrorKind::Exit), &retry, now).unwrap();
+    assert_eq!(job.status(), JobStatus::Pending, "one of two attempts has failed");
+    let now = now + jiff::SignedDuration::from_hours(48);
+    job.start(now).unwrap();
+    job.settle(failed(FailReason::Error, ErrorKind::Exit), &retry, now).unwrap();
+    assert_eq!(job.status(), JobStatus::Failed);
+    assert_eq!((job.attempts(), job.requeued().in_all), (5, 3));
 }
 
 #[derive(Debug, Clone)]
@@ -232,7 +302,7 @@ proptest! {
                 Change::Start => job.start(now),
                 Change::Session(id) => job.set_session(id),
                 Change::Settle(outcome) => job.settle(outcome, &patient(), now),
-                Change::GiveBack => job.give_back(now),
+                Change::GiveBack => job.give_back(&NotBegun::Failed("no".to_owned()), now).map(drop),
                 Change::Cancel(how) => job.cancel(how, now),
             };
             if let Some(ended) = &ended {

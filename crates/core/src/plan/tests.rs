@@ -90,6 +90,7 @@ impl Scene {
             began: false,
             resumes: None,
             provider: None,
+            requeued: Requeued::default(),
             chat: None,
             confined: false,
             session_key: matches!(state, LiveState::Running { .. }).then(|| "agent".to_owned()),

@@ -84,7 +84,7 @@ pub(crate) async fn admit(
     key: &JobKey,
     store: &Store,
     token: &str,
-    Wanted { method, route, path }: Wanted,
+    wanted: Wanted,
 ) -> Result<Actor, Problem> {
     let wrong = || Problem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
     let (job, attempt) = key.read(token).ok_or_else(wrong)?;
@@ -92,13 +92,30 @@ pub(crate) async fn admit(
     if known.status() != JobStatus::Running || known.attempts() != attempt {
         return Err(wrong());
     }
-    // An id has no letter that could be written in another way.
-    let own =
-        path.strip_prefix("/api/v1/jobs/").and_then(|rest| rest.split('/').next()) == Some(job.as_str());
-    if !own || !super::is_for_jobs(&method, &route) {
+    if !wanted.concerns(&job) {
         return Err(Problem::new(Code::Forbidden, "a job's token is for what concerns that job alone"));
     }
     Ok(Actor::Job { job })
+}
+
+impl Wanted {
+    /// Says whether the token of this job is enough for it.
+    pub(super) fn concerns(&self, job: &JobId) -> bool {
+        // An id has no letter that could be written in another way.
+        let rest = self.path.strip_prefix("/api/v1/jobs/");
+        let own = rest.and_then(|rest| rest.split('/').next()) == Some(job.as_str());
+        own && super::is_for_jobs(&self.method, &self.route)
+    }
+
+    pub(super) fn only_looks(&self) -> bool {
+        self.method.is_safe()
+    }
+
+    /// The method and the route, for people.
+    pub(super) fn endpoint(&self) -> (String, String) {
+        let route = if self.route.is_empty() { "no endpoint" } else { &self.route };
+        (self.method.to_string(), route.to_owned())
+    }
 }
 
 #[cfg(test)]

@@ -186,6 +186,9 @@ async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
     if let Some(held) = Holds::of(agent, &snapshot, now).job(live) {
         return Ok(Some(Waits { reason: held.reason(), until: held.until(), message: held.sentence() }));
     }
+    if let Some((until, message)) = live.put_back(now) {
+        return Ok(Some(Waits { reason: SkipReason::Requeued, until: Some(until), message }));
+    }
     Ok(snapshot.limit_of(agent, live, now).map(|parked| Waits {
         reason: SkipReason::UsageLimit,
         until: Some(parked.until),

@@ -6,6 +6,7 @@
 
 mod agents;
 mod asks;
+mod caller;
 mod client;
 mod config;
 mod daemon;
@@ -54,6 +55,7 @@ use crate::work::Sources;
 
 pub use agents::{AgentView, LastJob, Next};
 pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
+use caller::Refusals;
 pub use client::{Client, Lines, segment};
 pub use daemon::{DaemonView, Status, StopAsked};
 pub use followups::JobFollows;
@@ -91,6 +93,8 @@ pub struct Api {
     url: Option<String>,
     /// Of browsers that may come in.
     logins: Logins,
+    /// What jobs were refused.
+    refusals: Refusals,
 }
 
 #[derive(Debug, Clone)]
@@ -137,7 +141,8 @@ pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
 impl Api {
     pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
         let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
-        Self { store, state, side: Side::Daemon(fleet), url: None, logins: Logins::default() }
+        let (logins, refusals) = (Logins::default(), Refusals::default());
+        Self { store, state, side: Side::Daemon(fleet), url: None, logins, refusals }
     }
 
     /// Says where the server answers.
@@ -149,7 +154,8 @@ impl Api {
     /// For reading, while no daemon runs.
     pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources) -> Self {
         let (roster, sources) = (Arc::new(roster), Arc::new(sources));
-        Self { store, state, side: Side::Alone { roster, sources }, url: None, logins: Logins::default() }
+        let (logins, refusals) = (Logins::default(), Refusals::default());
+        Self { store, state, side: Side::Alone { roster, sources }, url: None, logins, refusals }
     }
 
     pub fn router(self) -> Router {

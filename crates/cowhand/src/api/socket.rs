@@ -6,17 +6,18 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use axum::Router;
-use axum::extract::connect_info::{ConnectInfo, Connected, IntoMakeServiceWithConnectInfo};
+use axum::extract::connect_info::{ConnectInfo, IntoMakeServiceWithConnectInfo};
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
+use cowhand_core::actor::Actor;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tracing::error;
 use uuid::Uuid;
 
-use super::{Api, Wanted, job_token};
+use super::caller::Peer;
+use super::{Api, Code, Problem, Wanted, job_token};
 use crate::audit;
 use crate::gone::gone;
 use crate::state::StateFolder;
@@ -118,30 +119,41 @@ fn by_persons(api: Api) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
 
 async fn named(
     State(api): State<Api>,
-    ConnectInfo(Peer(uid)): ConnectInfo<Peer>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
-    // Whoever shows the token of a job has its rights and no others, although the socket would give more.
-    if let Some(token) = job_token::shown(request.headers()).map(str::to_owned) {
-        return match api.admit(&token, Wanted::by(&request)).await {
-            Ok(job) => audit::by(job, next.run(request)).await,
-            Err(problem) => problem.into_response(),
-        };
-    }
-    match uid {
-        Some(uid) if !request.method().is_safe() => audit::by(audit::person(uid), next.run(request)).await,
-        _ => next.run(request).await,
+    let token = job_token::shown(request.headers()).map(str::to_owned);
+    let actor = match admitted(&api, &peer, token, Wanted::by(&request)).await {
+        Ok(actor) => actor,
+        Err(problem) => return problem.into_response(),
+    };
+    match actor {
+        Some(actor) => audit::by(actor, next.run(request)).await,
+        None => next.run(request).await,
     }
 }
 
-/// The user, if the system tells.
-#[derive(Debug, Clone)]
-struct Peer(Option<u32>);
-
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self(stream.io().peer_cred().ok().map(|peer| peer.uid()))
+/// On whose account the request is answered, if that has to be written down.
+async fn admitted(
+    api: &Api,
+    peer: &Peer,
+    token: Option<String>,
+    wanted: Wanted,
+) -> Result<Option<Actor>, Problem> {
+    let attempt = api.attempt_of(peer).await?;
+    match (token, attempt) {
+        // Whoever shows the token of a job has its rights and no others, although the socket would give more.
+        (Some(token), attempt) => {
+            let actor = api.admit(&token, wanted).await?;
+            let other = attempt.is_some_and(|(job, _)| actor != Actor::Job { job });
+            if other {
+                return Err(Problem::new(Code::Forbidden, "this is the token of another job"));
+            }
+            Ok(Some(actor))
+        }
+        (None, Some(attempt)) => api.admit_attempt(attempt, &wanted).await.map(Some),
+        (None, None) => Ok(peer.uid.filter(|_| !wanted.only_looks()).map(audit::person)),
     }
 }
 

@@ -231,9 +231,10 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
-/// When its provider takes jobs again, or its schedule's pause is over; the sentence about a budget says by itself when that begins anew.
+/// When its provider takes jobs again, its schedule's pause is over, or it is tried again; the sentence about a budget says by itself when that begins anew.
 fn reset(waits: &Waits) -> Option<Timestamp> {
-    waits.until.filter(|_| matches!(waits.reason, SkipReason::UsageLimit | SkipReason::Paused))
+    use SkipReason::{Paused, Requeued, UsageLimit};
+    waits.until.filter(|_| matches!(waits.reason, UsageLimit | Paused | Requeued))
 }
 
 /// What it waits for, and what it has cost.

@@ -114,6 +114,8 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
             (ScheduleStatus::Error, _, _, Some(error)) => {
                 format!("{}: {name}: {}", print::styled("given up", print::ODD), print::one_line(error, 300))
             }
+            // Told with the job itself.
+            (_, Some(SkipReason::Requeued), _, _) => continue,
             (_, reason, Some(note), _) if reason != Some(SkipReason::UsageLimit) => {
                 format!("{}: {note}", print::styled("no money", print::ODD))
             }

@@ -89,11 +89,10 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
     }
     lines.extend(match (view.skip_reason, view.next_run_at) {
         (Some(SkipReason::Disabled), _) => None,
-        (Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit), _)
-            if view.skip_note.is_some() =>
-        {
-            explained(view, now)
-        }
+        (
+            Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
+            _,
+        ) if view.skip_note.is_some() => explained(view, now),
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType) | None, _) if view.preparing => {
             Some("It has fired, and finds out what there is to run for.".to_owned())
         }
@@ -196,5 +195,6 @@ const fn because(reason: SkipReason) -> &'static str {
         SkipReason::Paused => "it had paused itself",
         SkipReason::UsageLimit => "its provider was used up",
         SkipReason::SessionBusy => "an earlier job has its session and has not ended",
+        SkipReason::Requeued => "its job could not be started, and is tried again",
     }
 }

@@ -9,7 +9,8 @@ use cowhand_core::budget::Breach;
 use cowhand_core::config::shape::Runtime;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, Outcome, Settlement, Termination,
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, NotBegun, Outcome, Settlement,
+    Termination,
 };
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::provider::OnLimit;
@@ -33,6 +34,7 @@ use crate::run::attempt::{Attempt, Standing};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch;
 use crate::run::runtime::Finish;
+use crate::run::shortage;
 use crate::run::tail::Tail;
 use crate::veil::Veil;
 use crate::view::output::OutputLog;
@@ -80,6 +82,8 @@ enum Followed {
     NotOurs,
     /// The session that it was to go on with is not there, so nothing has happened.
     NoSession,
+    /// The agent was not started, and may be later.
+    NotBegun(NotBegun),
 }
 
 /// The rules of the config for this job, as they are when it starts or is taken up again.
@@ -126,7 +130,7 @@ impl Charge {
 
     pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
         if !fresh && !self.attempt().folder().exists() && !self.end_strays().await {
-            return self.give_back(rules).await;
+            return self.give_back(NotBegun::Interrupted, rules).await;
         }
         if !fresh {
             self.stopped = self.stopped_before().await;
@@ -144,6 +148,7 @@ impl Charge {
                     return self.settle(settlement, rules).await;
                 }
                 Ok(Followed::NotOurs) => return,
+                Ok(Followed::NotBegun(why)) => return self.give_back(why, rules).await,
                 Ok(Followed::NoSession) => {
                     if !self.launch_anew(rules).await {
                         return;
@@ -194,14 +199,14 @@ impl Charge {
             let ending = match standing {
                 Standing::Ended(ending) => Some(ending),
                 Standing::Gone if attempt.began()? => Some(vanished(self.now())),
-                Standing::Gone => {
-                    self.give_back(rules).await;
-                    return Ok(Followed::NotOurs);
-                }
+                Standing::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
                 Standing::Kept | Standing::Unkept => None,
             };
             if let Some(ending) = ending {
                 fault::place("ended");
+                if let Some(why) = not_begun(&ending).filter(|_| self.stopped.is_none()) {
+                    return Ok(Followed::NotBegun(why));
+                }
                 if self.stopped.is_none() && self.lost_its_session(rules) {
                     return Ok(Followed::NoSession);
                 }
@@ -426,6 +431,16 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Why the agent could not be started, if the machine has run out of something.
+fn not_begun(ending: &Ending) -> Option<NotBegun> {
+    match &ending.status {
+        ExitStatus::StartFailed { message } if shortage::is_named_in(message) => {
+            Some(NotBegun::Shortage(message.clone()))
+        }
+        _ => None,
+    }
+}
 
 /// Agent and keeper are gone without a word: what the agent said last has to tell.
 fn vanished(at: Timestamp) -> Ending {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cowhand_core::config::shape::Runtime;
-use cowhand_core::job::{ErrorKind, FailReason, JobError, Origin, Outcome, Settlement, Termination};
+use cowhand_core::job::{
+    ErrorKind, FailReason, JobError, NotBegun, Origin, Outcome, Settlement, Termination,
+};
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, Holding};
 use cowhand_core::workspace::IsolationKind;
@@ -17,9 +19,10 @@ use tracing::{info, warn};
 use super::attempt::{Charge, Rules, Wish};
 use super::workspaces::{self, Desk};
 use crate::fault;
-use crate::run::attempt::Prelude;
+use crate::run::attempt::{Attempt, Prelude};
 use crate::run::launch::{self, Launch};
 use crate::run::runtime::{Session, plan};
+use crate::run::shortage;
 use crate::run::workspace::{Setup, SetupFailure, set_up};
 use crate::store::{StoreError, StoredSession};
 use crate::veil::Veil;
@@ -46,7 +49,9 @@ impl Charge {
         match self.beginning(rules).await {
             Ok(beginning) => self.launch_with(rules, beginning).await,
             Err(error) => {
-                self.not_started(format!("cannot look for its session: {error}"), rules).await;
+                // A store that does not answer is no fault of the job.
+                let why = NotBegun::Shortage(format!("cannot look for its session: {error}"));
+                self.give_back(why, rules).await;
                 false
             }
         }
@@ -144,8 +149,16 @@ impl Charge {
         let attempt = self.attempt();
         let runtime = agent.runtime().name();
         let (job, number) = (self.job.id().clone(), self.job.attempts());
-        if let Err(error) = self.engine.store.set_place(job, number, &agent.directory, runtime).await {
-            warn!(job = %self.job.id(), "where it runs is not written, so nobody can go on with it: {error}");
+        match self.engine.store.set_place(job, number, &agent.directory, runtime).await {
+            Ok(true) => {}
+            Ok(false) => {
+                warn!(job = %self.job.id(), "it is not started: its lease is lost, and somebody else has settled it");
+                self.forget_private();
+                return false;
+            }
+            Err(error) => {
+                warn!(job = %self.job.id(), "where it runs is not written, so nobody can go on with it: {error}");
+            }
         }
         let launched = attempt.write_private(&launch.files).and_then(|()| {
             let program = &self.engine.program;
@@ -156,7 +169,10 @@ impl Charge {
                 fault::place("launched");
                 // Reaped when it ends, however long that takes. Not a task of the runtime, which would not end
                 // before it.
-                std::thread::spawn(move || keeper.wait());
+                let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
+                if let Err(error) = reaper {
+                    warn!(job = %self.job.id(), "nobody waits for its keeper, which will be a zombie: {error}");
+                }
                 info!(job = %self.job.id(), agent = %self.job.agent(), attempt = number, "started");
                 true
             }
@@ -168,13 +184,43 @@ impl Charge {
         }
     }
 
+    /// Ends an attempt that could not be started: the job waits if the machine has run out of something, and fails otherwise.
     pub(super) async fn not_started(&self, message: String, rules: &Rules) {
+        if shortage::is_named_in(&message) {
+            return self.give_back(NotBegun::Shortage(message), rules).await;
+        }
+        self.start_failed(message, rules).await;
+    }
+
+    pub(super) async fn start_failed(&self, message: String, rules: &Rules) {
         let error = JobError { kind: ErrorKind::StartFailed, message };
         let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        self.forget_private();
+        self.settle(Settlement { used_no_tool: true, ..outcome.into() }, rules).await;
+    }
+
+    fn forget_private(&self) {
         if let Err(error) = self.attempt().forget_private() {
             warn!(job = %self.job.id(), "its private files are still there: {error}");
         }
-        self.settle(Settlement { used_no_tool: true, ..outcome.into() }, rules).await;
+    }
+
+    /// Why the keeper ended before it started the agent.
+    pub(super) async fn why_no_keeper(&self) -> NotBegun {
+        let attempt = self.attempt();
+        if let Err(error) = attempt.aside(Attempt::has_room).await
+            && shortage::is_named_in(&error.to_string())
+        {
+            return NotBegun::Shortage(format!("cannot start a keeper: {error}"));
+        }
+        let program = self.engine.program.display();
+        match attempt.keeper_said() {
+            Some(said) if shortage::is_named_in(&said) => NotBegun::Shortage(said),
+            Some(said) => NotBegun::Failed(format!("its keeper could not start the agent: {said}")),
+            None => NotBegun::Failed(format!(
+                "its keeper, {program}, ended without a word before it started the agent"
+            )),
+        }
     }
 
     /// Runs the set-up command of a workspace, if there is one, for as long as the job is wanted.
@@ -191,7 +237,9 @@ impl Charge {
             let (command, directory, environment) = (&command, &directory, &environment);
             let done = set_up(&Setup { command, directory, environment, patience, stop: &stopping });
             // What made a session of its own is no longer in its group, but still carries the mark.
-            attempt.end_strays();
+            if let Err(error) = attempt.end_strays() {
+                warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");
+            }
             done
         });
         let done = loop {
@@ -206,7 +254,9 @@ impl Charge {
         };
         match done {
             Ok(Ok(())) => return true,
-            Ok(Err(SetupFailure::Failed(why))) => self.not_started(why, rules).await,
+            Ok(Err(SetupFailure::CannotStart(why))) => self.not_started(why, rules).await,
+            // Whatever the command says is its own: it is not looked at.
+            Ok(Err(SetupFailure::Failed(why))) => self.start_failed(why, rules).await,
             Ok(Err(SetupFailure::Stopped)) => self.stopped_before_its_start(rules).await,
             Err(error) => self.not_started(format!("`setup` cannot be run: {error}"), rules).await,
         }
@@ -216,7 +266,7 @@ impl Charge {
     async fn stopped_before_its_start(&self, rules: &Rules) {
         let wish = *self.wishes.borrow();
         match wish {
-            Wish::GoOn | Wish::Leave => self.give_back(rules).await,
+            Wish::GoOn | Wish::Leave => self.give_back(NotBegun::Interrupted, rules).await,
             Wish::Cancel | Wish::CancelNow => {
                 self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
             }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use cowhand_core::config::shape::WorkSource;
 use cowhand_core::id::{JobId, ScheduleId};
+use cowhand_core::job::Job;
 use cowhand_core::roster::{Agent, Roster};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -52,6 +53,8 @@ pub(crate) struct Engine {
     pub(crate) workspaces: tokio::sync::Mutex<()>,
     roster: RwLock<Arc<Loaded>>,
     running: Mutex<HashMap<JobId, Running>>,
+    /// Jobs with attempts here that are not current any more and are being ended.
+    orphaned: Mutex<Vec<JobId>>,
     /// Schedules whose firings a task of ours prepares, with what tells it that there are new ones.
     preparing: Mutex<HashMap<ScheduleId, Arc<Notify>>>,
     /// When claims that ran out were last looked for.
@@ -118,6 +121,7 @@ impl Loaded {
 #[derive(Debug)]
 struct Running {
     epoch: i64,
+    attempt: u32,
     wish: watch::Sender<Wish>,
 }
 
@@ -147,6 +151,7 @@ impl Engine {
             workspaces: tokio::sync::Mutex::default(),
             roster: RwLock::new(Arc::new(loaded)),
             running: Mutex::default(),
+            orphaned: Mutex::default(),
             looked_for_lapsed: Mutex::default(),
             counts: Mutex::default(),
         }
@@ -161,13 +166,13 @@ impl Engine {
     }
 
     /// None if a task looks after this job already.
-    pub(crate) fn begin(&self, job: &JobId, epoch: i64) -> Option<watch::Receiver<Wish>> {
+    pub(crate) fn begin(&self, job: &Job, epoch: i64) -> Option<watch::Receiver<Wish>> {
         let mut running = self.running();
-        if running.contains_key(job) {
+        if running.contains_key(job.id()) {
             return None;
         }
         let (wish, wishes) = watch::channel(Wish::GoOn);
-        running.insert(job.clone(), Running { epoch, wish });
+        running.insert(job.id().clone(), Running { epoch, attempt: job.attempts(), wish });
         Some(wishes)
     }
 
@@ -191,13 +196,40 @@ impl Engine {
         }
     }
 
+    /// Tells the task of an attempt whose lease is gone to end it. One that has settled its job by itself is past that.
+    pub(crate) fn abandon(&self, job: &JobId, epoch: i64) {
+        if self.running().get(job).is_some_and(|running| running.epoch == epoch) {
+            self.wish(job, Wish::Abandon);
+        }
+    }
+
+    /// Says whether a task looks after this attempt.
+    pub(crate) fn is_current(&self, job: &JobId, attempt: u32) -> bool {
+        self.running().get(job).is_some_and(|running| running.attempt == attempt)
+    }
+
+    /// Keeps the job's next attempt from being started here until [`Self::orphan_ended`].
+    pub(crate) fn orphan_found(&self, job: JobId) {
+        self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).push(job);
+    }
+
+    pub(crate) fn orphan_ended(&self, job: &JobId) {
+        let mut orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = orphaned.iter().position(|known| known == job) {
+            orphaned.swap_remove(place);
+        }
+        self.nudge.notify_one();
+    }
+
     /// Every job that is looked after, with its epoch.
     pub(crate) fn held(&self) -> Vec<(JobId, i64)> {
         self.running().iter().map(|(job, running)| (job.clone(), running.epoch)).collect()
     }
 
+    /// Says whether something of the job still goes on here, so that its next attempt cannot be started yet.
     pub(crate) fn holds(&self, job: &JobId) -> bool {
-        self.running().contains_key(job)
+        let orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).contains(job);
+        orphaned || self.running().contains_key(job)
     }
 
     /// The schedule has firings to prepare. None if a task does that already; it is told to look again.

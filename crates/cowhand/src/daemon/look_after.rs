@@ -6,7 +6,7 @@ use std::time::Duration;
 use cowhand_core::job::{Outcome, Settlement};
 use cowhand_core::roster::Agent;
 use tokio::time::Instant;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::attempt::{Charge, Rules};
 use super::engine::LEASE;
@@ -102,11 +102,14 @@ impl Charge {
 /// Whether anything of it is left; if so, it is killed.
 fn lives(attempt: &Attempt) -> bool {
     if !attempt.folder().exists() {
-        return attempt.end_strays();
+        // What cannot be seen now may live.
+        return attempt.end_strays().unwrap_or(true);
     }
     if matches!(attempt.standing(), Ok(Standing::Ended(_) | Standing::Gone)) {
         return false;
     }
-    attempt.kill();
+    if let Err(error) = attempt.kill() {
+        warn!(attempt = attempt.name(), "it cannot be killed at the moment: {error}");
+    }
     true
 }

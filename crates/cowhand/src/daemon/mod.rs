@@ -8,6 +8,7 @@ mod engine;
 mod hooks;
 mod lapsed;
 mod look_after;
+mod orphans;
 mod owed;
 mod prepare;
 mod preparing;
@@ -248,23 +249,12 @@ impl Daemon {
                 let lost = |(job, epoch): &(JobId, i64)| {
                     !ours.iter().any(|held| held.job == *job && held.epoch == *epoch)
                 };
-                for (job, _) in held.into_iter().filter(lost) {
-                    self.lost(&job).await;
+                for (job, epoch) in held.into_iter().filter(lost) {
+                    self.engine.abandon(&job, epoch);
                 }
                 self.heartbeat_at = now + HEARTBEAT;
             }
             Err(error) => warn!("cannot renew the leases: {error}"),
-        }
-    }
-
-    /// A job may have been settled a moment ago, with its task about to end; only a job that somebody else runs, or
-    /// has pruned, is abandoned.
-    async fn lost(&self, job: &JobId) {
-        use cowhand_core::job::JobStatus;
-        let running = self.engine.store.job(job.clone()).await;
-        if running.is_ok_and(|job| job.is_none_or(|job| job.status() == JobStatus::Running)) {
-            warn!(%job, "its lease is lost; ending it here");
-            self.engine.wish(job, Wish::Abandon);
         }
     }
 
@@ -346,7 +336,7 @@ fn expect() {
 /// A job that has just been claimed gets a task that looks after it.
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, stand_in: Option<usize>) {
     fault::place("claimed");
-    if let Some(wishes) = engine.begin(job.id(), epoch) {
+    if let Some(wishes) = engine.begin(&job, epoch) {
         let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stand_in, stopped: None };
         tasks.spawn(charge.look_after(true));
     }

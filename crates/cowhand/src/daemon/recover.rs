@@ -1,4 +1,5 @@
-//! After a restart: what ran goes on, what ended meanwhile is settled, what never began waits again.
+//! After a restart: what ran goes on, what ended meanwhile is settled, what never began waits again, and what is no
+//! longer ours is ended.
 
 use std::collections::HashSet;
 use std::io;
@@ -10,10 +11,10 @@ use tracing::{info, warn};
 
 use crate::fault;
 
-use super::Daemon;
 use super::attempt::Charge;
 use super::engine::LEASE;
 use super::unwritten::{self, is_unwritten};
+use super::{Daemon, orphans};
 use crate::fleet::FleetError;
 use crate::prune::files::entries;
 use crate::run::attempt::Attempt;
@@ -29,7 +30,7 @@ impl Daemon {
             fault::place("adopted");
             let Some(job) = engine.store.job(held.job).await? else { continue };
             let stand_in = self.stand_in_of(&job).await?;
-            if let Some(wishes) = engine.begin(job.id(), held.epoch) {
+            if let Some(wishes) = engine.begin(&job, held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
                 let charge = Charge {
                     engine: Arc::clone(engine),
@@ -42,8 +43,13 @@ impl Daemon {
                 self.tasks.spawn(charge.look_after(false));
             }
         }
-        let (state, held) = (engine.home.state.clone(), engine.held());
-        let (loaded, now) = (engine.loaded(), engine.clock.now());
+        let orphans = orphans::find(engine).await;
+        let held = engine.held().into_iter().map(|(job, _)| job);
+        let held: HashSet<JobId> = held.chain(orphans.iter().map(|orphan| orphan.job().clone())).collect();
+        for orphan in orphans {
+            self.tasks.spawn(orphan.end());
+        }
+        let (state, loaded, now) = (engine.home.state.clone(), engine.loaded(), engine.clock.now());
         let write =
             move |attempt: &Attempt, state: &StateFolder| unwritten::catch_up(attempt, state, &loaded, now);
         let forgotten = tokio::task::spawn_blocking(move || forget_output(&state, &held, &write)).await;
@@ -68,10 +74,9 @@ impl Daemon {
 /// What could not be written before is written first, by `write`, which says whether that went well.
 fn forget_output(
     state: &StateFolder,
-    held: &[(JobId, i64)],
+    held: &HashSet<JobId>,
     write: &dyn Fn(&Attempt, &StateFolder) -> bool,
 ) -> io::Result<()> {
-    let held: HashSet<&JobId> = held.iter().map(|(job, _)| job).collect();
     for entry in entries(&state.attempts())? {
         let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
         // Hooks are forgotten with their folders.

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use cowhand_core::job::Settlement;
+use cowhand_core::job::{MAX_REQUEUES, NotBegun, Settlement};
 use tracing::{info, warn};
 
 use super::attempt::{Charge, LONGEST_PAUSE, Rules, Wish};
 use super::unwritten::is_unwritten;
 use crate::fault;
+use crate::run::attempt::Attempt;
 use crate::store::{GivenBack, Settled, StoreError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -50,13 +51,30 @@ impl Charge {
         }
     }
 
-    /// It never began, so it waits again. If the store knows better, it is lost.
-    pub(super) async fn give_back(&self, rules: &Rules) {
+    /// Puts the job back: its attempt never began. What has kept it from that too often fails it, and if the store knows that
+    /// it began, it is lost.
+    pub(super) async fn give_back(&self, why: NotBegun, rules: &Rules) {
+        let why = match why {
+            NotBegun::Interrupted => NotBegun::Interrupted,
+            NotBegun::Shortage(reason) => NotBegun::Shortage(rules.veil.hide(&reason).into_owned()),
+            NotBegun::Failed(reason) => NotBegun::Failed(rules.veil.hide(&reason).into_owned()),
+        };
+        if let Some(reason) = why.reason() {
+            warn!(job = %self.job.id(), "it could not be started: {reason}");
+        }
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.engine.store.give_back(self.job.id().clone(), self.epoch, self.now()).await {
-                Ok(GivenBack::Done(_) | GivenBack::Fenced)
-                | Err(StoreError::NoJob(_) | StoreError::Closed) => return,
+            let (id, why) = (self.job.id().clone(), why.clone());
+            match self.engine.store.give_back(id, self.epoch, why.clone(), self.now()).await {
+                Ok(GivenBack::Done(_)) => return self.discard().await,
+                Ok(GivenBack::Fenced) | Err(StoreError::NoJob(_) | StoreError::Closed) => return,
+                Ok(GivenBack::TooOften) => {
+                    let reason = why.reason().unwrap_or_default();
+                    let message = format!(
+                        "{reason}; the job was put back {MAX_REQUEUES} times in a row for this reason"
+                    );
+                    return self.start_failed(message, rules).await;
+                }
                 Ok(GivenBack::Began) => {
                     let lost = "lost: nothing is left of it, though something was heard of it before";
                     return self.settle(self.lost(lost.to_owned()), rules).await;
@@ -71,6 +89,13 @@ impl Charge {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Removes the folder of an attempt that never began; the next one has its own.
+    async fn discard(&self) {
+        if let Err(error) = self.attempt().aside(Attempt::discard).await {
+            warn!(job = %self.job.id(), "the folder of an attempt that never began is still there: {error}");
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::run::stopped::Stopped;
 /// little more. In a hurry there is no grace.
 pub(super) const OBEDIENCE: Duration = Duration::from_secs(15);
 const HURRY: Duration = Duration::from_secs(2);
+/// Before processes that could not be listed are looked for again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Charge {
     /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all
@@ -29,6 +31,9 @@ impl Charge {
         let (job, now) = (self.job.id(), Instant::now());
         if self.stopped.is_none() || hurry {
             if self.stopped.is_none() {
+                if reason == Reason::Abandoned {
+                    warn!(%job, "its lease is lost; ending it here");
+                }
                 self.note_stop(reason, attempt);
             }
             let patience = match attempt.aside(Attempt::stop).await {
@@ -46,13 +51,22 @@ impl Charge {
         }
         if kill_at.is_some_and(|at| at <= now) {
             warn!(%job, "it cannot be cancelled in good order and is killed");
-            attempt.aside(Attempt::kill).await;
+            if let Err(error) = attempt.aside(Attempt::kill).await {
+                warn!(%job, "it cannot be killed at the moment: {error}");
+            }
             *kill_at = Some(now + HURRY);
         }
     }
 
+    /// Kills what is left of an attempt without a folder, and says whether there was anything.
     pub(super) async fn end_strays(&self) -> bool {
-        self.attempt().aside(Attempt::end_strays).await
+        loop {
+            match self.attempt().aside(Attempt::end_strays).await {
+                Ok(any) => return any,
+                Err(error) => warn!(job = %self.job.id(), "what is left of it cannot be seen now: {error}"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Whoever cannot write it down stops the attempt all the same.

@@ -154,6 +154,9 @@ impl Fleet {
     /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
         let Options { agents, state, clock, program, work_sources, triggers } = options;
+        // Keepers work elsewhere.
+        let state = StateFolder::at(absolute(state.path())?);
+        let program = if is_bare(&program) { program } else { absolute(&program)? };
         let (config, base, contents) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -415,6 +418,17 @@ fn not_half_written(contents: Contents, now: &Roster) -> Result<Contents, FleetE
     Err(FleetError::Config(format!(
         "{name} is empty, as if somebody were writing it; a fleet that is to have no agents says `agents: []`"
     )))
+}
+
+/// Of where this process works now, which may change.
+fn absolute(path: &Path) -> Result<PathBuf, FleetError> {
+    let place = path.display().to_string();
+    std::path::absolute(path).map_err(|source| FleetError::State { place, source })
+}
+
+/// A name without a folder, which is looked for in `PATH`.
+fn is_bare(program: &Path) -> bool {
+    program.components().count() == 1 && !program.has_root()
 }
 
 /// What the config's checks would have said.

@@ -166,6 +166,9 @@ impl ScheduleView {
         } else if let Some(parked) = limit(agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::UsageLimit);
             (self.skip_until, self.skip_note) = (Some(parked.until), Some(parked.sentence()));
+        } else if let Some((until, sentence)) = put_back(schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::Requeued);
+            (self.skip_until, self.skip_note) = (Some(until), Some(sentence));
         }
         self
     }
@@ -181,4 +184,12 @@ fn limit<'a>(
     let waits =
         |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
     snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.limit_of(agent, job, now))
+}
+
+/// Why its oldest job that could not be started waits, and until when.
+fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
+    let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
+    jobs.filter_map(|job| Some((job, job.put_back(now)?)))
+        .map(|(job, (until, sentence))| (until, format!("{}: {sentence}", job.id)))
+        .next()
 }

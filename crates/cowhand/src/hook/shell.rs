@@ -2,11 +2,13 @@
 //! started, also while no daemon is there, and knows how it ended when the next one asks.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use cowhand_core::hook::HookKind;
 use jiff::SignedDuration;
+use tracing::warn;
 
 use super::{Errand, Tried};
 use crate::daemon::Engine;
@@ -14,6 +16,7 @@ use crate::fault;
 use crate::run::attempt::{Attempt, Limits, Standing, Start, StopSignal};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch;
+use crate::run::shortage;
 use crate::store::OwedHook;
 
 const TIMEOUT_MS: u64 = 30_000;
@@ -61,15 +64,27 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
     let launched = attempt
         .write_private(&[(COMMAND.to_owned(), format!("{command}\n"))])
         .and_then(|()| attempt.launch(&engine.program, &start, &errand.context.to_string(), &environment));
-    let mut keeper =
-        launched.map_err(|error| Tried::failed(format!("cannot start a keeper for it: {error}")))?;
+    let mut keeper = launched.map_err(|error| not_launched(&error))?;
     fault::place("hook_launched");
     // Reaped when it ends, however long that takes.
-    std::thread::spawn(move || keeper.wait());
+    if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
+        warn!(job = %owed.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");
+    }
     Ok(follow(engine, owed, &attempt).await)
 }
 
 const COMMAND: &str = "command";
+/// How often a hook is tried that the machine has no room to start; the last tries are minutes apart.
+const SHORTAGE_TRIES: u32 = 20;
+
+/// It never began. If the machine has run out of something, it is tried again.
+fn not_launched(error: &io::Error) -> Tried {
+    let reason = format!("cannot start a keeper for it: {error}");
+    if shortage::is_named_in(&reason) {
+        return Tried::Again { reason, said: None, asked: None, tries: SHORTAGE_TRIES };
+    }
+    Tried::failed(reason)
+}
 
 async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
     let wake = engine.watch.folder(attempt.folder());
@@ -85,7 +100,9 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
                 let age = engine.clock.now().duration_since(began);
                 if age > limit.saturating_add(PATIENCE) {
                     // Its keeper is stuck, or gone. Whether there was anything left shows at the next look.
-                    attempt.aside(Attempt::kill).await;
+                    if let Err(error) = attempt.aside(Attempt::kill).await {
+                        warn!(job = %owed.job, "its hook cannot be killed at the moment: {error}");
+                    }
                 }
                 tokio::select! {
                     () = wake.changed() => {}

@@ -1,11 +1,13 @@
 //! An attempt's folder: all that daemon and keeper share.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -74,6 +76,9 @@ pub struct Limits {
 pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
 const LOCK: &str = "lock";
+const KEEPER_LOG: &str = "keeper.log";
+/// Of what a keeper said, in characters.
+const LONGEST_SAID: usize = 500;
 const CGROUP: &str = "cgroup";
 const CAPS: &str = "caps";
 const CREDENTIALS: &str = "credentials";
@@ -161,8 +166,13 @@ impl Attempt {
 
     /// The job whose attempt this is, if it is not a hook of it.
     pub fn job(&self) -> Option<JobId> {
+        self.of_job().map(|(job, _)| job)
+    }
+
+    /// The job and the number of the attempt; none for a hook.
+    pub fn of_job(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
-        number.parse::<u32>().is_ok().then(|| job.parse().ok())?
+        Some((job.parse().ok()?, number.parse().ok()?))
     }
 
     /// Which of the job's attempts this is, if it is not a hook of it.
@@ -202,7 +212,7 @@ impl Attempt {
 
     /// `COWHAND_ATTEMPT_ID=…` in the environment of every process of the attempt.
     pub fn mark(&self) -> (String, String) {
-        ("COWHAND_ATTEMPT_ID".to_owned(), self.name.clone())
+        (process::MARK.to_owned(), self.name.clone())
     }
 
     /// Where files are that the agent's program reads and nobody else may.
@@ -295,8 +305,27 @@ impl Attempt {
             // The lock passes from us to the keeper without a moment in which nobody has it.
             .stdin(lock)
             .stdout(Stdio::null())
-            .stderr(self.create("keeper.log")?)
+            .stderr(self.create(KEEPER_LOG)?)
             .spawn()
+    }
+
+    /// The last line that its keeper wrote about trouble of its own.
+    pub fn keeper_said(&self) -> Option<String> {
+        let said = fs::read(self.folder.join(KEEPER_LOG)).ok()?;
+        let said = String::from_utf8_lossy(&said);
+        said.lines().map(str::trim).rfind(|line| !line.is_empty()).map(|line| cut(line, 0, LONGEST_SAID))
+    }
+
+    /// Says whether files can be written in its folder.
+    pub(crate) fn has_room(&self) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        file.write_all(&[b'.'; 4096])?;
+        file.close()
+    }
+
+    /// The keeper could not come as far as to start the agent, so another attempt may.
+    pub(super) fn forget_keeper(&self) -> io::Result<()> {
+        gone(fs::remove_file(self.folder.join(KEEPER)))
     }
 
     /// The session that it goes on with, if it does.
@@ -318,6 +347,11 @@ impl Attempt {
 
     /// Asking twice gives the same answer unless something happened in between.
     pub fn standing(&self) -> io::Result<Standing> {
+        self.standing_if(|| Ok(!self.marked()?.is_empty()))
+    }
+
+    /// As above, for whoever has looked at all processes already: `marked` says whether one of them carries the mark.
+    pub(crate) fn standing_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<Standing> {
         if let Some(ending) = self.ending()? {
             return Ok(Standing::Ended(ending));
         }
@@ -329,12 +363,12 @@ impl Attempt {
         if let Some(ending) = self.ending()? {
             return Ok(Standing::Ended(ending));
         }
-        let cgroup = self.cgroup();
-        let lives = self.identity(AGENT)?.is_some_and(|agent| agent.lives());
+        let cgroup = self.cgroup()?;
+        let lives = self.identity(AGENT)?.map_or(Ok(false), |agent| agent.lives())?;
         if !lives {
             self.end_container();
         }
-        if lives || !self.marked().is_empty() || cgroup.as_ref().is_some_and(Cgroup::holds_any) {
+        if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::holds_any)? {
             return Ok(Standing::Unkept);
         }
         // Its keeper would have removed it.
@@ -367,18 +401,21 @@ impl Attempt {
             return Ok(Stop::Asked);
         }
         let Some(_lock) = self.try_lock()? else { return Ok(Stop::TooEarly) };
-        if let Some(cgroup) = self.cgroup() {
+        if let Some(cgroup) = self.cgroup()? {
             cgroup.kill()?;
         }
-        process::signal_all(&self.marked(), Signal::KILL);
+        process::signal_all(&self.marked()?, Signal::KILL);
         self.end_container();
         Ok(Stop::NoKeeper)
     }
 
     /// The control group that its keeper made, if it made one and it is still there.
-    fn cgroup(&self) -> Option<Cgroup> {
-        let path = fs::read_to_string(self.folder.join(CGROUP)).ok()?;
-        Cgroup::at(PathBuf::from(path))
+    fn cgroup(&self) -> io::Result<Option<Cgroup>> {
+        match fs::read_to_string(self.folder.join(CGROUP)) {
+            Ok(path) => Ok(Cgroup::at(PathBuf::from(path))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn record_cgroup(&self, cgroup: &Cgroup) -> io::Result<()> {
@@ -410,27 +447,31 @@ impl Attempt {
 
     /// For an attempt whose folder is gone: kills what still carries its mark, keeper included, and says whether
     /// there was anything.
-    pub fn end_strays(&self) -> bool {
-        let strays = self.marked();
+    pub fn end_strays(&self) -> io::Result<bool> {
+        let strays = self.marked()?;
         process::signal_all(&strays, Signal::KILL);
-        !strays.is_empty()
+        Ok(!strays.is_empty())
     }
 
-    /// At once, with its keeper.
-    pub(crate) fn kill(&self) {
-        self.end_strays();
-        // Without its keeper the control group goes as well; if that is not gone yet, at the next look.
-        let _ = self.stop();
+    /// At once, with its keeper. What could not be killed yet is found by the next look of the caller.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        self.end_strays()?;
+        // Without its keeper the control group goes as well.
+        self.stop().map(drop)
     }
 
     /// All but ourselves.
-    pub(super) fn end_others(&self) {
-        process::signal_all(&self.marked(), Signal::KILL);
+    pub(super) fn end_others(&self) -> io::Result<()> {
+        self.end_strays().map(drop)
     }
 
-    fn marked(&self) -> Vec<i32> {
-        let (name, value) = self.mark();
-        process::marked(&format!("{name}={value}"))
+    fn marked(&self) -> io::Result<Vec<i32>> {
+        process::of_attempt(&self.name)
+    }
+
+    /// Names all attempts, of any fleet, that have processes on this machine.
+    pub(crate) fn running() -> io::Result<BTreeSet<String>> {
+        Ok(process::of_attempts()?.into_iter().flat_map(|(_, names)| names).collect())
     }
 
     /// Held by whoever launches the attempt, then by its keeper as long as that lives; the kernel lets go of it
@@ -533,7 +574,7 @@ impl Attempt {
         own().append(true).open(self.folder.join(name))
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 }

@@ -133,7 +133,7 @@ impl Groups {
 
     /// The group of version 1 for one controller.
     fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), String> {
-        let path = home.join(format!("cowhand-{name}"));
+        let path = home.join(format!("{}{name}", super::process::GROUP));
         fs::create_dir(&path)
             .map_err(|error| format!("no control group can be made in {}: {error}", home.display()))?;
         // Several controllers may share a hierarchy, and then a group.

@@ -21,7 +21,7 @@ impl Cgroup {
 
     /// A group elsewhere; `home` is where the keeper goes back to.
     pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
-        let path = parent.join(format!("cowhand-{name}"));
+        let path = parent.join(format!("{}{name}", super::process::GROUP));
         fs::create_dir(&path)?;
         if path.join("cgroup.kill").exists() {
             return Ok(Self { path, home });
@@ -49,8 +49,14 @@ impl Cgroup {
         move_self(&self.home)
     }
 
-    pub(super) fn holds_any(&self) -> bool {
-        fs::read_to_string(self.path.join("cgroup.procs")).is_ok_and(|processes| !processes.trim().is_empty())
+    pub(super) fn holds_any(&self) -> io::Result<bool> {
+        match fs::read_to_string(self.path.join("cgroup.procs")) {
+            Ok(processes) => Ok(!processes.trim().is_empty()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // The group was removed between the opening and the reading.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn kill(&self) -> io::Result<()> {

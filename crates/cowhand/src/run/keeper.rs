@@ -5,7 +5,7 @@
 //!
 //! SIGTERM asks it to end the agent: the stop signal, the grace, then the kill. A second SIGTERM skips the grace.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -28,6 +28,7 @@ use super::ending::{Ending, ExitStatus};
 use super::process::{self, Identity};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, Enclosure};
+use super::shortage;
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
@@ -38,16 +39,23 @@ const CLEAN_UP_TRIES: u32 = 50;
 const FOREVER_MS: u64 = 365 * 24 * 3600 * 1000;
 /// How soon the agent of a folder that is gone is ended.
 const FOLDER_LOOK: Duration = Duration::from_secs(5);
+/// Before an ending that could not be written is written again.
+const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The whole life of a keeper process.
 pub fn keep(folder: &Path) -> ExitCode {
     match keep_attempt(folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("keeper: {}: {error}", folder.display());
+            complain(folder, &error.to_string());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes to the keeper's log. What cannot be written there, because the disk is full, cannot be told to anybody.
+fn complain(folder: &Path, what: &str) {
+    writeln!(io::stderr(), "keeper: {}: {what}", folder.display()).ok();
 }
 
 fn keep_attempt(folder: &Path) -> io::Result<()> {
@@ -69,28 +77,40 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ending = runtime.block_on(run(&attempt, &start))?;
     fault::place("keeper-ended");
-    attempt.write_synced("ending.json", &ending)?;
+    write_ending(&attempt, &ending)?;
     fault::place("keeper-done");
     Ok(())
+}
+
+/// Writes how it ended. Nobody else knows, so a disk that is full is waited for. An agent that was not started can be started
+/// by another attempt, so that there is nothing to wait for.
+fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
+    loop {
+        let Err(error) = attempt.write_synced("ending.json", ending) else { return Ok(()) };
+        complain(attempt.folder(), &format!("cannot write how it ended: {error}"));
+        if matches!(ending.status, ExitStatus::StartFailed { .. }) {
+            attempt.forget_keeper()?;
+            return Err(error);
+        }
+        if !shortage::is_named_in(&error.to_string()) {
+            return Err(error);
+        }
+        std::thread::sleep(FULL_DISK_PAUSE);
+    }
 }
 
 async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     // Before the spawn, so that no child can end unseen and no request can kill us.
     let mut child_ended = signal(SignalKind::child())?;
     let mut asked = signal(SignalKind::terminate())?;
-    // From here on we can be asked to stop.
-    fault::place("keeper-waiting");
-    attempt.write(KEEPER, &Identity::of(own_pid()))?;
-    // That the agent may have begun has to be known after a power cut, too, so its record is on disk before the agent
-    // begins. The disk and the kernel, which takes its time with control groups, work side by side.
-    let (synced, groups) = std::thread::scope(|scope| {
-        let synced = scope.spawn(|| attempt.sync_names());
-        let caps = start.enclosure.as_ref().map(Enclosure::own_caps).unwrap_or_default();
-        let groups = Groups::enter(attempt, &caps);
-        (synced.join().unwrap_or_else(|_| Err(io::Error::other("the sync panicked"))), groups)
-    });
-    synced?;
-    let mut groups = match groups? {
+    let groups = match ready(attempt, start) {
+        Ok(groups) => groups,
+        Err(error) => {
+            attempt.forget_keeper()?;
+            return Err(error);
+        }
+    };
+    let mut groups = match groups {
         Ok(groups) => groups,
         Err(why) => return Ok(not_started(format!("it is not started: {why}"))),
     };
@@ -141,11 +161,30 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     }
 }
 
+/// Writes down that there is a keeper, and makes the groups that the agent is born in. The inner error is why those cannot
+/// be had; after an outer one nothing was started.
+fn ready(attempt: &Attempt, start: &Start) -> io::Result<Result<Groups, String>> {
+    // From here on we can be asked to stop.
+    fault::place("keeper-waiting");
+    attempt.write(KEEPER, &Identity::of(own_pid())?)?;
+    // That the agent may have begun has to be known after a power cut, too, so its record is on disk before the agent
+    // begins. The disk and the kernel, which takes its time with control groups, work side by side.
+    let (synced, groups) = std::thread::scope(|scope| {
+        let synced = std::thread::Builder::new().spawn_scoped(scope, || attempt.sync_names());
+        let caps = start.enclosure.as_ref().map(Enclosure::own_caps).unwrap_or_default();
+        let groups = Groups::enter(attempt, &caps);
+        let panicked = |_| Err(io::Error::other("the sync panicked"));
+        (synced.and_then(|synced| synced.join().unwrap_or_else(panicked)), groups)
+    });
+    synced?;
+    groups
+}
+
 /// It is no child of ours, so nothing that we did has reached it yet if whoever stood for it was killed.
 async fn end_container(attempt: &Attempt) -> io::Result<()> {
     let Err(why) = leftover::end_of(attempt).await else { return Ok(()) };
     // Without the engine, what runs in there is still to be found.
-    attempt.end_others();
+    attempt.end_others()?;
     attempt.note(&[why])
 }
 
@@ -194,11 +233,15 @@ fn spawn(attempt: &Attempt, start: &Start, streams: &mut Streams) -> io::Result<
     };
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
     fault::place("keeper-spawned");
-    if let Err(error) = attempt.write(AGENT, &Identity::of(agent)) {
+    if let Err(error) = Identity::of(agent).and_then(|agent| attempt.write(AGENT, &agent)) {
         // What nobody could find again must not run. Its end is what we want, whatever comes of asking.
         rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
         child.wait()?;
-        return Err(error);
+        // It may have done something in that moment, so it is not started anew, whatever the error was.
+        let kind = error.kind();
+        return Err(io::Error::other(format!(
+            "it could not be written down ({kind}), and was ended at once"
+        )));
     }
     fault::place("keeper-watching");
     Ok(agent)

@@ -7,7 +7,7 @@ use cowhand_core::breaker::{Breaker, Run};
 use cowhand_core::budget::{Amount, OverBudget, Purse, Reservation};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::{Job, JobState, Outcome, Settlement};
+use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Settlement};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Parked, Seat};
 use jiff::{SignedDuration, Timestamp};
@@ -107,6 +107,8 @@ pub enum GivenBack {
     Fenced,
     /// It told what it uses, or reported, so it began after all: nothing was written.
     Began,
+    /// The job was put back too often for the same reason: nothing was written.
+    TooOften,
 }
 
 impl Store {
@@ -237,8 +239,14 @@ impl Store {
         self.write(move |tx| Box::pin(settle(tx, id, epoch, settlement, retry, now))).await
     }
 
-    /// The claimed attempt never began: the job waits again.
-    pub async fn give_back(&self, id: JobId, epoch: i64, now: Timestamp) -> Result<GivenBack, StoreError> {
+    /// Puts a job back whose claimed attempt never began.
+    pub async fn give_back(
+        &self,
+        id: JobId,
+        epoch: i64,
+        why: NotBegun,
+        now: Timestamp,
+    ) -> Result<GivenBack, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
@@ -249,11 +257,14 @@ impl Store {
                 if heard.is_some() {
                     return Ok(GivenBack::Began);
                 }
-                job.give_back(now)?;
+                if !job.give_back(&why, now)? {
+                    return Ok(GivenBack::TooOften);
+                }
                 jobs::save(tx, &job).await?;
                 tx.execute(END_LEASE, args![id.as_str()]).await?;
                 tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
-                jobs::record(tx, &job, Fact::JobRequeued { attempt: job.attempts() }, now);
+                let reason = why.reason().map(str::to_owned);
+                jobs::record(tx, &job, Fact::JobRequeued { attempt: job.attempts(), reason }, now);
                 Ok(GivenBack::Done(job))
             })
         })

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError};
+use super::{Store, StoreError, jobs};
 
 statements! {
     NUMBER_EVENTS = same "update counters set value = value + $1 where name = 'event' returning value";
@@ -68,6 +68,19 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 tx.record(Recorded::of_fleet(fact, now));
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Records a fact about a job that changes nothing in the store. Does nothing if the job is gone.
+    pub async fn note_of_job(&self, job: JobId, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                if let Some(job) = jobs::get(tx, &job).await? {
+                    jobs::record(tx, &job, fact, now);
+                }
                 Ok(())
             })
         })

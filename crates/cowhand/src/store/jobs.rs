@@ -33,12 +33,12 @@ macro_rules! listed {
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
-        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, chat, confined) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27) \
+        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, requeued, chat, confined) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
-        error_message = $12, termination = $13, usage = $14, parks = $15 where id = $1";
+        error_message = $12, termination = $13, usage = $14, parks = $15, requeued = $16 where id = $1";
     GET_JOB = same "select * from jobs where id = $1";
     LOCK_JOB = locked "select * from jobs where id = $1";
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
@@ -283,6 +283,7 @@ pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
 /// In the order of the statements; the columns before them never change.
 fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
     let usage = record.usage.as_ref().map(written).transpose()?;
+    let requeued = record.requeued.as_ref().map(written).transpose()?;
     let (kind, message) = record.error.map(|error| (error.kind.as_str(), error.message)).unzip();
     Ok(args![
         record.status.as_str(),
@@ -299,6 +300,7 @@ fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
         record.termination.map(Termination::as_str),
         usage,
         record.parks,
+        requeued,
     ])
 }
 
@@ -325,6 +327,7 @@ fn read(row: &Row) -> Result<Job, StoreError> {
         retry_of: row.parse_opt("retry_of")?,
         attempt: row.count("attempt")?,
         parks: row.count("parks")?,
+        requeued: row.json_opt("requeued")?,
         run_started_at: row.time_opt("run_started_at")?,
         attempt_started_at: row.time_opt("attempt_started_at")?,
         not_before: row.time_opt("not_before")?,

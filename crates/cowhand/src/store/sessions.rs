@@ -23,7 +23,8 @@ statements! {
         and attempts.number <= jobs.attempt order by (attempts.runtime is null), attempts.number desc limit 1";
     RUNS_BY = same "select jobs.provider, attempts.runtime from jobs left join attempts on attempts.job_id = jobs.id \
         and attempts.number = jobs.attempt where jobs.id = $1";
-    SET_PLACE = same "update attempts set directory = $3, runtime = $4 where job_id = $1 and number = $2";
+    SET_PLACE = same "update attempts set directory = $3, runtime = $4 where job_id = $1 and number = $2 \
+        and ended_at is null";
 }
 
 /// A conversation that a job had, and where it can go on.
@@ -97,18 +98,20 @@ impl Store {
         .await
     }
 
-    /// Where an attempt is about to run, and by what.
+    /// Writes where an attempt is about to run, and by what. False if the attempt is not current any more: somebody else has
+    /// settled it.
     pub async fn set_place(
         &self,
         job: JobId,
         attempt: u32,
         directory: &Path,
         runtime: &'static str,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let directory = directory.to_string_lossy().into_owned();
         self.write(move |tx| {
             Box::pin(async move {
-                tx.execute(SET_PLACE, args![job.as_str(), attempt, directory, runtime]).await.map(drop)
+                let row = args![job.as_str(), attempt, directory, runtime];
+                Ok(tx.execute(SET_PLACE, row).await? == 1)
             })
         })
         .await

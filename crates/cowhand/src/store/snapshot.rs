@@ -17,7 +17,7 @@ use super::{Store, StoreError, providers, schedules};
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
         jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
-        jobs.session_id, jobs.parks, jobs.acted, jobs.usage, leases.expires_at, attempts.runtime, attempts.outcome \
+        jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, leases.expires_at, attempts.runtime, attempts.outcome \
         from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
         and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
         where jobs.status in ('pending', 'running') order by jobs.number";
@@ -109,6 +109,7 @@ fn read(row: &Row) -> Result<LiveJob, StoreError> {
         chat: row.get("chat")?,
         confined: row.get::<Option<String>>("confined")?.is_some(),
         session_key: row.get("session_key")?,
+        requeued: row.json_opt("requeued")?.unwrap_or_default(),
         state,
     })
 }

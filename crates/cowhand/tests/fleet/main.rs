@@ -13,6 +13,8 @@ mod life;
 mod limits;
 mod mcp;
 mod money;
+mod orphans;
+mod own_rights;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;

@@ -8,7 +8,7 @@ use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Purse, Scope, Win
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{
-    ErrorKind, FailReason, JobError, JobUsage, Limit, ModelUsage, NewJob, Outcome, Settlement,
+    ErrorKind, FailReason, JobError, JobUsage, Limit, ModelUsage, NewJob, NotBegun, Outcome, Settlement,
 };
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, Seat};
@@ -218,7 +218,7 @@ async fn a_reservation_ends_with_its_attempt(place: Place) {
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let epoch = claimed(&store, &first, purse()).await;
     assert!(matches!(claim(&store, &second, purse()).await, Claim::OverBudget(_)));
-    store.give_back(first.clone(), epoch, at(2)).await.unwrap();
+    store.give_back(first.clone(), epoch, NotBegun::Interrupted, at(2)).await.unwrap();
     let epoch = claimed(&store, &second, purse()).await;
     store.settle(second, epoch, Outcome::lost("gone"), Retry::default(), at(3)).await.unwrap();
     let third = add(&store, hand_job()).await;

@@ -19,6 +19,8 @@ pub(crate) struct Setup<'a> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SetupFailure {
+    /// A sentence.
+    CannotStart(String),
     /// A sentence, with what it said last.
     Failed(String),
     /// Its end was wanted.
@@ -31,12 +33,15 @@ pub(crate) fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
     command.args(arguments).current_dir(setup.directory).env_clear();
     command.envs(setup.environment.iter().map(|(name, value)| (name, value)));
     let patience = setup.patience;
-    let failed = |why: String| SetupFailure::Failed(format!("`setup` ({program}) {why}"));
+    let sentence = |why: String| format!("`setup` ({program}) {why}");
+    let failed = |why: String| SetupFailure::Failed(sentence(why));
     match child::run(&mut command, &Bounds { patience, most: 0, stop: setup.stop }) {
         Ok(ran) if ran.status.success() => Ok(()),
         Ok(ran) if ran.complaint.is_empty() => Err(failed(format!("ended with {}", ran.status))),
         Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.complaint))),
-        Err(WhyNot::CannotStart(error)) => Err(failed(format!("cannot be started: {error}"))),
+        Err(WhyNot::CannotStart(error)) => {
+            Err(SetupFailure::CannotStart(sentence(format!("cannot be started: {error}"))))
+        }
         Err(WhyNot::TookTooLong(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
         Err(WhyNot::Stopped) => Err(SetupFailure::Stopped),
     }

@@ -1,0 +1,220 @@
+//! Attempts whose lease is gone: whoever settled the job, no process of such an attempt goes on.
+
+use std::fs;
+
+use cowhand::store::{Settled, Store};
+use cowhand_core::id::JobId;
+use cowhand_core::interval::Interval;
+use cowhand_core::policy::Retry;
+use jiff::{SignedDuration, Timestamp};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::postgres::Postgres;
+use super::{Scene, left_over, lives, lose, until};
+
+/// Each attempt writes its process id to `pid.ATTEMPT` and waits for the file `go`.
+fn fleet(store: &str, command: &str) -> String {
+    format!(
+        "{store}\nagents:\n  - name: waiter\n    runtime: command\n    command: [sh, -c, {command:?}]\n    \
+         retry: {{max_attempts: 2, backoff: 1s, on: [error]}}\n"
+    )
+}
+
+const WAITS: &str = "echo $$ > pid.$COWHAND_ATTEMPT; while [ ! -e go ]; do sleep 0.05; done";
+
+fn on_file() -> Scene {
+    Scene::with(&fleet("", WAITS))
+}
+
+fn file_of(scene: &Scene) -> String {
+    scene.root.join(".cowhand/store.db").display().to_string()
+}
+
+/// The process of one attempt, once it is up.
+fn pid_of(scene: &Scene, attempt: u32) -> Pid {
+    let file = scene.root.join(format!("pid.{attempt}"));
+    let pid = until("the agent to be up", || fs::read_to_string(&file).ok()?.trim().parse().ok());
+    Pid::from_raw(pid).unwrap()
+}
+
+fn triggered(scene: &Scene) -> (String, Pid) {
+    let job = scene.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
+    (job, pid_of(scene, 1))
+}
+
+/// Settles the running attempt as another node does after the lease has run out.
+async fn lapse(url: &str, job: &str, retry: Retry) {
+    let store = Store::open(url).await.unwrap();
+    let job: JobId = job.parse().unwrap();
+    let history = store.history(job.clone()).await.unwrap().unwrap();
+    let node = history.attempts[0].node.clone();
+    // Its own daemon may renew the lease in between.
+    loop {
+        let now = Timestamp::now();
+        let ago = SignedDuration::from_hours(-1);
+        store.renew(node.clone(), vec![job.clone()], ago, now).await.unwrap();
+        let settled = store.release_lapsed(job.clone(), 1, false, retry.clone(), now).await.unwrap();
+        if matches!(settled, Settled::Done(_)) {
+            break;
+        }
+    }
+    store.close().await;
+}
+
+fn after(seconds: i64) -> Retry {
+    let on = vec!["error".to_owned()];
+    Retry { max_attempts: 2, backoff: Interval::seconds(seconds), on }
+}
+
+/// The job waits for a second attempt for a day.
+fn tomorrow() -> Retry {
+    after(24 * 60 * 60)
+}
+
+fn keeper_of(scene: &Scene, job: &str) -> Pid {
+    let record = scene.root.join(".cowhand/attempts").join(format!("{job}.1/keeper.json"));
+    let keeper: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    Pid::from_raw(keeper["pid"].as_i64().unwrap().try_into().unwrap()).unwrap()
+}
+
+fn gone(pid: Pid) {
+    until("the process to be ended", || (!lives(pid)).then_some(()));
+}
+
+/// Nothing runs that was started in this folder but the daemon itself.
+fn nothing_left(scene: &Scene) {
+    let daemon = scene.daemon();
+    let others = || left_over(scene.folder.path()).into_iter().filter(|pid| Some(*pid) != daemon);
+    until("nothing to be left", || others().next().is_none().then_some(()));
+}
+
+#[tokio::test]
+async fn a_daemon_ends_what_another_has_settled() {
+    for (settled, retry) in [("failed", Retry::default()), ("pending", tomorrow())] {
+        let server = Postgres::start();
+        let scene = Scene::with(&fleet(&format!("store: {}", server.url()), WAITS));
+        scene.start();
+        let (job, agent) = triggered(&scene);
+        lapse(&server.url(), &job, retry).await;
+        gone(agent);
+        nothing_left(&scene);
+        let shown = scene.job(&job);
+        assert_eq!((&shown["status"], &shown["attempt"]), (&settled.into(), &1.into()), "{shown:#}");
+        assert!(scene.log().contains("its lease is lost"), "{}", scene.log());
+    }
+}
+
+#[tokio::test]
+async fn a_start_ends_attempts_whose_lease_is_gone() {
+    for retry in [Retry::default(), tomorrow()] {
+        for without_keeper in [false, true] {
+            let scene = on_file();
+            scene.start();
+            let (job, agent) = triggered(&scene);
+            let keeper = keeper_of(&scene, &job);
+            scene.lose_the_daemon();
+            if without_keeper {
+                kill_process(keeper, Signal::KILL).unwrap();
+                gone(keeper);
+            }
+            lapse(&file_of(&scene), &job, retry.clone()).await;
+            assert!(lives(agent));
+            scene.start();
+            gone(agent);
+            nothing_left(&scene);
+            let raw = scene.root.join(".cowhand/attempts").join(format!("{job}.1/stdout"));
+            until("its raw output to be removed", || (!raw.exists()).then_some(()));
+            assert!(scene.log().contains("ended an attempt that is no longer ours"), "{}", scene.log());
+        }
+    }
+}
+
+/// The second attempt does not begin beside the first.
+#[tokio::test]
+async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
+    // It needs a while to end: attempts that run side by side would both be in the file.
+    let slow = "echo + >> ran; trap 'sleep 1; echo - >> ran; exit' TERM; \
+                echo $$ > pid.$COWHAND_ATTEMPT; while [ ! -e go ]; do sleep 0.05; done; echo - >> ran";
+    let scene = Scene::with(&fleet("", slow));
+    scene.start();
+    let (job, agent) = triggered(&scene);
+    scene.lose_the_daemon();
+    lapse(&file_of(&scene), &job, after(1)).await;
+    scene.start();
+    gone(agent);
+    scene.write("go", "");
+    until("the job to end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    let ran = fs::read_to_string(scene.root.join("ran")).unwrap();
+    assert_eq!(ran, "+\n-\n+\n-\n");
+}
+
+/// Also where a person has removed the folders of the attempts.
+#[tokio::test]
+async fn a_start_ends_attempts_whose_folder_is_gone() {
+    let scene = on_file();
+    scene.start();
+    let (job, agent) = triggered(&scene);
+    let keeper = keeper_of(&scene, &job);
+    scene.lose_the_daemon();
+    kill_process(keeper, Signal::KILL).unwrap();
+    gone(keeper);
+    lapse(&file_of(&scene), &job, Retry::default()).await;
+    fs::remove_dir_all(scene.root.join(".cowhand/attempts")).unwrap();
+    assert!(lives(agent));
+    scene.start();
+    gone(agent);
+}
+
+/// Two folders, each with a daemon of its own, on one database.
+fn two_nodes(server: &Postgres) -> [Scene; 2] {
+    [(), ()].map(|()| Scene::with(&fleet(&format!("store: {}", server.url()), WAITS)))
+}
+
+/// One that was stopped for longer than its lease finds that another node has gone on with the job.
+#[test]
+fn a_node_that_slept_ends_what_another_has_taken_over() {
+    let server = Postgres::start();
+    let [first, second] = two_nodes(&server);
+    first.start();
+    let (job, agent) = triggered(&first);
+    let daemon = first.daemon().unwrap();
+    second.start();
+    kill_process(daemon, Signal::STOP).unwrap();
+    // The lease has to run out first.
+    until("it to be lost", || second.log().contains("its node stopped renewing the lease").then_some(()));
+    pid_of(&second, 2);
+    second.write("go", "");
+    let shown =
+        until("the job to end", || Some(second.job(&job)).filter(|job| job["finished_at"].is_string()));
+    assert_eq!((&shown["status"], &shown["attempt"]), (&"completed".into(), &2.into()), "{shown:#}");
+    assert!(lives(agent));
+    kill_process(daemon, Signal::CONT).unwrap();
+    gone(agent);
+    nothing_left(&first);
+    assert_eq!(first.job(&job), shown, "a job that has ended does not change");
+}
+
+/// `stop --keep-agents` leaves the agent to its keeper; another node takes the job over meanwhile.
+#[tokio::test]
+async fn a_kept_agent_ends_when_its_node_comes_back_too_late() {
+    let server = Postgres::start();
+    let [first, second] = two_nodes(&server);
+    first.start();
+    let (job, agent) = triggered(&first);
+    assert_eq!(first.run(&["stop", "--keep-agents"]).code, Some(0));
+    lapse(&server.url(), &job, after(1)).await;
+    second.start();
+    let other = pid_of(&second, 2);
+    assert!(lives(agent), "nobody is there who could end it");
+    first.start();
+    gone(agent);
+    nothing_left(&first);
+    assert!(lives(other));
+    let daemon = second.daemon().unwrap();
+    lose(daemon);
+    second.start();
+    assert!(lives(other), "what is its own is taken up again");
+    second.write("go", "");
+    until("the job to end", || (second.job(&job)["status"] == "completed").then_some(()));
+}
