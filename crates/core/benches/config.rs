@@ -35,8 +35,10 @@ fn best<T>(mut run: impl FnMut() -> T) -> Duration {
 
 fn check(text: &str) -> usize {
     let mut read = |_: &Path| Ok(text.to_owned());
-    let loaded =
-        load(Path::new("cowhand.yaml"), Outside { read: &mut read, env: &|_| None, zone: Zone::UTC });
+    let loaded = load(
+        Path::new("cowhand.yaml"),
+        Outside { read: &mut read, env: &|_| None, is_folder: &|_| true, zone: Zone::UTC },
+    );
     assert_eq!(loaded.errors(), 0);
     loaded.roster.agents.len()
 }

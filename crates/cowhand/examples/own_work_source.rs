@@ -190,7 +190,12 @@ pub async fn run() -> anyhow::Result<Vec<String>> {
     registry.register("list", make)?;
     let sources = Sources::new(Arc::new(registry), Setting::new(".", |_| None));
 
-    let outside = Outside { read: &mut |_| Ok(CONFIG.to_owned()), env: &|_| None, zone: Zone::UTC };
+    let outside = Outside {
+        read: &mut |_| Ok(CONFIG.to_owned()),
+        env: &|_| None,
+        is_folder: &|_| true,
+        zone: Zone::UTC,
+    };
     let loaded = load(Path::new("cowhand.yaml"), outside);
     let Some(agent) = loaded.roster.agents.first() else { anyhow::bail!("the config has no agent") };
     let by = claimant();

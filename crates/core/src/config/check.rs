@@ -37,7 +37,7 @@ pub(super) struct Checker<'a> {
     /// How many of the steps to here said that nothing below may be shown.
     secret: usize,
     secrets: Vec<String>,
-    unknown: bool,
+    unsound: Vec<String>,
 }
 
 enum Step {
@@ -56,8 +56,15 @@ pub(super) struct Checked {
     pub value: Json,
     /// JSON pointers to what may not be shown.
     pub secrets: Vec<String>,
-    /// A variable without a value left a hole, which is reported elsewhere.
-    pub unknown: bool,
+    /// JSON pointers to what is missing in `value`, because it is wrong or a variable has no value.
+    pub unsound: Vec<String>,
+}
+
+impl Checked {
+    /// Whether nothing is missing below any of the pointers for which `counts` holds.
+    pub(super) fn is_sound(&self, counts: impl Fn(&str) -> bool) -> bool {
+        !self.unsound.iter().any(|pointer| counts(pointer))
+    }
 }
 
 /// Also renames aliases in the tree, so that layers which use different names merge.
@@ -74,10 +81,10 @@ pub(super) fn check(
         path: Vec::new(),
         secret: 0,
         secrets: Vec::new(),
-        unknown: false,
+        unsound: Vec::new(),
     };
     let value = checker.value(node, node.at, schema).unwrap_or_else(|| Json::Object(JsonMap::new()));
-    Checked { value, secrets: checker.secrets, unknown: checker.unknown }
+    Checked { value, secrets: checker.secrets, unsound: checker.unsound }
 }
 
 impl Checker<'_> {
@@ -88,7 +95,7 @@ impl Checker<'_> {
             return None;
         }
         if matches!(&node.value, Value::Scalar(scalar) if scalar.undefined) {
-            self.unknown = true;
+            self.unsound.push(self.pointer());
             return None;
         }
         if is_open(schema) {
@@ -109,8 +116,7 @@ impl Checker<'_> {
             }
             Value::List(items) if kinds.contains(&"array") => Some(self.list(items, blame, schema)),
             Value::Map(_) if kinds.contains(&"object") => self.object(node, blame, schema, &variants),
-            Value::List(_) => self.mismatch(blame, &kinds, "a list", None),
-            Value::Map(_) => self.mismatch(blame, &kinds, "a map", None),
+            Value::List(_) | Value::Map(_) => self.wrong_collection(node, blame, &kinds),
         }
     }
 
@@ -128,12 +134,25 @@ impl Checker<'_> {
             (Some(schema), _) => self.value(node, blame, schema),
             (None, Value::Scalar(scalar)) => {
                 let found = self.quote(scalar);
-                let help = self.hint(&scalar.text);
+                let help = self.hint(scalar, &kinds);
                 self.mismatch(node.at, &kinds, &found, help)
             }
-            (None, Value::List(_)) => self.mismatch(blame, &kinds, "a list", None),
-            (None, Value::Map(_)) => self.mismatch(blame, &kinds, "a map", None),
+            (None, Value::List(_) | Value::Map(_)) => self.wrong_collection(node, blame, &kinds),
         }
+    }
+
+    /// A list or a map where something else belongs.
+    fn wrong_collection(&mut self, node: &Node, blame: Location, kinds: &[&str]) -> Option<Json> {
+        let path = self.names();
+        let (found, help) = match node.entries() {
+            Some(entries) if kinds.contains(&"array") => {
+                ("a map", hint::of_map_for_list(&path, entries.keys().next().map(String::as_str)))
+            }
+            Some(_) => ("a map", None),
+            None if kinds.contains(&"object") => ("a list", hint::of_list_for_map(&path)),
+            None => ("a list", None),
+        };
+        self.mismatch(blame, kinds, found, help)
     }
 
     fn list(&mut self, items: &mut [Node], blame: Location, schema: &'static Json) -> Json {
@@ -295,12 +314,15 @@ impl Checker<'_> {
     fn unknown_key(&mut self, key: &str, entry: &Entry, schema: &Json, sections: &Sections) {
         let strict = schema.get("x-strict").is_some();
         let severity = if self.reading.herdctl && !strict { Severity::Warning } else { Severity::Error };
-        let section = self.names().last().copied().unwrap_or_default();
-        let hint = hint::of_key(section, key).map(str::to_owned);
+        let hint = hint::of_key(&self.names(), key).map(str::to_owned);
         self.path.push(Step::key(key));
-        let elsewhere = sections.others.iter().any(|variant| variant["properties"].get(key).is_some());
+        let elsewhere = sections.types_with(key);
         let (message, help) = match sections.tag {
-            Some(tag) if elsewhere => (format!("`{key}` does not belong to `type: {tag}`"), None),
+            Some(tag) if !elsewhere.is_empty() => {
+                let types: Vec<String> = elsewhere.iter().map(|word| format!("type: {word}")).collect();
+                let help = format!("it belongs to {}", one_of(types.iter().map(String::as_str)));
+                (format!("`{key}` does not belong to `type: {tag}`"), Some(help))
+            }
             _ => {
                 let close = || did_you_mean(key, sections.names());
                 (format!("unknown key `{key}`"), hint.or_else(close).or_else(|| sections.list()))
@@ -315,6 +337,14 @@ impl Checker<'_> {
         }
         self.report(severity, entry.key_at, message, help);
         self.path.pop();
+        if severity == Severity::Error && !self.is_agent_or_schedule() {
+            self.unsound.push(self.pointer());
+        }
+    }
+
+    /// Whether this section has so many keys that one with a wrong name says little about the others.
+    fn is_agent_or_schedule(&self) -> bool {
+        matches!(*self.names().as_slice(), [] | ["schedules", _])
     }
 
     /// A value that nobody constrains; its variables may still be secret.
@@ -371,8 +401,14 @@ impl Checker<'_> {
     }
 
     /// What would be right, where it is often something else that is written.
-    pub(super) fn hint(&self, text: &str) -> Option<String> {
-        hint::of_value(&self.names(), text).map(str::to_owned)
+    pub(super) fn hint(&self, scalar: &Scalar, kinds: &[&str]) -> Option<String> {
+        if self.is_secret(scalar) {
+            return None;
+        }
+        let path = self.names();
+        let key = path.last().filter(|_| kinds.contains(&"array"));
+        let as_list = || key.map(|key| hint::of_text_for_list(key, &scalar.text));
+        hint::of_value(&path, &scalar.text).or_else(as_list)
     }
 
     /// The keys from the root to here.
@@ -411,6 +447,7 @@ impl Checker<'_> {
     }
 
     pub(super) fn error(&mut self, at: Location, message: String, help: Option<String>) {
+        self.unsound.push(self.pointer());
         self.report(Severity::Error, at, message, help);
     }
 

@@ -8,13 +8,13 @@ use serde::Deserialize as _;
 use serde_json::Value as Json;
 
 use super::check::{Reading, check};
-use super::idle;
 use super::load::{Draft, Loader, normal};
 use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
 use super::shape::Traces;
+use super::{idle, web};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
@@ -29,7 +29,7 @@ const MOST_FLEETS: usize = 1_000;
 const MOST_MERGED: usize = 250_000;
 
 /// What is said once for everything, so that nobody else can say it.
-const OF_THE_ROOT: [&str; 6] = ["store", "providers", "prices", "budget", "server", "traces"];
+const OF_THE_ROOT: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
 
 /// What a fleet gets from the one above it.
 struct Above {
@@ -72,6 +72,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     }
     let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
     loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
+    web::apply(loader, &node);
     loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());
     if let (Some(traces), Some(written)) = (&loader.traces, node.get("traces"))
         && let Some((key, message)) = traces.complaint()

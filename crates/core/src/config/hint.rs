@@ -1,8 +1,19 @@
 //! What would be right where people often write something else: words and keys that other programs have.
 
+use super::syntax::quoted;
+
 /// By the keys from the file's root to the value.
-pub(super) fn of_value(path: &[&str], text: &str) -> Option<&'static str> {
+pub(super) fn of_value(path: &[&str], text: &str) -> Option<String> {
     let (key, above) = path.split_last().map(|(key, above)| (*key, above))?;
+    if key == "agents" {
+        return Some(format!(
+            "`- path: {text}` takes an agent from a file, `- name: {text}` begins one here"
+        ));
+    }
+    word(key, above, text).map(str::to_owned)
+}
+
+fn word(key: &str, above: &[&str], text: &str) -> Option<&'static str> {
     let text = text.to_ascii_lowercase();
     let is_no = matches!(text.as_str(), "off" | "false" | "no" | "none" | "disabled");
     let is_yes = matches!(text.as_str(), "on" | "true" | "yes" | "enabled");
@@ -20,14 +31,64 @@ pub(super) fn of_value(path: &[&str], text: &str) -> Option<&'static str> {
     }
 }
 
-/// For a key that is not known in a section.
-pub(super) fn of_key(section: &str, key: &str) -> Option<&'static str> {
+/// For text where a list belongs.
+pub(super) fn of_text_for_list(key: &str, text: &str) -> String {
+    let is_plain =
+        |text: &str, more: &str| text.chars().all(|sign| sign.is_alphanumeric() || more.contains(sign));
+    let item = if is_plain(text, "._/- ") { text.to_owned() } else { quoted(text) };
+    if !matches!(key, "command" | "when_command") {
+        return format!("write a list: `{key}: [{item}]`");
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.iter().all(|word| is_plain(word, "._/-=+")) {
+        format!("write a list of the program and its arguments: `{key}: [{}]`", words.join(", "))
+    } else {
+        format!("write a list of the program and its arguments: `{key}: [sh, -c, {}]`", quoted(text))
+    }
+}
+
+/// For a map where a list belongs; `first` is its first key.
+pub(super) fn of_map_for_list(path: &[&str], first: Option<&str>) -> Option<String> {
+    let first = first.unwrap_or("NAME");
+    match path.last() {
+        Some(&("agents" | "fleets")) => {
+            let name = if matches!(first, "name" | "path") { "coder" } else { first };
+            Some(format!("write a list, with `- name: {name}` before the keys of each"))
+        }
+        _ => None,
+    }
+}
+
+/// For a list where a map belongs.
+pub(super) fn of_list_for_map(path: &[&str]) -> Option<String> {
+    let key = *path.last()?;
+    let by_name = matches!(key, "schedules" | "mcp_servers" | "env" | "providers" | "prices");
+    by_name.then(|| format!("write a map, with the name of each as its key: `{key}: {{NAME: …}}`"))
+}
+
+/// For a key that is not known in a section, by the keys from the file's root to the section.
+pub(super) fn of_key(path: &[&str], key: &str) -> Option<&'static str> {
+    let section = path.last().copied().unwrap_or_default();
     match section {
         "budget" if key == "timezone" => {
             Some("it belongs to `budget` of the root file: days and months begin for all agents at once")
         }
         "budget" if ["per_hour", "per_week", "per_year"].iter().any(|start| key.starts_with(start)) => {
             Some("a budget is for a job, a day or a month")
+        }
+        // An agent, in its own file or in the fleet's.
+        "agents" | "overrides" | "" => of_agent_key(key),
+        "defaults" if key == "max_concurrent" => of_agent_key(key),
+        _ => None,
+    }
+}
+
+fn of_agent_key(key: &str) -> Option<&'static str> {
+    match key {
+        "max_concurrent" | "concurrency" => Some("write `instances: {max_concurrent: 3}`"),
+        "prompt" => Some("a schedule has a `prompt`; `default_prompt` counts for schedules without one"),
+        "cron" | "interval" => {
+            Some("it belongs to a schedule: `schedules: {NAME: {type: cron, cron: '0 9 * * *', prompt: …}}`")
         }
         _ => None,
     }

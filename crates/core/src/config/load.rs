@@ -12,6 +12,7 @@ use super::interpolate::interpolate;
 use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
+use super::resolve::Resolved;
 use super::schema::SCHEMA;
 use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
@@ -29,6 +30,8 @@ use crate::server::Server;
 pub struct Outside<'a> {
     pub read: &'a mut dyn FnMut(&Path) -> io::Result<String>,
     pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether there is a folder of this name.
+    pub is_folder: &'a dyn Fn(&Path) -> bool,
     /// For cron schedules that name no zone.
     pub zone: Zone,
 }
@@ -99,12 +102,13 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
     let mut shown_agents = Vec::new();
     let mut broken = Vec::new();
     for mut draft in std::mem::take(&mut loader.agents) {
-        if let Some((agent, value)) = resolve::agent(&mut loader, &mut draft, &mut places) {
-            shown_agents.push(value);
-            roster.agents.push(agent);
-            loader.agents.push(draft);
-        } else {
-            broken.push(draft);
+        match resolve::agent(&mut loader, &mut draft, &mut places) {
+            Resolved::Whole(agent, value) => {
+                shown_agents.push(value);
+                roster.agents.push(*agent);
+                loader.agents.push(draft);
+            }
+            Resolved::Broken(agent) => broken.push((draft, agent)),
         }
     }
     let known = reference::Known::new(&roster, &loader.agents, &broken, loader.complete);

@@ -31,7 +31,10 @@ mod section;
 pub mod shape;
 mod spending;
 mod suggest;
+mod syntax;
 mod trusting;
+mod web;
+mod working;
 
 pub use load::{Loaded, Outside, load};
 pub use secret::{MASK, looks_secret};

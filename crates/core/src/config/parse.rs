@@ -10,6 +10,7 @@ use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, S
 
 use super::node::{Entry, FileId, Location, Map, Node, Scalar, Value};
 use super::problem::{Problem, Problems};
+use super::syntax;
 
 /// The largest file, in bytes.
 pub const MOST_BYTES: usize = 4 << 20;
@@ -32,7 +33,10 @@ pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> 
             Err(error) => Err(builder.syntax_error(&error)),
         };
         if let Err(problem) = taken {
-            problems.add(problem);
+            // What follows on the line of a text without its quotes is the same mistake.
+            if builder.unquoted != Some(problem.at.line) {
+                problems.add(problem);
+            }
             return None;
         }
     }
@@ -58,6 +62,8 @@ struct Builder<'a> {
     nodes: usize,
     documents: usize,
     root: Option<Node>,
+    /// The line of the last value that begins with `{{` and has no quotes.
+    unquoted: Option<u32>,
 }
 
 struct Anchored {
@@ -74,7 +80,13 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    Map { map: Map, key: Option<Key>, merged: Vec<Node> },
+    Map {
+        map: Map,
+        key: Option<Key>,
+        merged: Vec<Node>,
+        /// It was meant to be text, which is reported.
+        is_text: bool,
+    },
 }
 
 enum Key {
@@ -89,7 +101,7 @@ type Taken = Result<(), Problem>;
 impl<'a> Builder<'a> {
     fn new(file: FileId, text: &'a str, problems: &'a mut Problems) -> Self {
         let (open, anchors) = (Vec::new(), HashMap::new());
-        Self { file, text, problems, open, anchors, nodes: 0, documents: 0, root: None }
+        Self { file, text, problems, open, anchors, nodes: 0, documents: 0, root: None, unquoted: None }
     }
 
     fn take(&mut self, event: Event<'_>, span: &Span) -> Taken {
@@ -115,7 +127,8 @@ impl<'a> Builder<'a> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.is_text(tag.as_deref(), at);
-                let content = Content::Map { map: Map::default(), key: None, merged: Vec::new() };
+                let content =
+                    Content::Map { map: Map::default(), key: None, merged: Vec::new(), is_text: false };
                 self.begin(Open { at, anchor, content })?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
@@ -142,6 +155,9 @@ impl<'a> Builder<'a> {
     fn close(&mut self, content: Content) -> Value {
         match content {
             Content::List(items) => Value::List(items),
+            Content::Map { is_text: true, .. } => {
+                Value::Scalar(Scalar { undefined: true, ..Scalar::default() })
+            }
             Content::Map { mut map, merged, .. } => {
                 for source in merged {
                     self.merge_into(&mut map, source);
@@ -208,8 +224,16 @@ impl<'a> Builder<'a> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
             Some(Content::List(items)) => items.push(node),
-            Some(Content::Map { map, key, merged }) => match key.take() {
-                None => *key = Some(as_key(node, self.problems)),
+            Some(Content::Map { map, key, merged, is_text }) => match key.take() {
+                None => match syntax::braces(self.text, node.at.start as usize) {
+                    Some(slip) if node.entries().is_some() => {
+                        let at = Location { column: node.at.column - 1, start: small(slip.start), ..node.at };
+                        self.problems.add(Problem::error(at, slip.message).help(slip.help));
+                        self.unquoted = Some(at.line);
+                        (*key, *is_text) = (Some(Key::Unusable), true);
+                    }
+                    _ => *key = Some(as_key(node, self.problems)),
+                },
                 Some(Key::Unusable) => {}
                 Some(Key::Merge) => merged.push(node),
                 Some(Key::Name(name, key_at)) => {
@@ -254,10 +278,36 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// The byte at a line and column; the parser does not say it for every error.
+    fn byte_of(&self, at: Location) -> usize {
+        let lines = self.text.split_inclusive('\n').take((at.line as usize).saturating_sub(1));
+        let begin: usize = lines.map(str::len).sum();
+        let line = self.text[begin..].char_indices().nth((at.column as usize).saturating_sub(1));
+        line.map_or(self.text.len(), |(offset, _)| begin + offset)
+    }
+
+    /// The place of a byte, and all that follows it on its line.
+    fn place_of(&self, start: usize) -> Location {
+        let before = &self.text[..start];
+        let begin = before.rfind('\n').map_or(0, |end| end + 1);
+        let rest = self.text[start..].lines().next().unwrap_or_default();
+        Location {
+            file: self.file,
+            line: small(before.matches('\n').count() + 1),
+            column: small(before[begin..].chars().count() + 1),
+            start: small(start),
+            end: small(start + rest.trim_end().len()),
+        }
+    }
+
     fn syntax_error(&self, error: &ScanError) -> Problem {
         let at = self.location(&Span::empty(*error.marker()));
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
             return too_deep(at);
+        }
+        let offset = self.byte_of(at);
+        if let Some(slip) = syntax::slip(self.text, error.kind(), offset) {
+            return Problem::error(self.place_of(slip.start), slip.message).help(slip.help);
         }
         let line = self.text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
         let help =

@@ -15,9 +15,8 @@ use crate::trigger::TriggerConfig;
 
 /// All that can be referred to.
 pub(super) struct Known<'a> {
-    roster: &'a Roster,
-    /// The agents of the fleet in the same order, with their places.
-    drafts: &'a [Draft],
+    /// Each with its places, also those with errors of their own, as far as they can be read.
+    agents: Vec<(&'a Agent, &'a Draft)>,
     /// No agent is missing.
     all: bool,
     names: Names,
@@ -27,26 +26,46 @@ pub(super) struct Known<'a> {
 #[derive(Default)]
 struct Names {
     agents: HashSet<String>,
-    /// Agents with errors of their own. They exist, so naming them is no second error.
-    broken: HashSet<String>,
     /// By `AGENT/SCHEDULE`; no agent's name has a slash.
     schedules: HashMap<String, ScheduleId>,
     ids: HashSet<ScheduleId>,
+    /// Schedules with errors of their own. They exist, so naming them is no second error.
+    broken: HashSet<String>,
+    /// Agents of whose schedules not even the names are known.
+    unread: HashSet<String>,
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn new(roster: &'a Roster, drafts: &'a [Draft], broken: &'a [Draft], complete: bool) -> Self {
-        let mut known = Self { roster, drafts, all: complete, names: Names::default() };
-        known.names.agents = roster.agents.iter().map(|agent| agent.name.to_string()).collect();
+    pub(super) fn new(
+        roster: &'a Roster,
+        drafts: &'a [Draft],
+        broken: &'a [(Draft, Option<Box<Agent>>)],
+        complete: bool,
+    ) -> Self {
+        let read = broken.iter().filter_map(|(draft, agent)| Some((agent.as_deref()?, draft)));
+        let agents = roster.agents.iter().zip(drafts).chain(read).collect();
+        let mut known = Self { agents, all: complete, names: Names::default() };
+        known.names.agents = known.agents.iter().map(|(agent, _)| agent.name.to_string()).collect();
         known.names.schedules = known.places().map(|place| (place.name(), place.schedule.id)).collect();
         known.names.ids = known.names.schedules.values().copied().collect();
-        for draft in broken {
+        for (draft, _) in broken {
             match draft.node.get("name").and_then(Node::text) {
-                Some(own) => _ = known.names.broken.insert(spellings(own, draft)[0].clone()),
+                Some(own) => known.note_broken(spellings(own, draft)[0].clone(), draft),
                 None => known.all = false,
             }
         }
         known
+    }
+
+    fn note_broken(&mut self, agent: String, draft: &Draft) {
+        match draft.node.get("schedules").map(Node::entries) {
+            Some(None) => _ = self.names.unread.insert(agent.clone()),
+            schedules => {
+                let names = schedules.flatten().into_iter().flat_map(|schedules| schedules.keys());
+                self.names.broken.extend(names.map(|name| format!("{agent}/{name}")));
+            }
+        }
+        self.names.agents.insert(agent);
     }
 
     pub(super) fn check(&self, problems: &mut Problems) {
@@ -69,7 +88,7 @@ impl<'a> Known<'a> {
                 _ => {}
             }
         }
-        for (agent, draft) in self.roster.agents.iter().zip(self.drafts) {
+        for (agent, draft) in &self.agents {
             self.followups(agent, draft, problems);
         }
         self.adoptions(problems);
@@ -89,8 +108,7 @@ impl<'a> Known<'a> {
         }
         for name in own.from.iter().filter(|name| !self.agent_may_exist(name, draft)) {
             let at = node.get("from").map_or(node.at, |from| from.at);
-            let names: Vec<String> = self.roster.agents.iter().map(|agent| agent.name.to_string()).collect();
-            let help = did_you_mean(name, names.iter().map(String::as_str));
+            let help = did_you_mean(name, self.agents.iter().map(|(agent, _)| agent.name.as_str()));
             let problem = Problem::error(at, format!("there is no agent `{name}`"));
             problems.add(problem.key(draft.key_of("followups.from")).help(help));
         }
@@ -103,7 +121,10 @@ impl<'a> Known<'a> {
             let Some(former) = &place.schedule.adopts else { continue };
             let message = if self.names.ids.contains(&former.id()) {
                 format!("{former} is still in the config; `adopt` is for the former name of this schedule")
-            } else if let Some(other) = taken.insert(former.id(), place.name()) {
+            } else if let Some(other) =
+                // The second of two agents with one name says the same again.
+                taken.insert(former.id(), place.name()).filter(|other| *other != place.name())
+            {
                 format!("{other} adopts {former} already")
             } else {
                 continue;
@@ -113,16 +134,14 @@ impl<'a> Known<'a> {
     }
 
     fn places(&self) -> impl Iterator<Item = Place<'_>> {
-        let agents = self.roster.agents.iter().zip(self.drafts);
-        agents.flat_map(|(agent, draft)| {
+        self.agents.iter().flat_map(|&(agent, draft)| {
             agent.schedules.iter().map(move |schedule| Place { agent, draft, schedule })
         })
     }
 
     /// May an agent of this name exist, for all we could read?
     fn agent_may_exist(&self, name: &str, from: &Draft) -> bool {
-        let is_known = |name: &String| self.names.agents.contains(name) || self.names.broken.contains(name);
-        !self.all || spellings(name, from).iter().any(is_known)
+        !self.all || spellings(name, from).iter().any(|name| self.names.agents.contains(name))
     }
 
     /// `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
@@ -133,10 +152,15 @@ impl<'a> Known<'a> {
             .find_map(|name| self.names.schedules.get(&name).copied())
     }
 
-    /// Is the schedule of an agent that we could not read?
+    /// Is it a schedule that could not be read?
     fn schedule_may_exist(&self, name: &str, from: &Place<'_>) -> bool {
+        let own = format!("{}/{name}", from.agent.name);
+        let is_broken = |name: &String| self.names.broken.contains(name);
+        if is_broken(&own) || spellings(name, from.draft).iter().any(is_broken) {
+            return true;
+        }
         let Some((agent, _)) = name.split_once('/') else { return false };
-        !self.all || spellings(agent, from.draft).iter().any(|name| self.names.broken.contains(name))
+        !self.all || spellings(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
     /// Each schedule waits for at most one other, so every circle is found by walking on until a step repeats.
@@ -162,21 +186,23 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Whoever waits for anyone waits for everyone who waits for it.
+    /// Whoever waits for the jobs of all others waits for those who wait for it. They start each other for ever if one
+    /// outcome starts both; what needs two different outcomes in turn ends by itself, or at the latest at the most jobs
+    /// that a chain may have.
     fn small_circles(
         &self,
         for_anyone: &[Place<'_>],
         upstream: &HashMap<ScheduleId, ScheduleId>,
         problems: &mut Problems,
     ) {
-        let waits_for: HashMap<ScheduleId, ScheduleId> =
-            upstream.iter().map(|(id, source)| (*source, *id)).collect();
         for (number, place) in for_anyone.iter().enumerate() {
-            let named = waits_for.get(&place.schedule.id);
-            let named = named.and_then(|id| self.places().find(|other| other.schedule.id == *id));
-            let Some(other) = named.or_else(|| for_anyone.get(number + 1).copied()) else { continue };
+            let waits = |other: &Place<'_>| upstream.get(&other.schedule.id) == Some(&place.schedule.id);
+            let named = self.places().filter(waits);
+            let mut others = named.chain(for_anyone[number + 1..].iter().copied());
+            let Some(other) = others.find(|other| place.starts_with(other)) else { continue };
             let at = schedule_at(place.draft, place.schedule.name.as_str());
-            let problem = Problem::error(at, in_a_circle(&[place, &other]));
+            let help = "name in `schedule` whose jobs one of them waits for, or give them a `status` each that differs";
+            let problem = Problem::error(at, in_a_circle(&[place, &other])).help(help.to_owned());
             problems.add(problem.key(place.key("type")));
         }
     }
@@ -207,9 +233,22 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// Whether one outcome of a job starts both of these, which are on and wait for results.
+    fn starts_with(&self, other: &Self) -> bool {
+        let status = |place: &Self| match &place.schedule.trigger {
+            TriggerConfig::DispatchResult { status, .. } => *status,
+            _ => None,
+        };
+        let is_same = match (status(self), status(other)) {
+            (Some(own), Some(theirs)) => own == theirs,
+            _ => true,
+        };
+        is_same && self.schedule.enabled && other.schedule.enabled
+    }
+
     fn lifecycle(&self, known: &Known<'_>, name: &str, problems: &mut Problems) {
         if !known.agent_may_exist(name, self.draft) {
-            let names = known.roster.agents.iter().map(|agent| agent.name.to_string());
+            let names = known.agents.iter().map(|(agent, _)| agent.name.to_string());
             self.nothing_called("agent", name, names, problems);
         }
     }
@@ -249,7 +288,7 @@ impl Place<'_> {
     ) -> Option<ScheduleId> {
         let id = id?;
         let exists = known.names.ids.contains(&id);
-        if !exists && known.all && known.names.broken.is_empty() {
+        if !exists && known.all && known.names.broken.is_empty() && known.names.unread.is_empty() {
             let problem =
                 Problem::warning(self.at("source_workflow_id"), format!("no schedule here has the id {id}"));
             problems.add(problem.key(self.key("source_workflow_id")));

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use super::check::{Reading, check};
+use super::check::{Checked, Reading, check};
 use super::compose::each_schedule;
 use super::load::{Draft, Loader, normal};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, idle, runtime, secret, shape, spending, trusting};
+use super::{enclosure, idle, runtime, secret, shape, spending, trusting, working};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
@@ -20,15 +20,23 @@ use crate::roster::{Agent, Former, OWN_SERVER, Schedule};
 use crate::trigger::{TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
 
-/// The agent and the form in which it is shown; none if it has errors, which are reported. `places` holds the
-/// names that are taken.
+/// What became of an agent.
+pub(super) enum Resolved {
+    /// The agent and the form in which it is shown.
+    Whole(Box<Agent>, Json),
+    /// It has errors, which are reported. What could be read of it is there for those who refer to it.
+    Broken(Option<Box<Agent>>),
+}
+
+/// Types an agent and checks it. `places` holds the names that are taken.
 pub(super) fn agent(
     loader: &mut Loader<'_>,
     draft: &mut Draft,
     places: &mut HashMap<AgentName, Location>,
-) -> Option<(Agent, Json)> {
+) -> Resolved {
     let before = loader.problems.errors();
     place_work_sources(loader, draft);
+    working::take_repo(draft);
     let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
     check_names(loader, draft);
@@ -36,32 +44,55 @@ pub(super) fn agent(
     runtime::check_command(loader, draft);
     check_permissions(loader, draft);
     check_server_name(loader, draft);
-    if checked.unknown {
-        return None;
-    }
-    let name = name(loader, draft, places);
-    if loader.problems.errors() > before {
-        return None;
-    }
-    let name = name?;
+    let Some(name) = name(loader, draft, places) else { return Resolved::Broken(None) };
     let directory = working_directory(loader, draft);
-    let Ok(settings) = shape::Agent::deserialize(&checked.value) else {
-        // The schema let through what the type refuses. That is a mistake of ours, and serde's message may quote
-        // a secret; the test with random trees looks for this one.
-        let problem = Problem::error(draft.entry, "this agent passes the schema but cannot be read");
-        loader.problems.add(problem.key(draft.key.as_str()));
-        return None;
+    let Some((settings, is_sound)) = typed(&checked) else {
+        if loader.problems.errors() == before {
+            // The schema let through what the type refuses. That is a mistake of ours, and serde's message may quote
+            // a secret; the test with random trees looks for this one.
+            let problem = Problem::error(draft.entry, "this agent passes the schema but cannot be read");
+            loader.problems.add(problem.key(draft.key.as_str()));
+        }
+        return Resolved::Broken(None);
     };
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
     let agent = assemble(loader, draft, name, directory, settings, &mut shown);
-    runtime::check(loader, draft, &agent);
-    enclosure::check(loader, draft, &agent);
-    spending::check(loader, draft, &agent);
-    trusting::check(loader, draft, &agent);
-    idle::check(loader, draft, &agent);
-    (loader.problems.errors() == before).then_some((agent, shown))
+    working::check(loader, draft, &agent);
+    if is_sound {
+        runtime::check(loader, draft, &agent);
+        enclosure::check(loader, draft, &agent);
+        spending::check(loader, draft, &agent);
+        trusting::check(loader, draft, &agent);
+        idle::check(loader, draft, &agent);
+    }
+    if loader.problems.errors() > before {
+        return Resolved::Broken(Some(Box::new(agent)));
+    }
+    working::nothing_to_do(loader, draft, &agent);
+    Resolved::Whole(Box::new(agent), shown)
+}
+
+/// The agent's type, and whether it is all there but for schedules that are wrong. Of an agent that is wrong itself,
+/// only the schedules that are right are there: one mistake must not hide those of other places.
+fn typed(checked: &Checked) -> Option<(shape::Agent, bool)> {
+    let in_schedule =
+        |pointer: &str| pointer.strip_prefix("/schedules/").is_some_and(|rest| !rest.is_empty());
+    let mut value = checked.value.clone();
+    if let Some(schedules) = value.get_mut("schedules").and_then(Json::as_object_mut) {
+        schedules.retain(|name, _| {
+            let own = format!("/schedules/{}", name.replace('~', "~0").replace('/', "~1"));
+            checked.is_sound(|pointer| {
+                pointer.strip_prefix(&own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        });
+    }
+    if checked.is_sound(|pointer| !in_schedule(pointer)) {
+        return Some((shape::Agent::deserialize(&value).ok()?, true));
+    }
+    let schedules = value.get("schedules").cloned().unwrap_or_else(|| json!({}));
+    Some((shape::Agent::deserialize(json!({ "schedules": schedules })).ok()?, false))
 }
 
 /// Puts a resolved value first, in place of the written one, unless that is masked.
@@ -279,7 +310,11 @@ fn name(
     draft: &Draft,
     places: &mut HashMap<AgentName, Location>,
 ) -> Option<AgentName> {
-    let Some((own, at)) = draft.node.get("name").and_then(|name| Some((name.text()?, name.at))) else {
+    let written = draft.node.get("name");
+    if matches!(written, Some(Node { value: Value::Scalar(scalar), .. }) if scalar.undefined) {
+        return None;
+    }
+    let Some((own, at)) = written.and_then(|name| Some((name.text()?, name.at))) else {
         let top = Location { file: draft.home, line: 1, column: 1, start: 0, end: 0 };
         let at = if draft.home == draft.entry.file { draft.entry } else { top };
         loader.problems.add(Problem::error(at, "this agent has no `name`").key(draft.key_of("name")));
@@ -297,7 +332,7 @@ fn name(
         let (path, line) = (loader.sources.path(first.file).display(), first.line);
         let message = format!("the agent `{name}` is defined twice; the first is in {path}, line {line}");
         loader.problems.add(Problem::error(at, message).key(draft.key_of("name")));
-        return None;
+        return Some(name);
     }
     places.insert(name.clone(), at);
     Some(name)

@@ -33,7 +33,7 @@ impl Checker<'_> {
         }
         let quoted = !scalar.plain && (as_bool(&scalar.text).is_some() || as_float(&scalar.text).is_some());
         let found = if quoted { format!("{} in quotes", self.quote(scalar)) } else { self.quote(scalar) };
-        let help = self.hint(&scalar.text);
+        let help = self.hint(scalar, kinds);
         self.mismatch(at, kinds, &found, help)
     }
 
@@ -41,7 +41,7 @@ impl Checker<'_> {
         let message = format!("{} is not one of {}", self.quote(scalar), one_of(words.iter().copied()));
         // A suggestion would give a secret's likeness away.
         let close = || did_you_mean(&scalar.text, words.iter().copied()).filter(|_| !self.is_secret(scalar));
-        let help = self.hint(&scalar.text).or_else(close);
+        let help = self.hint(scalar, &[]).or_else(close);
         self.error(at, message, help);
     }
 

@@ -40,6 +40,23 @@ impl Sections {
         exact.map(|property| (key, property)).or_else(by_alias).or_else(|| Some((key, self.more?)))
     }
 
+    /// The values of `type` whose variants have this key.
+    pub(super) fn types_with(&self, key: &str) -> Vec<&'static str> {
+        let has = |variant: &&&'static Json| {
+            let properties = variant["properties"].as_object();
+            properties
+                .into_iter()
+                .flatten()
+                .any(|(name, property)| name == key || aliases_of(property).any(|(alias, _)| alias == key))
+        };
+        let variants = self.others.iter().filter(has);
+        variants
+            .filter_map(|variant| {
+                tag_of(&[variant]).and_then(|tag| variant["properties"][tag]["const"].as_str())
+            })
+            .collect()
+    }
+
     /// What a key here can be, if that is soon said.
     pub(super) fn list(&self) -> Option<String> {
         let names: Vec<&str> = self.names().take(MOST_LISTED + 1).collect();

@@ -76,9 +76,13 @@ fn a_crowd_of_fleets() {
     let names: Vec<String> = (0..30).map(|level| format!("{level}/c.yaml")).collect();
     let text = |level: usize| {
         let next = (0..10).map(|n| format!("{{path: ../{level}/c.yaml, name: f{n}}}"));
-        format!("fleets: [{}]\nagents: [{{name: a}}]", next.collect::<Vec<_>>().join(", "))
+        format!(
+            "fleets: [{}]\nagents: [{{name: a, default_prompt: Go.}}]",
+            next.collect::<Vec<_>>().join(", ")
+        )
     };
-    let texts: Vec<String> = (1..30).map(text).chain(["agents: [{name: a}]".to_owned()]).collect();
+    let texts: Vec<String> =
+        (1..30).map(text).chain(["agents: [{name: a, default_prompt: Go.}]".to_owned()]).collect();
     let files: Vec<(&str, &str)> =
         names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
     let found = lines(&load_files(&files, &[]));

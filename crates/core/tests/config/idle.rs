@@ -40,7 +40,7 @@ fn command(more: &str) -> String {
 fn what_only_the_root_file_can_say() {
     let root = "fleets: [{path: sub/cowhand.yaml}]";
     for (sub, expected) in [
-        ("agents: [{name: a}]", Nothing),
+        ("agents: [{name: a, default_prompt: Go.}]", Nothing),
         ("retention: {max_age: 1d}\ndefaults: {budget: {per_day_usd: 1}}", Nothing),
         ("budget: ~", Nothing),
         ("budget: {per_day_usd: 5}", Error("this budget bounds nothing `defaults: {budget: …}`")),
@@ -53,7 +53,10 @@ fn what_only_the_root_file_can_say() {
         answered(sub, &[("cowhand.yaml", root), ("sub/cowhand.yaml", sub)], &expected);
     }
     let laid_over = "fleets: [{path: sub/cowhand.yaml, overrides: {budget: {per_day_usd: 1}}}]";
-    let loaded = load_files(&[("cowhand.yaml", laid_over), ("sub/cowhand.yaml", "agents: [{name: a}]")], &[]);
+    let loaded = load_files(
+        &[("cowhand.yaml", laid_over), ("sub/cowhand.yaml", "agents: [{name: a, default_prompt: Go.}]")],
+        &[],
+    );
     assert_eq!(loaded.problems.len(), 1, "{:?}", lines(&loaded));
     assert_eq!(loaded.problems[0].key, "fleets[0].overrides.budget");
     answered("of the root", &[("cowhand.yaml", "budget: {per_day_usd: 5}")], &Nothing);
@@ -248,7 +251,9 @@ fn limits_that_are_never_reached() {
 #[test]
 fn providers_that_nobody_uses() {
     let with = |provider: &str, agent: &str| {
-        format!("providers: {{{provider}: {{max_concurrent: 1}}}}\nagents: [{{name: a{agent}}}]")
+        format!(
+            "providers: {{{provider}: {{max_concurrent: 1}}}}\nagents: [{{name: a, default_prompt: Go.{agent}}}]"
+        )
     };
     all(&[
         (with("claude", ""), Nothing),

@@ -6,13 +6,17 @@ mod adopting;
 mod budgets;
 mod composing;
 mod herdctl;
+mod hints;
 mod hostile;
 mod idle;
 mod laws;
 mod mistakes;
+mod one_pass;
 mod prompts;
 mod seeds;
 mod trust;
+mod web;
+mod work_sources;
 mod workspaces;
 
 use std::io;
@@ -30,7 +34,10 @@ fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> Loaded {
     };
     let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     let zone = "Europe/Berlin".parse::<Zone>().unwrap();
-    load(Path::new(files[0].0), Outside { read: &mut read, env: &env, zone })
+    load(
+        Path::new(files[0].0),
+        Outside { read: &mut read, env: &env, is_folder: &|path| !path.ends_with("missing"), zone },
+    )
 }
 
 fn load_text(text: &str) -> Loaded {

@@ -84,7 +84,9 @@ pub fn load(file: &Path) -> FromDisk {
         files.push(path.to_owned());
         read(path)
     };
-    let loaded = load_files(file, Outside { read: &mut read, env: &env, zone: system_zone() });
+    let outside =
+        Outside { read: &mut read, env: &env, is_folder: &|path| path.is_dir(), zone: system_zone() };
+    let loaded = load_files(file, outside);
     FromDisk { loaded, variables, notes, files }
 }
 

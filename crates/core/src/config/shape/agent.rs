@@ -49,7 +49,7 @@ pub struct Agent {
     pub working_directory: Option<WorkingDirectory>,
     /// What each job has to itself: nothing (`shared`, if unset), a git worktree, or a clone.
     pub isolation: Option<Isolation>,
-    #[schemars(extend("x-herdctl" = "`work_source.repo` names the repository to take work from"))]
+    /// `owner/repo` of a `work_source` of type `github` that names none.
     pub repo: Option<String>,
     pub identity: Option<Identity>,
     pub system_prompt: Option<String>,

@@ -32,6 +32,7 @@ pub struct Docker {
     /// `/path` or `/path:options`
     pub tmpfs: Option<Vec<String>>,
     pub labels: Option<IndexMap<String, String>>,
+    /// Unset means herdctl's own, `herdctl/runtime:latest`, which has to be built.
     #[schemars(extend("x-fleet-only" = true, "x-old-names" = ["base_image"]))]
     pub image: Option<String>,
     #[schemars(extend("x-fleet-only" = true))]
@@ -65,6 +66,9 @@ pub enum Network {
     None,
     Host,
 }
+
+/// The image that herdctl takes where none is named. It is in no registry: its users build it.
+pub const DEFAULT_IMAGE: &str = "herdctl/runtime:latest";
 
 /// What the engine counts a processor in, if nothing else is said, in microseconds.
 const PERIOD: u64 = 100_000;
@@ -102,6 +106,7 @@ impl Docker {
             cpu_shares: self.cpu_shares,
             host_network: self.network == Some(Network::Host),
             refused,
+            image: own.image.or_else(|| Some(DEFAULT_IMAGE.to_owned())),
             ..own
         }
     }
@@ -211,6 +216,8 @@ mod tests {
             let refused = docker(text).container(Container::default()).refused.unwrap_or_default();
             assert!(refused.contains(word), "{text}: {refused}");
         }
+        let unnamed = docker(r#"{"enabled":true}"#).container(Container::default());
+        assert_eq!(unnamed.image.as_deref(), Some(DEFAULT_IMAGE));
         assert_eq!(docker(r#"{"ports":[],"host_config":{}}"#).container(Container::default()).refused, None);
     }
 }

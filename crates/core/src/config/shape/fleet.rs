@@ -57,7 +57,7 @@ pub struct FleetFile {
     pub traces: Option<Traces>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
-    #[schemars(extend("x-pending" = "the dashboard does not exist yet"))]
+    /// herdctl's way to say `server.listen`. Only the root file's counts.
     pub web: Option<Web>,
     #[schemars(extend("x-herdctl" = "set it in `defaults`"))]
     pub docker: Option<Docker>,
@@ -158,12 +158,15 @@ pub struct Web {
     pub enabled: Option<bool>,
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
+    /// `localhost`, or an IP address of this machine.
     pub host: Option<String>,
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("x-herdctl" = "the dashboard has no such setting"))]
     pub session_expiry_hours: Option<u32>,
     #[schemars(extend("x-herdctl" = "no browser is opened"))]
     pub open_browser: Option<bool>,
+    #[schemars(extend("x-herdctl" = "the dashboard has no such setting"))]
     pub tool_results: Option<bool>,
+    #[schemars(extend("x-herdctl" = "the dashboard has no such setting"))]
     pub message_grouping: Option<MessageGrouping>,
 }
 

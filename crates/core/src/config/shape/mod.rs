@@ -27,7 +27,7 @@ pub use agent::{
     SettingSource, WorkingDirectory,
 };
 pub use chat::{Chat, Discord, Slack};
-pub use docker::Docker;
+pub use docker::{DEFAULT_IMAGE, Docker};
 pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, MessageGrouping, Web, Webhooks};
 pub use hooks::{Hook, HookAction, HookEvent, HookMethod, Hooks};
 pub use mcp::{McpServer, McpTransport};

@@ -15,6 +15,7 @@ mod order;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cowhand_core::config::shape::DEFAULT_IMAGE;
 use cowhand_core::sandbox::Container;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,9 @@ async fn has_image(socket: &Path, image: &str) -> Result<String, String> {
     let engine = Engine::find(socket).await.map_err(|trouble| trouble.to_string())?;
     match engine.image(image).await {
         Ok(()) => Ok(engine.said().to_owned()),
+        Err(Trouble::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => Err(format!(
+            "the image {image}, which counts where `docker.image` names none, is not there: build it as herdctl's documentation says, or set `docker: {{image: …}}` in the fleet file, under `defaults` or the agent's `overrides`"
+        )),
         Err(Trouble::Refused { status: 404, .. }) => Err(format!(
             "the image {image} is not there, and cowhand fetches none: `docker pull {image}` or `podman pull {image}` does"
         )),

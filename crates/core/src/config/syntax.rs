@@ -1,0 +1,196 @@
+//! What is behind the YAML errors that people meet most: text that needs quotes, and quotes that are not closed.
+
+use granit_parser::ErrorKind;
+
+use super::secret;
+
+/// A mistake in the text of a file: where it is, and what to write instead.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Slip {
+    /// The byte at which it begins.
+    pub start: usize,
+    pub message: String,
+    pub help: String,
+}
+
+/// Finds the mistake that the parser stumbled over at the byte `offset`, if it is one of the common ones.
+pub(super) fn slip(text: &str, kind: &ErrorKind, offset: usize) -> Option<Slip> {
+    match kind {
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent
+        | ErrorKind::DocumentIndicatorInQuotedScalar
+        | ErrorKind::InvalidTrailingSingleQuotedScalar
+        | ErrorKind::InvalidTrailingDoubleQuotedScalar => unclosed_quote(text, offset),
+        ErrorKind::MissingAnchorOrAliasName
+        | ErrorKind::UnknownAnchor
+        | ErrorKind::UnexpectedCharacter { .. } => {
+            let rest = text.get(offset..)?;
+            let first = rest.chars().next().filter(|first| matches!(first, '*' | '&' | '@' | '`' | '%'))?;
+            let slip = needs_quotes(text, offset, &first.to_string());
+            let name: String = rest.chars().skip(1).take_while(|sign| sign.is_alphanumeric()).collect();
+            if *kind == ErrorKind::UnknownAnchor && !name.is_empty() {
+                let message = format!("no anchor is called `{name}`; {}", slip.message);
+                return Some(Slip { message, ..slip });
+            }
+            Some(slip)
+        }
+        _ => None,
+    }
+}
+
+/// A value that begins with `{{`, of which YAML makes a map; `inner` is where the second brace is.
+pub(super) fn braces(text: &str, inner: usize) -> Option<Slip> {
+    let outer = inner.checked_sub(1)?;
+    text.get(outer..)?.starts_with("{{").then(|| needs_quotes(text, outer, "{{"))
+}
+
+fn needs_quotes(text: &str, start: usize, with: &str) -> Slip {
+    let (before, rest) = around(text, start);
+    let key = key_before(before);
+    let is_secret = key.is_some_and(secret::looks_secret);
+    let value = if is_secret { "…" } else { value_of(before, rest) };
+    let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+    Slip {
+        start,
+        message: format!("a text that begins with `{with}` needs quotes"),
+        help: format!("write `{key}{}`", quoted(value)),
+    }
+}
+
+/// The line up to a byte, and from there on.
+fn around(text: &str, at: usize) -> (&str, &str) {
+    let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    (&text[begin..at], text[at..].lines().next().unwrap_or_default())
+}
+
+/// The key whose value begins where this part of a line ends.
+fn key_before(before: &str) -> Option<&str> {
+    let key = before.trim_end().strip_suffix(':')?;
+    let key = key.rsplit(['{', ',', '[']).next()?.trim();
+    let key = key.strip_prefix("- ").unwrap_or(key).trim();
+    (!key.is_empty()).then_some(key)
+}
+
+/// The value that `rest` begins with: to the end of the line, or inside `{ }` and `[ ]` to its end there.
+fn value_of<'a>(before: &str, rest: &'a str) -> &'a str {
+    let count = |signs: [char; 2]| before.matches(signs).count();
+    let inside = count(['{', '[']) > count(['}', ']']);
+    let end = if inside {
+        let from = rest.find("}}").map_or(0, |braces| braces + 2);
+        rest[from..].find([',', '}', ']']).map(|end| from + end)
+    } else {
+        rest.find(" #")
+    };
+    rest[..end.unwrap_or(rest.len())].trim_end()
+}
+
+pub(super) fn quoted(value: &str) -> String {
+    if value.contains('\'') {
+        format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        format!("'{value}'")
+    }
+}
+
+/// How far above an error a quote is looked for.
+const MOST_LINES: usize = 100;
+
+/// The quote that was still open at the line of the error: the parser complains where the next line or the next quote
+/// makes no sense, and people look for it there.
+fn unclosed_quote(text: &str, offset: usize) -> Option<Slip> {
+    let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
+    let mut end = line_end;
+    for _ in 0..MOST_LINES {
+        let begin = text[..end].rfind('\n').map_or(0, |end| end + 1);
+        if let Some(start) = open_quote(&text[begin..end]).map(|at| begin + at)
+            && start <= offset
+            && closed_at(text, start).is_none_or(|close| close >= text[..offset].rfind('\n').unwrap_or(0))
+        {
+            let quote = &text[start..=start];
+            let help = format!("put {quote} at its end; text of several lines is easier to write after `|`");
+            return Some(Slip { start, message: "this quote is not closed on its line".to_owned(), help });
+        }
+        end = begin.checked_sub(1)?;
+    }
+    None
+}
+
+/// Where a quoted text begins in this line that does not end in it.
+fn open_quote(line: &str) -> Option<usize> {
+    let mut at = 0;
+    let mut can_begin = true;
+    while let Some(sign) = line[at..].chars().next() {
+        match sign {
+            '"' | '\'' if can_begin => match closed_at(line, at) {
+                Some(close) => at = close,
+                None => return Some(at),
+            },
+            '#' if line[..at].is_empty() || line[..at].ends_with(' ') => return None,
+            _ => {}
+        }
+        can_begin = matches!(sign, ' ' | '{' | '[' | ',') && begins_value(&line[..at + sign.len_utf8()]);
+        at += line[at..].chars().next().map_or(1, char::len_utf8);
+    }
+    None
+}
+
+/// Whether what follows this part of a line can be the beginning of a value or a key.
+fn begins_value(before: &str) -> bool {
+    let before = before.trim_end();
+    before.is_empty() || before.ends_with([':', '-', '{', '[', ','])
+}
+
+/// The place of the quote that closes the one at `start`.
+fn closed_at(text: &str, start: usize) -> Option<usize> {
+    let quote = text[start..].chars().next()?;
+    let mut signs = text[start + 1..].char_indices().peekable();
+    while let Some((at, sign)) = signs.next() {
+        let is_doubled =
+            quote == '\'' && sign == quote && signs.peek().is_some_and(|(_, next)| *next == quote);
+        if is_doubled || (sign == '\\' && quote == '"') {
+            signs.next();
+        } else if sign == quote {
+            return Some(start + 1 + at);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_quote_is_left_open() {
+        for (line, expected) in [
+            ("a: \"x\"", None),
+            ("a: \"x", Some(3)),
+            ("a: 'it''s", Some(3)),
+            ("a: 'it''s'", None),
+            ("a: \"x\\\"", Some(3)),
+            ("a: it's", None),
+            ("- 'x", Some(2)),
+            ("{a: 'x', b: \"y}", Some(12)),
+            ("a: x # \"", None),
+            ("\"a\": \"b", Some(5)),
+            ("é: \"ü", Some(4)),
+            ("", None),
+        ] {
+            assert_eq!(open_quote(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_to_write_instead() {
+        for (text, at, expected) in [
+            ("cron: * * # x", 6, "write `cron: '* *'`"),
+            ("s: {cron: @daily, a: b}", 10, "write `cron: '@daily'`"),
+            ("- @x", 2, "write `'@x'`"),
+            ("a: @it's", 3, "write `a: \"@it's\"`"),
+            ("api_token: @x", 11, "write `api_token: '…'`"),
+            ("{a: {{b}} c, d: e}", 4, "write `a: '{{b}} c'`"),
+        ] {
+            assert_eq!(needs_quotes(text, at, "@").help, expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! herdctl's `web`: where the server answers, unless `server.listen` says it.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use super::load::Loader;
+use super::node::{Location, Node};
+use super::problem::Problem;
+
+/// Takes `web.host` and `web.port` of the root file for the server's address.
+pub(super) fn apply(loader: &mut Loader<'_>, root: &Node) {
+    let Some(web) = root.get("web") else { return };
+    if let Some(enabled) = web.get("enabled").filter(|enabled| enabled.text() == Some("false")) {
+        let message = "`enabled: false` does nothing here: the API and webhooks are on the same server";
+        let help = "`server: {enabled: false}` turns all of it off";
+        warn(loader, enabled.at, message, help, "web.enabled");
+    }
+    let is_said = root.get("server").is_some_and(|server| server.entry("listen").is_some());
+    for key in ["host", "port"] {
+        let Some((at, text)) = web.get(key).and_then(|node| Some((node.at, node.text()?.to_owned()))) else {
+            continue;
+        };
+        if is_said {
+            let message = format!("`web.{key}` does nothing: `server.listen` says where the server answers");
+            warn(loader, at, message, "keep one of the two", &format!("web.{key}"));
+        } else if key == "port" {
+            // What is no port was reported.
+            text.parse().into_iter().for_each(|port| loader.server.listen.set_port(port));
+        } else if let Some(host) = address(&text) {
+            loader.server.listen.set_ip(host);
+        } else {
+            let message =
+                format!("`{text}` is not an address to listen on, so only this machine is answered");
+            let help = "write an IP address of this machine: `127.0.0.1`, or `0.0.0.0` for all of them";
+            warn(loader, at, message, help, "web.host");
+        }
+    }
+}
+
+fn address(host: &str) -> Option<IpAddr> {
+    if host == "localhost" { Some(Ipv4Addr::LOCALHOST.into()) } else { host.parse().ok() }
+}
+
+fn warn(loader: &mut Loader<'_>, at: Location, message: impl Into<String>, help: &str, key: &str) {
+    loader.problems.add(Problem::warning(at, message).key(key).help(help.to_owned()));
+}

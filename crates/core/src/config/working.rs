@@ -1,0 +1,135 @@
+//! Where an agent's work comes from, held against itself: sources from which nothing can ever be taken, and agents with
+//! nothing to do.
+
+use std::path::Path;
+
+use super::compose::each_schedule;
+use super::load::{Draft, Loader};
+use super::node::{Entry, Location, Node, Value};
+use super::problem::{Problem, Severity};
+use super::resolve::schedule_node;
+use super::shape::{Runtime, WorkSource};
+use crate::roster::Agent;
+
+/// Gives the agent's `repo` to every GitHub source of it that names none.
+pub(super) fn take_repo(draft: &mut Draft) {
+    let Some(repo) = draft.node.entry("repo").filter(|entry| entry.node.text().is_some_and(is_repo)).cloned()
+    else {
+        return;
+    };
+    take_into(&mut draft.node, &repo);
+    each_schedule(&mut draft.node, |schedule| take_into(schedule, &repo));
+}
+
+fn take_into(owner: &mut Node, repo: &Entry) {
+    let Some(source) = owner.get_mut("work_source") else { return };
+    if source.get("type").and_then(Node::text) != Some("github") || source.entry("repo").is_some() {
+        return;
+    }
+    if let Value::Map(map) = &mut source.value {
+        map.entries.insert("repo".to_owned(), repo.clone());
+    }
+}
+
+/// Whether the text is `owner/name`.
+fn is_repo(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty() && part.chars().all(|sign| sign.is_alphanumeric() || matches!(sign, '_' | '.' | '-'))
+    };
+    text.split_once('/').is_some_and(|(owner, name)| is_part(owner) && is_part(name))
+}
+
+pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+    if let (Some(source), Some(node)) = (&agent.settings.work_source, draft.node.get("work_source")) {
+        check_source(loader, draft, source, node, "work_source");
+    }
+    for schedule in &agent.schedules {
+        let node = schedule_node(draft, schedule.name.as_str()).and_then(|node| node.get("work_source"));
+        let (Some(source), Some(node)) = (&schedule.work_source, node) else { continue };
+        let key = format!("schedules.{}.work_source", schedule.name);
+        check_source(loader, draft, source, node, &key);
+        if matches!(source, WorkSource::Github { repo: None, .. }) {
+            let message = format!("the work source of `{}` names no repository", schedule.name);
+            let help = "add `repo: OWNER/NAME` to `work_source`, or to the agent";
+            report(loader, draft, node.at, message, help, &format!("{key}.repo"));
+        }
+    }
+}
+
+fn check_source(loader: &mut Loader<'_>, draft: &Draft, source: &WorkSource, node: &Node, key: &str) {
+    match source {
+        WorkSource::Github { labels, exclude_labels, .. } => {
+            let ready = labels.ready.as_deref().unwrap_or("ready");
+            let in_progress = labels.in_progress.as_deref().unwrap_or("agent-working");
+            let labels = node.get("labels");
+            let label_at =
+                |key: &str| labels.and_then(|labels| labels.get(key)).map_or(node.at, |label| label.at);
+            if same_label(ready, in_progress) {
+                let message = format!(
+                    "`ready` and `in_progress` are both `{ready}`, so an item that is taken still looks available"
+                );
+                let help = "give them different labels, for example `ready` and `agent-working`";
+                let (at, key) = (label_at("in_progress"), format!("{key}.labels.in_progress"));
+                report(loader, draft, at, message, help, &key);
+            }
+            let excluded = exclude_labels.iter().flatten().find(|label| same_label(label, ready));
+            if let Some(excluded) = excluded {
+                let message = format!(
+                    "`exclude_labels` holds `{excluded}`, which marks available work, so no item is ever taken"
+                );
+                let at = node.get("exclude_labels").map_or(node.at, |labels| labels.at);
+                let help = "take it out of `exclude_labels`";
+                report(loader, draft, at, message, help, &format!("{key}.exclude_labels"));
+            }
+        }
+        WorkSource::Files { path, .. } if !(loader.outside.is_folder)(Path::new(path)) => {
+            let at = node.get("path").map_or(node.at, |path| path.at);
+            let problem = Problem::warning(at, format!("there is no folder {path}, so there is no work"));
+            let help = format!("`mkdir -p {path}` makes it; each Markdown file in it is a work item");
+            loader.problems.add(problem.key(draft.key_of(&format!("{key}.path"))).help(help));
+        }
+        WorkSource::Files { .. } | WorkSource::Custom { .. } => {}
+    }
+}
+
+/// An error, or a warning in a file of herdctl's, which goes on with it.
+fn report(loader: &mut Loader<'_>, draft: &Draft, at: Location, message: String, help: &str, key: &str) {
+    let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
+    let problem = Problem::error(at, message).key(draft.key_of(key)).help(help.to_owned());
+    loader.problems.add(Problem { severity, ..problem });
+}
+
+/// GitHub does not tell labels apart by their case.
+fn same_label(one: &str, other: &str) -> bool {
+    one.to_lowercase() == other.to_lowercase()
+}
+
+/// Keys that say what an agent is, and nothing about when or what for it runs.
+const WHAT_IT_IS: [&str; 9] = [
+    "name",
+    "description",
+    "working_directory",
+    "runtime",
+    "model",
+    "repo",
+    "identity",
+    "instances",
+    "work_source",
+];
+
+/// An agent that nothing starts and that says nothing about what it would do. Who writes more about one without schedules,
+/// such as a prompt or its permissions, means to run it by hand.
+pub(super) fn nothing_to_do(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
+    let entries = draft.node.entries().into_iter().flatten().filter(|(_, entry)| !entry.node.is_null());
+    let says_more = entries.filter(|(key, entry)| match key.as_str() {
+        "schedules" => entry.node.entries().is_some_and(|schedules| !schedules.is_empty()),
+        key => !WHAT_IT_IS.contains(&key),
+    });
+    if draft.herdctl || agent.runtime() == Runtime::Command || says_more.count() > 0 {
+        return;
+    }
+    let message = format!("`{}` has nothing to do: it has no schedules and no prompt", agent.name);
+    let help = format!("give it `schedules`, or run it by hand: `cowhand trigger {} -p PROMPT`", agent.name);
+    let at = draft.node.get("name").map_or(draft.entry, |name| name.at);
+    loader.problems.add(Problem::warning(at, message).key(draft.key_of("schedules")).help(help));
+}

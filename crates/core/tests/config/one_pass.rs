@@ -1,0 +1,107 @@
+//! One look finds everything: a mistake of an agent hides none of another kind, neither its own nor those of others.
+
+use super::{lines, load_text};
+
+const ALL_AT_ONCE: &str = "\
+agents:
+  - name: coder
+    descripton: Misspelt.
+    max_turns: many
+    runtime: codex
+    schedules:
+      hook: {type: webhook}
+      signed: {type: webhook, secret_env: NOT_SET}
+      after: {type: dispatch_result, schedule: coder/chek}
+      wait: {type: dispatch_result, schedule: builder/nightly, prompt: Go.}
+      wrong: {type: cron, cron: '99 * * * *'}
+      near: {type: dispatch_result, schedule: wrong}
+      pointer: {type: manual, filter: {payload: {sender.login: ann}}}
+      never: {type: manual, start_at: '2026-01-02T00:00:00Z', end_at: '2026-01-01T00:00:00Z'}
+  - name: builder
+    env: {KEY: '${NO_SUCH_VARIABLE}'}
+    schedules:
+      watch: {type: agent_lifecycle, event: session_end, agent: codr}
+  - name: cage
+    descripton: Misspelt.
+    sandbox: {kind: landlock, network: {hosts: [a.com]}}
+    followups: {from: [nobody]}
+  - name: builder
+    schedules: {watch: {type: agent_lifecycle, event: session_end, agent: nobody}}
+";
+
+#[test]
+fn all_errors_at_once() {
+    let found = lines(&load_text(ALL_AT_ONCE)).join("\n");
+    let expected = "\
+cowhand.yaml:3:5 unknown key `descripton`
+cowhand.yaml:4:16 expected a whole number, found `many`
+cowhand.yaml:7:7 a webhook needs `secret_env` or `secret`; `allow_unsigned: true` accepts unsigned deliveries
+cowhand.yaml:8:7 warning: NOT_SET, which is to hold the secret of this webhook, is not set
+cowhand.yaml:9:48 there is no schedule `coder/chek`
+cowhand.yaml:10:47 there is no schedule `builder/nightly`
+cowhand.yaml:11:33 invalid minute \"99\" in cron expression; expected 0-59, lists (1,2), ranges (1-5) or steps (*/5)
+cowhand.yaml:13:7 \"sender.login\" is no JSON pointer; for example /sender/login
+cowhand.yaml:14:7 `end_at` (2026-01-01T00:00:00Z) is not after `start_at` (2026-01-02T00:00:00Z), so it can never fire
+cowhand.yaml:16:17 the environment variable `NO_SUCH_VARIABLE` is not set
+cowhand.yaml:18:65 there is no agent `codr`
+cowhand.yaml:20:5 unknown key `descripton`
+cowhand.yaml:21:14 `network: {hosts: …}` needs `kind: bubblewrap`: Landlock knows ports but no addresses; `network: {ports: …}` is what it can do
+cowhand.yaml:22:23 there is no agent `nobody`
+cowhand.yaml:23:11 the agent `builder` is defined twice; the first is in cowhand.yaml, line 15
+cowhand.yaml:24:75 there is no agent `nobody`";
+    assert_eq!(found, expected);
+}
+
+/// What is named with an error of its own is there all the same.
+#[test]
+fn what_is_broken_is_not_missing() {
+    let text = "\
+agents:
+  - {name: broken, max_turns: many, schedules: {s: {type: manual}, bad: {type: cron, cron: x}}}
+  - {name: unread, schedules: []}
+  - name: coder
+    schedules:
+      a: {type: dispatch_result, schedule: broken/s}
+      b: {type: dispatch_result, schedule: broken/bad}
+      c: {type: dispatch_result, schedule: unread/any}
+      d: {type: agent_lifecycle, event: session_end, agent: unread}
+";
+    let loaded = load_text(text);
+    assert_eq!(loaded.errors(), 3, "{:?}", lines(&loaded));
+    assert!(!lines(&loaded).iter().any(|line| line.contains("there is no")), "{:?}", lines(&loaded));
+}
+
+/// Two that listen to everybody start each other only if one outcome starts both.
+#[test]
+fn results_for_anyone() {
+    let circles = |schedules: &str| {
+        let text = format!("agents:\n  - name: a\n    default_prompt: Go.\n    schedules:\n{schedules}");
+        let loaded = load_text(&text);
+        let found: Vec<String> =
+            lines(&loaded).into_iter().filter(|line| line.contains("wait for each other")).collect();
+        assert_eq!(found.len(), loaded.errors(), "{:?}", lines(&loaded));
+        found.len()
+    };
+    let one = |name: &str, more: &str| format!("      {name}: {{type: dispatch_result{more}}}\n");
+    for (first, second, expected) in [
+        ("", "", 1),
+        (", status: failed", ", status: failed", 1),
+        ("", ", status: failed", 1),
+        (", status: failed", ", status: completed", 0),
+        (", status: completed", ", status: cancelled", 0),
+        ("", ", enabled: false", 0),
+        ("", ", schedule: x", 1),
+        (", status: failed", ", schedule: x, status: completed", 0),
+        (", status: failed", ", schedule: x, status: failed", 1),
+        (", status: failed", ", schedule: x", 1),
+        // Who names the other, and is named by it, does so on purpose.
+        (", schedule: y, status: failed", ", schedule: x, status: completed", 1),
+    ] {
+        let both = one("x", first) + &one("y", second);
+        assert_eq!(circles(&both), expected, "{both}");
+    }
+    // Not only of neighbours.
+    let three =
+        one("x", ", status: failed") + &one("y", ", status: completed") + &one("z", ", status: failed");
+    assert_eq!(circles(&three), 1);
+}

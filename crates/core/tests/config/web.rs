@@ -1,0 +1,40 @@
+//! herdctl's `web`: where the server answers.
+
+use super::{lines, load_files};
+
+#[test]
+fn host_and_port_are_the_servers() {
+    let agent = "agents: [{name: a, default_prompt: Go.}]\n";
+    for (text, listen, word) in [
+        ("web: {enabled: true}", "127.0.0.1:3232", ""),
+        ("web: {enabled: true, port: 4000}", "127.0.0.1:4000", ""),
+        ("web: {port: 4000, host: localhost}", "127.0.0.1:4000", ""),
+        ("web: {host: 0.0.0.0}", "0.0.0.0:3232", ""),
+        ("web: {host: '::1', port: 4000}", "[::1]:4000", ""),
+        ("web: {host: example.com}", "127.0.0.1:3232", "`example.com` is not an address to listen on"),
+        ("web: {enabled: false}", "127.0.0.1:3232", "`server: {enabled: false}` turns all of it off"),
+        (
+            "server: {listen: 127.0.0.1:5000}\nweb: {port: 4000}",
+            "127.0.0.1:5000",
+            "`web.port` does nothing: `server.listen` says where the server answers",
+        ),
+        ("web: {session_expiry_hours: 12}", "127.0.0.1:3232", "the dashboard has no such setting"),
+    ] {
+        for file in ["cowhand.yaml", "herdctl.yaml"] {
+            let loaded = load_files(&[(file, &format!("{agent}{text}\n"))], &[]);
+            let helps = loaded.problems.iter().filter_map(|problem| problem.help.clone());
+            let said = lines(&loaded).into_iter().chain(helps).collect::<Vec<_>>().join("\n");
+            assert_eq!(loaded.roster.server.listen.to_string(), listen, "{text}: {said}");
+            assert_eq!((loaded.errors(), said.is_empty()), (0, word.is_empty()), "{text}: {said}");
+            assert!(said.contains(word), "{text}: {said}");
+        }
+    }
+    let sub = ("sub/cowhand.yaml", "web: {port: 4000}");
+    let loaded =
+        load_files(&[("cowhand.yaml", &format!("{agent}fleets: [{{path: sub/cowhand.yaml}}]")), sub], &[]);
+    assert_eq!(loaded.roster.server.listen.port(), 3232);
+    assert_eq!(
+        lines(&loaded),
+        ["sub/cowhand.yaml:1:1 warning: only the root file's `web` counts; this one does nothing"]
+    );
+}
