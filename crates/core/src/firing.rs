@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::job::{NewJob, TriggerType};
-use crate::prompt::{self, Context, Template, Upstream, Variables};
+use crate::prompt::{self, Author, Context, Standing, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{FiringKey, Task, TriggerConfig};
 use crate::work::WorkItem;
@@ -119,6 +119,21 @@ impl Firing<'_> {
         }
     }
 
+    /// Who wrote what it is about, as its source says.
+    fn author<'a>(&'a self, item: Option<&'a WorkItem>) -> Author<'a> {
+        let of_item = item.and_then(|item| item.metadata.get("author")?.as_str());
+        let of_task =
+            || self.occasion.task.metadata.get("author").map(String::as_str).filter(|_| item.is_none());
+        let standing = if self.occasion.confined.is_some() {
+            Standing::Stranger
+        } else if self.agent.trusts(self.schedule).is_empty() || self.key.is_by_hand() {
+            Standing::NotAsked
+        } else {
+            Standing::Trusted
+        };
+        Author { name: of_item.or_else(of_task), standing }
+    }
+
     fn prompt(&self, item: Option<&WorkItem>, now: Timestamp) -> String {
         let given = self.occasion.prompt.as_deref();
         let own = self.schedule.and_then(|schedule| schedule.prompt.as_deref());
@@ -135,6 +150,7 @@ impl Firing<'_> {
             work_item: item,
             upstream: upstream.as_ref(),
             payload: self.occasion.payload.as_ref(),
+            author: self.author(item),
         };
         let variables = Variables::of(trigger, item.is_some());
         let template = if given.is_some() {

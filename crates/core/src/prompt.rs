@@ -4,10 +4,11 @@
 //! ever given to the template engine, and what comes back is only ever printed: no value is expanded again, and
 //! `{% %}` or `{# #}` mean nothing anywhere. What is printed is taken to be from outside, whatever it is: one
 //! line goes in as it is, without control characters, and more than one goes into a fence that nothing inside
-//! can close.
+//! can close and whose first line says who wrote it. A value that is missing is nothing.
 
 use crate::work::WorkItem;
 
+mod author;
 mod context;
 mod outside;
 mod template;
@@ -15,7 +16,9 @@ mod template;
 mod tests;
 mod variables;
 
+pub use author::{Author, Standing};
 pub use context::{Context, Firing, Upstream};
+pub use outside::one_line;
 use outside::{Outside, Part};
 pub use template::Template;
 pub use variables::Variables;
@@ -47,17 +50,17 @@ pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String
         if let Some(Part::Own(text)) = parts.last_mut() {
             text.truncate(text.trim_end().len());
         }
-        parts.extend(item_parts(item));
+        parts.extend(item_parts(item, &context.author.labels().task));
     }
     Ok(outside::lay_out(&parts))
 }
 
-fn item_parts(item: &WorkItem) -> Vec<Part> {
+fn item_parts(item: &WorkItem, label: &str) -> Vec<Part> {
     let own = |text: &str| Part::Own(text.to_owned());
     let line = |text: &str| Part::Outside(Outside::line(text));
     let mut parts = vec![own("\n\n## Work Item: "), line(&item.title), own("\n\n")];
     if !item.description.trim().is_empty() {
-        parts.extend([Part::Outside(Outside::block(&item.description)), own("\n\n")]);
+        parts.extend([Part::Outside(Outside::block(&item.description, label)), own("\n\n")]);
     }
     let facts = [
         ("Source", item.id.source()),
@@ -92,10 +95,6 @@ pub enum PromptError {
     TooLong { bytes: usize },
     #[error("a prompt has more than {most} placeholders", most = template::MOST_PLACEHOLDERS)]
     TooMany,
-    #[error(
-        "line {line}: `{placeholder}` has no value this time; `{{{{ NAME | default(\"\") }}}}` allows for that"
-    )]
-    Missing { line: usize, placeholder: String },
     #[error("line {line}: `{placeholder}` cannot be worked out: {problem}")]
     Failed { line: usize, placeholder: String, problem: String },
 }

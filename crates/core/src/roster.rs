@@ -32,6 +32,8 @@ pub use unheld::Unheld;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {
+    /// `fleet.name` of the root file.
+    pub name: Option<String>,
     /// In the order of the files: root agents first, then each sub-fleet's.
     pub agents: Vec<Agent>,
     /// `postgres://…`; none means a file in the state folder.

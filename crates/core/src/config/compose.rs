@@ -49,6 +49,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let Some((node, file)) = loader.file(path, None, reading) else {
         return Json::Object(serde_json::Map::new());
     };
+    loader.name = node.get("fleet").and_then(|fleet| fleet.get("name")?.text()).map(str::to_owned);
     loader.store = node.get("store").and_then(Node::text).map(str::to_owned);
     let mut rest = node.clone();
     for section in ["agents", "fleets", "defaults"] {

@@ -71,6 +71,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         sources: Sources::default(),
         problems: Problems::default(),
         agents: Vec::new(),
+        name: None,
         store: None,
         retention: Retention::default(),
         prices: Prices::default(),
@@ -88,6 +89,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
     let mut shown = compose::root(&mut loader, &normal(root));
     let budget = loader.budget.clone();
     let mut roster = Roster {
+        name: loader.name.take(),
         agents: Vec::new(),
         budget: budget.limits,
         zone: budget.timezone.unwrap_or_else(|| loader.outside.zone.clone()),
@@ -126,6 +128,8 @@ pub(super) struct Loader<'a> {
     pub sources: Sources,
     pub problems: Problems,
     pub agents: Vec<Draft>,
+    /// What the root file calls the fleet.
+    pub name: Option<String>,
     /// Of the root file.
     pub store: Option<String>,
     pub retention: Retention,

@@ -8,7 +8,7 @@ use minijinja::value::{Serde, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::VALUE_CAP;
+use super::{Author, VALUE_CAP};
 use crate::cut::cut;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::trigger::{EndStatus, FiringKey, Task};
@@ -28,6 +28,8 @@ pub struct Context<'a> {
     pub upstream: Option<&'a Upstream>,
     /// The body of a webhook delivery.
     pub payload: Option<&'a Json>,
+    /// Who wrote what is from outside.
+    pub author: Author<'a>,
 }
 
 /// What made the job.

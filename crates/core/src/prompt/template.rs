@@ -4,6 +4,7 @@ use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
 use serde_json::Value as Json;
 
+use super::author::Labels;
 use super::outside::{Outside, Part};
 use super::{Context, PROMPT_CAP, PromptError, Variables};
 use crate::cut::push_cut;
@@ -16,8 +17,9 @@ const FUEL: u64 = 1_000;
 /// The engine reads an expression by recursion; a short one cannot use up the stack.
 const LONGEST_EXPRESSION: usize = 1_000;
 
-/// Values that are whole texts, fenced even when they happen to be of one line.
-const TEXTS: [&str; 3] = ["body", "issue.body", "upstream.result"];
+/// Whole texts, fenced even when they happen to be of one line: those that are the task, and a job's last words.
+const TASKS: [&str; 2] = ["body", "issue.body"];
+const RESULT: &str = "upstream.result";
 
 /// Written by whoever opened, commented or pushed; the last two hold all that was sent.
 const OTHERS_WORDS: [&str; 7] =
@@ -102,10 +104,10 @@ impl Template {
     }
 
     pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<Part>, PromptError> {
-        let values = context.values(self.variables.exact());
+        let (values, labels) = (context.values(self.variables.exact()), context.author.labels());
         let part = |piece: &Piece| match piece {
             Piece::Text(text) => Ok(Part::Own(text.clone())),
-            Piece::Placeholder(placeholder) => match placeholder.work_out(&values) {
+            Piece::Placeholder(placeholder) => match placeholder.work_out(&values, &labels) {
                 Ok(value) => Ok(Part::Outside(value)),
                 Err(_) if self.lenient => Ok(Part::Own(placeholder.as_written())),
                 Err(problem) => Err(problem),
@@ -200,8 +202,7 @@ impl Placeholder {
         Ok(())
     }
 
-    fn work_out(&self, values: &Value) -> Result<Outside, PromptError> {
-        let missing = || PromptError::Missing { line: self.line, placeholder: self.shown() };
+    fn work_out(&self, values: &Value, labels: &Labels) -> Result<Outside, PromptError> {
         let failed =
             |problem: String| PromptError::Failed { line: self.line, placeholder: self.shown(), problem };
         let engine = engine();
@@ -209,14 +210,20 @@ impl Placeholder {
             .compile_expression(&self.expression)
             .and_then(|expression| expression.eval(values.clone()));
         let value = match answer {
-            Ok(value) if value.is_undefined() => return Err(missing()),
-            Err(error) if error.kind() == ErrorKind::UndefinedError => return Err(missing()),
+            Ok(value) if value.is_undefined() => Value::from(()),
+            Err(error) if error.kind() == ErrorKind::UndefinedError => Value::from(()),
             Ok(value) => value,
             Err(error) => return Err(failed(problem_of(&error))),
         };
         let json = serde_json::to_value(&value).map_err(|error| failed(error.to_string()))?;
-        let whole_text = TEXTS.contains(&self.expression.trim());
-        Ok(if whole_text { Outside::block(&printed(&json)) } else { Outside::new(&printed(&json)) })
+        let (text, name) = (printed(&json), self.expression.trim());
+        Ok(if TASKS.contains(&name) {
+            Outside::block(&text, &labels.task)
+        } else if name == RESULT {
+            Outside::block(&text, &labels.other)
+        } else {
+            Outside::new(&text, &labels.other)
+        })
     }
 
     fn unreadable(&self, problem: String) -> PromptError {

@@ -165,6 +165,7 @@ impl From<FleetError> for Problem {
             | FleetError::ItemHeld { .. }
             | FleetError::ItemRefused { .. }
             | FleetError::ItemNotOffered { .. }
+            | FleetError::ItemLeftAlone { .. }
             | FleetError::NotFinished { .. }
             | FleetError::NotRun { .. }
             | FleetError::KeyUsed { .. }

@@ -1,15 +1,19 @@
 //! Work items: what is in the queues, and a person's hand in it.
 
+use std::cmp::Ordering;
+
 use axum::Json;
 use axum::extract::{Path, State};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cowhand_core::id::AgentName;
-use cowhand_core::work::{ReleaseOptions, WorkOutcome, WorkResult};
+use cowhand_core::work::{FetchOptions, ReleaseOptions, WorkItem, WorkOutcome, WorkResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, Params, Switch, named};
+use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
-use crate::work::queues::{self, ItemView, Known};
+use crate::work::queues::{self, ItemStatus, ItemView, Known};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -17,12 +21,48 @@ pub(super) struct Asked {
     agent: Option<AgentName>,
     /// Also what somebody has claimed.
     all: Switch,
+    /// Only items with all of these, with commas between them.
+    labels: Option<String>,
+    /// Only items of one of these, with commas between them: `critical`, `high`, `medium`, `low`.
+    priority: Option<String>,
+    /// How many at most; unset means all.
+    limit: Option<Count>,
+    /// The `next_cursor` of the part before.
+    cursor: Option<String>,
+}
+
+impl Asked {
+    fn options(&self) -> Result<FetchOptions, Problem> {
+        let parts = |list: &Option<String>| -> Vec<String> {
+            let parts = list.iter().flat_map(|list| list.split(',')).map(str::trim);
+            parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        let priority = parts(&self.priority).into_iter().map(|word| {
+            serde_json::from_value(word.clone().into()).map_err(|_| {
+                Problem::bad_request(format!(
+                    "{word:?} is no priority; there are critical, high, medium and low"
+                ))
+            })
+        });
+        Ok(FetchOptions {
+            labels: parts(&self.labels),
+            priority: priority.collect::<Result<_, _>>()?,
+            include_claimed: self.all.is_on(),
+            ..FetchOptions::default()
+        })
+    }
 }
 
 /// All queues; what is wrong with one of them does not hide the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkView {
     pub items: Vec<ItemView>,
+    /// With `limit`, if there are more.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
+    /// All that were looked into.
+    #[serde(default)]
+    pub queues: Vec<String>,
     /// Queues that could not be asked.
     pub problems: Vec<QueueProblem>,
 }
@@ -33,6 +73,46 @@ pub struct QueueProblem {
     pub message: String,
 }
 
+/// Where an item stands in the list of all queues: a cursor is the place of the last one that was told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Place {
+    queue: String,
+    /// What somebody has comes after what is available.
+    is_taken: bool,
+    item: WorkItem,
+}
+
+impl Place {
+    fn of(queue: &str, view: &ItemView) -> Self {
+        // Only what the order goes by.
+        let item = WorkItem {
+            title: String::new(),
+            description: String::new(),
+            labels: Vec::new(),
+            metadata: serde_json::Map::new(),
+            url: String::new(),
+            updated_at: view.item.created_at,
+            ..view.item.clone()
+        };
+        Self { queue: queue.to_owned(), is_taken: view.status != ItemStatus::Available, item }
+    }
+
+    /// Within one queue.
+    fn compare(&self, other: &Self) -> Ordering {
+        self.is_taken.cmp(&other.is_taken).then_with(|| self.item.compare_place(&other.item))
+    }
+
+    fn written(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    fn read(cursor: &str) -> Result<Self, Problem> {
+        let json = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+        let place = json.and_then(|json| serde_json::from_slice(&json).ok());
+        place.ok_or_else(|| Problem::bad_request("this is no cursor of this list".to_owned()))
+    }
+}
+
 pub(super) async fn list(
     State(api): State<Api>,
     Params(asked): Params<Asked>,
@@ -41,14 +121,50 @@ pub(super) async fn list(
     if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
         return Err(Problem::no_agent(agent));
     }
-    let mut view = WorkView { items: Vec::new(), problems: Vec::new() };
-    for queue in queues::queues(&sources, &roster, asked.agent.as_ref())? {
+    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(Place::read).transpose()?);
+    let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MOST) as usize);
+    let mut view =
+        WorkView { items: Vec::new(), next_cursor: None, queues: Vec::new(), problems: Vec::new() };
+    let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
+    if let Some(place) = after.as_ref().filter(|place| !queues.iter().any(|queue| queue.name == place.queue))
+    {
+        return Err(Problem::bad_request(format!(
+            "no queue {:?} is left; begin without a cursor",
+            place.queue
+        )));
+    }
+    let mut last = None;
+    let mut is_before = after.is_some();
+    for queue in queues {
+        view.queues.push(queue.name.clone());
+        // What was told before is not asked for again.
+        is_before &= after.as_ref().is_some_and(|place| place.queue != queue.name);
+        if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
+            continue;
+        }
         match queues::items(&queue, &sources, &api.store, asked.all.is_on()).await {
-            Ok(items) => view.items.extend(items),
+            Ok(items) => {
+                let wanted = items.into_iter().filter(|view| options.admits(&view.item));
+                let mut places: Vec<(Place, ItemView)> =
+                    wanted.map(|view| (Place::of(&queue.name, &view), view)).collect();
+                places.sort_by(|(one, _), (other, _)| one.compare(other));
+                let begun = after.as_ref().filter(|place| place.queue == queue.name);
+                places.retain(|(place, _)| begun.is_none_or(|begun| begun.compare(place).is_lt()));
+                for (place, item) in places {
+                    if limit.is_none_or(|limit| view.items.len() < limit) {
+                        last = Some(place);
+                    }
+                    view.items.push(item);
+                }
+            }
             Err(error) => {
                 view.problems.push(QueueProblem { queue: queue.name, message: error.to_string() });
             }
         }
+    }
+    if let Some(limit) = limit.filter(|limit| view.items.len() > *limit) {
+        view.items.truncate(limit);
+        view.next_cursor = last.map(|place| place.written());
     }
     Ok(Json(view))
 }
@@ -61,7 +177,7 @@ pub(super) async fn one(
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
     let known = Known::read(&api.store).await?;
-    for queue in queues::queues(&sources, &roster, asked.agent.as_ref())? {
+    for queue in queues::queues(&sources, &roster, asked.agent.as_ref()) {
         if let Some(item) = queue.source.get_work(&id).await? {
             return Ok(Json(queue.look(item, &known).await?));
         }

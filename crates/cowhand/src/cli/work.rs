@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
 use super::{Exit, Failure, ago, place};
-use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView};
+use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
 use crate::work::given_up::GivenUp;
 use crate::work::queues::{ItemStatus, ItemView};
 
@@ -37,6 +37,15 @@ pub(super) struct List {
     /// Also what somebody has claimed
     #[arg(long)]
     all: bool,
+    /// Only items with this label; with several, those that have all of them
+    #[arg(long = "label", value_name = "LABEL")]
+    labels: Vec<String>,
+    /// Only items of this priority; with several, of any of them
+    #[arg(long, value_name = "PRIORITY", value_enum)]
+    priority: Vec<Urgency>,
+    /// At most this many
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: Option<u32>,
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -73,6 +82,25 @@ pub(super) struct Complete {
     summary: Option<String>,
     #[arg(long, value_enum, default_value_t = Outcome::Success)]
     outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Urgency {
+    Critical,
+    High,
+    Medium,
+    Low,
+}
+
+impl Urgency {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -143,8 +171,30 @@ impl One {
 }
 
 impl List {
+    /// As the API takes them.
+    fn filters(&self) -> String {
+        let labels =
+            (!self.labels.is_empty()).then(|| format!("&labels={}", segment(&self.labels.join(","))));
+        let words: Vec<&str> = self.priority.iter().map(|priority| priority.as_str()).collect();
+        let priority = (!words.is_empty()).then(|| format!("&priority={}", words.join(",")));
+        let limit = self.limit.map(|limit| format!("&limit={limit}"));
+        [labels, priority, limit].into_iter().flatten().collect()
+    }
+
+    /// Why there is nothing to show.
+    fn nothing(&self, queues: &[String]) -> String {
+        match (queues.is_empty(), &self.agent) {
+            (true, Some(agent)) => format!("{agent} has no `work_source`, so there is no work for it"),
+            (true, None) => "no agent has a `work_source`, which would name where work comes from".to_owned(),
+            (false, _) if !self.labels.is_empty() || !self.priority.is_empty() => {
+                format!("no item of {} is like that", queues.join(", "))
+            }
+            (false, _) => format!("no work is available in {}", queues.join(", ")),
+        }
+    }
+
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let address = format!("work{}", query(self.agent.as_ref(), self.all));
+        let address = format!("work{}{}", query(self.agent.as_ref(), self.all), self.filters());
         let page: WorkView = place::ask(config, async |client| Ok(client.get(&address).await?))?;
         let trouble = page.problems.iter().map(|problem| format!("{}: {}", problem.queue, problem.message));
         let trouble = trouble.collect::<Vec<_>>().join("\n");
@@ -155,7 +205,7 @@ impl List {
         }
         if page.items.is_empty() {
             end?;
-            print::line("there is no work; `work_source` in the config names where it comes from");
+            print::line(self.nothing(&page.queues));
             return Ok(());
         }
         let now = Timestamp::now();

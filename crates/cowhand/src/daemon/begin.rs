@@ -107,6 +107,11 @@ impl Charge {
                 return false;
             }
         };
+        // `setup` has the agent's environment, and with it the names of these files.
+        if let Err(error) = self.attempt().write_private(&launch.files) {
+            self.not_started(format!("its private files cannot be written: {error}"), rules).await;
+            return false;
+        }
         if desk.fresh && !self.set_up(&agent, &launch, rules).await {
             return false;
         }
@@ -160,10 +165,8 @@ impl Charge {
                 warn!(job = %self.job.id(), "where it runs is not written, so nobody can go on with it: {error}");
             }
         }
-        let launched = attempt.write_private(&launch.files).and_then(|()| {
-            let program = &self.engine.program;
-            attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment)
-        });
+        let program = &self.engine.program;
+        let launched = attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment);
         match launched {
             Ok(mut keeper) => {
                 fault::place("launched");
@@ -264,6 +267,9 @@ impl Charge {
     }
 
     async fn stopped_before_its_start(&self, rules: &Rules) {
+        if let Err(error) = self.attempt().forget_private() {
+            warn!(job = %self.job.id(), "its private files are still there: {error}");
+        }
         let wish = *self.wishes.borrow();
         match wish {
             Wish::GoOn | Wish::Leave => self.give_back(NotBegun::Interrupted, rules).await,

@@ -154,10 +154,10 @@ impl Errand<'_> {
         let Order { agent, schedule, preparation } = order;
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
-        let occasion = &preparation.occasion;
-        let new =
-            firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now());
-        NewJob { confined: confined.or(new.confined), ..new }
+        let of_stranger =
+            confined.map(|why| Occasion { confined: Some(why), ..preparation.occasion.clone() });
+        let occasion = of_stranger.as_ref().unwrap_or(&preparation.occasion);
+        firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
     }
 
     pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<Taking>> {

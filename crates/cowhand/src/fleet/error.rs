@@ -47,6 +47,9 @@ pub enum FleetError {
     ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]
     ItemRefused { item: WorkItemId, why: String },
+    /// Somebody else has it.
+    #[error("{item} was left alone: {why}")]
+    ItemLeftAlone { item: WorkItemId, why: String },
     #[error(transparent)]
     WorkSource(WorkSourceError),
     #[error("{job} is {status}; cancel it first, or fork it")]

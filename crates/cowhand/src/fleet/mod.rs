@@ -397,7 +397,7 @@ impl Surroundings {
         let Contents { roster, variables, shown, files, blank: _ } = contents;
         let writable = sandbox::writable(&roster);
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
-        let setting = setting.written_by_agents(writable.clone());
+        let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
         let named = veil::named::variables(&roster, shown.as_ref());
         Loaded { roster: Arc::new(roster), variables, sources, shown, files, named, writable }

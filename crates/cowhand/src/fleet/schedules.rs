@@ -1,6 +1,6 @@
 //! How the schedules of a fleet stand, and when they fire.
 
-use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::plan::{self, LiveJob, LiveState, Snapshot};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -16,6 +16,8 @@ use crate::store::{Store, StoreError};
 /// How a schedule stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleView {
+    /// By which a `dispatch_result` names it (`source_workflow_id`).
+    pub id: ScheduleId,
     pub agent: AgentName,
     pub schedule: ScheduleName,
     #[serde(rename = "type")]
@@ -126,6 +128,7 @@ impl ScheduleView {
             }),
         };
         Self {
+            id: schedule.id,
             agent: agent.name.clone(),
             schedule: schedule.name.clone(),
             kind: schedule.trigger.type_name().to_owned(),

@@ -154,8 +154,20 @@ impl Fleet {
             let (fleet, holder) = (self.store().fleet_id().await?, format!("person@{id}"));
             let by = Claimant { fleet, holder, until: now };
             match closing {
-                Closing::Release(options) => drop(queue.source.release_work(id, &options, &by).await?),
-                Closing::Complete(result) => queue.source.complete_work(id, &result, &by).await?,
+                Closing::Release(options) => {
+                    let ReleaseResult { success, message } =
+                        queue.source.release_work(id, &options, &by).await?;
+                    if !success {
+                        let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+                        return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
+                    }
+                }
+                Closing::Complete(result) => match queue.source.complete_work(id, &result, &by).await {
+                    Err(WorkSourceError::NotHeld { item, stands }) => {
+                        return Err(FleetError::ItemLeftAlone { item, why: format!("it {stands}") });
+                    }
+                    told => told?,
+                },
             }
         }
         self.engine.owed.notify_one();
@@ -169,7 +181,7 @@ impl Fleet {
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
         let known = Known::read(self.store()).await?;
-        for queue in queues::queues(&loaded.sources, &loaded.roster, agent)? {
+        for queue in queues::queues(&loaded.sources, &loaded.roster, agent) {
             if queue.source.source_type() != id.source() {
                 continue;
             }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use cowhand_core::id::ScheduleName;
 use cowhand_core::job::Job;
+use cowhand_core::prompt;
 use cowhand_core::roster::Agent;
+use cowhand_core::work::WorkItem;
 
 use super::attempt::Start;
 use super::runtime::plan::{self, Order, Plan};
@@ -39,9 +41,12 @@ impl Launch {
             return Err(refusal);
         }
         let mut environment = environment(agent, job, own, dotenv);
+        let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
+        environment.extend(item.iter().flat_map(|item| item.variables.clone()));
         let order = Order { agent, session, folder, environment: &environment };
-        let Plan { argv, defaults, environment: own, files, stop_signal, reader } =
+        let Plan { argv, defaults, environment: own, mut files, stop_signal, reader } =
             (plan::description(runtime).plan)(&order);
+        files.extend(item.map(|item| item.file));
         for (name, value) in defaults {
             environment.entry(name.to_owned()).or_insert(value);
         }
@@ -129,6 +134,32 @@ pub(crate) fn environment(
     variables
 }
 
+/// How a job's work item is handed to its agent: by variables, and as a whole by a file.
+struct WorkItemFile {
+    variables: [(String, String); 4],
+    /// Its name and text, for the attempt's private folder, which every kind of sandbox lets the agent read.
+    file: (String, String),
+}
+
+/// In the attempt's private folder.
+const WORK_ITEM: &str = "work-item.json";
+
+impl WorkItemFile {
+    fn of(item: &WorkItem, folder: &Path) -> Result<Self, String> {
+        let file = folder.join(WORK_ITEM).to_string_lossy().into_owned();
+        let text = serde_json::to_string_pretty(item)
+            .map_err(|error| format!("its work item cannot be written for it: {error}"))?;
+        let variables = [
+            ("COWHAND_WORK_ITEM", item.id.to_string()),
+            ("COWHAND_WORK_ITEM_URL", prompt::one_line(&item.url)),
+            ("COWHAND_WORK_ITEM_TITLE", prompt::one_line(&item.title)),
+            ("COWHAND_WORK_ITEM_FILE", file),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value));
+        Ok(Self { variables, file: (WORK_ITEM.to_owned(), text) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,8 +167,8 @@ mod tests {
     use cowhand_core::id::JobId;
     use cowhand_core::job::{NewJob, TriggerType};
 
-    fn job() -> Job {
-        let new = NewJob {
+    fn new() -> NewJob {
+        NewJob {
             agent: "coder".parse().unwrap(),
             trigger_type: TriggerType::Schedule,
             schedule: Some("nightly".parse().unwrap()),
@@ -147,8 +178,11 @@ mod tests {
             chat: None,
             confined: None,
             not_before: None,
-        };
-        Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new, jiff::Timestamp::UNIX_EPOCH)
+        }
+    }
+
+    fn job() -> Job {
+        Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new(), jiff::Timestamp::UNIX_EPOCH)
     }
 
     #[test]
@@ -186,6 +220,49 @@ mod tests {
                 "https_proxy=p",
             ]
         );
+    }
+
+    /// What strangers wrote is in it, so nothing in it may keep the agent from starting, or pass for another variable.
+    #[test]
+    fn a_work_item_is_handed_over() {
+        let agent = Agent::new("coder".parse().unwrap());
+        let item = |title: &str| {
+            let item = serde_json::json!({
+                "id": "github-42", "source": "github", "external_id": "42", "title": title,
+                "description": "Line\nby line.", "priority": "high", "labels": ["bug"], "metadata": {"author": "ann"},
+                "url": "https://example.org/42", "created_at": "2026-01-05T09:00:00Z",
+                "updated_at": "2026-01-05T09:00:00Z",
+            });
+            let item: WorkItem = serde_json::from_value(item).unwrap();
+            Job::new(
+                job().id().clone(),
+                NewJob { work_item: Some(item), ..new() },
+                jiff::Timestamp::UNIX_EPOCH,
+            )
+        };
+        for (title, expected) in [
+            ("Fix login", "Fix login".to_owned()),
+            ("a\0b\nPATH=/evil\u{1b}[2J", "ab PATH=/evil".to_owned()),
+            (&"x".repeat(500_000), "x".repeat(900)),
+        ] {
+            let job = item(title);
+            let (own, dotenv) = (std::iter::empty(), HashMap::new());
+            let launch =
+                Launch::of(&agent, &job, &Session::Fresh, own, &dotenv, Path::new("/attempt/private"))
+                    .unwrap();
+            let variable = |name: &str| {
+                let found = launch.environment.iter().find(|(known, _)| known == name);
+                found.map(|(_, value)| value.clone()).unwrap_or_default()
+            };
+            assert_eq!(variable("COWHAND_WORK_ITEM"), "github-42");
+            assert_eq!(variable("COWHAND_WORK_ITEM_URL"), "https://example.org/42");
+            assert!(variable("COWHAND_WORK_ITEM_TITLE").starts_with(&expected), "{title:.40}");
+            assert!(variable("COWHAND_WORK_ITEM_TITLE").len() < 1_100);
+            assert_eq!(variable("COWHAND_WORK_ITEM_FILE"), "/attempt/private/work-item.json");
+            let (_, text) = launch.files.iter().find(|(name, _)| name == "work-item.json").unwrap();
+            let read: WorkItem = serde_json::from_str(text).unwrap();
+            assert_eq!(Some(&read), job.work_item());
+        }
     }
 
     #[test]

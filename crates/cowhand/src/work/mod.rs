@@ -13,6 +13,7 @@ pub mod queues;
 pub mod registry;
 pub mod source;
 pub mod sources;
+mod unusable;
 
 pub use check::{Finding, Verdict};
 pub use error::WorkSourceError;

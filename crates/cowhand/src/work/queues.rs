@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::given_up::GivenUp;
 use super::sources::For;
+use super::unusable::Unusable;
 use super::{Sources, Standing, WorkSource, WorkSourceError};
 use crate::store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 
@@ -65,11 +66,7 @@ impl ItemStatus {
 }
 
 /// All queues that the fleet's agents take from, or those of one agent.
-pub(crate) fn queues(
-    sources: &Sources,
-    roster: &Roster,
-    only: Option<&AgentName>,
-) -> Result<Vec<Queue>, WorkSourceError> {
+pub(crate) fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     for agent in roster.agents.iter().filter(|agent| only.is_none_or(|only| agent.name == *only)) {
         for whose in places(agent) {
@@ -87,12 +84,15 @@ pub(crate) fn queues(
                     most_attempts: config.rules().most_attempts(),
                     config: config.clone(),
                     agents: vec![agent.name.clone()],
-                    source: sources.source(&agent.name, config)?,
+                    source: sources.source(&agent.name, config).unwrap_or_else(|error| {
+                        let source_type = config.name().to_owned();
+                        Arc::new(Unusable { source_type, why: error.to_string() })
+                    }),
                 }),
             }
         }
     }
-    Ok(queues)
+    queues
 }
 
 /// The schedules that take from a queue.

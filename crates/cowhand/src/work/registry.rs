@@ -123,6 +123,8 @@ pub struct Setting {
     pub clock: Clock,
     /// Directories in which agents in a sandbox may write: a source does not follow links that lie there.
     pub writable: Vec<PathBuf>,
+    /// What people call the fleet.
+    fleet_name: Option<String>,
     variables: Arc<Variables>,
 }
 
@@ -150,6 +152,7 @@ impl Setting {
             base: base.into(),
             clock: Clock::default(),
             writable: Vec::new(),
+            fleet_name: None,
             variables: Arc::new(variables),
         }
     }
@@ -162,6 +165,19 @@ impl Setting {
     #[must_use]
     pub fn written_by_agents(self, writable: Vec<PathBuf>) -> Self {
         Self { writable, ..self }
+    }
+
+    /// For a fleet of this name; one without is called as the folder of its config.
+    #[must_use]
+    pub fn named(self, fleet: Option<&str>) -> Self {
+        let folder = self.base.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = fleet.map(str::to_owned).or(folder);
+        let fleet_name = name.map(|name| name.chars().filter(|sign| !sign.is_control()).take(100).collect());
+        Self { fleet_name, ..self }
+    }
+
+    pub fn fleet_name(&self) -> Option<&str> {
+        self.fleet_name.as_deref().filter(|name| !name.is_empty())
     }
 
     /// An environment variable; one that is set to nothing counts as not set.

@@ -120,7 +120,7 @@ fn files_that_cannot_be_read() {
 #[test]
 fn cowhand_beside_herdctl_wins() {
     let directory = directory(&[
-        ("cowhand.yaml", "agents: [{name: ours}]"),
+        ("cowhand.yaml", "agents: [{name: ours, default_prompt: Go.}]"),
         ("herdctl.yaml", "nonsense: 1"),
         (".env", "not a variable\n"),
     ]);

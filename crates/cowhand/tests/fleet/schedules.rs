@@ -20,6 +20,19 @@ fn how_they_stand() {
     scene.snapshot("how_they_stand", &verbs.map(|verb| scene.shown(verb)));
 }
 
+/// The id is what a `dispatch_result` can name, so it is told, and the same however it is asked for.
+#[test]
+fn ids_are_told() {
+    let scene = Scene::new();
+    let listed = scene.json(&["schedule", "list"]);
+    for schedule in listed.as_array().unwrap() {
+        let name =
+            format!("{}/{}", schedule["agent"].as_str().unwrap(), schedule["schedule"].as_str().unwrap());
+        assert_eq!(scene.json(&["schedule", "show", &name])["id"], schedule["id"], "{name}");
+        assert_eq!(schedule["id"].as_str().unwrap().len(), 36, "{name}");
+    }
+}
+
 #[test]
 fn off_stays_off_until_somebody_turns_it_on() {
     let scene = Scene::started();

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use serde_json::Value;
+
+use crate::api::ask;
 use crate::{Scene, until};
 
 const FLEET: &str = r"
@@ -44,6 +47,109 @@ fn queues_can_be_seen_without_a_daemon() {
                     `cowhand work list --all` lists them\n";
     assert_eq!((said.code, said.stderr.as_str()), (Some(5), expected));
     assert!(!scene.root.join(".cowhand").exists(), "looking leaves nothing behind");
+}
+
+#[test]
+fn queues_can_be_narrowed_and_read_in_parts() {
+    let scene = scene();
+    for (name, head) in [
+        ("bug", "priority: high\nlabels: [bug]\ncreated: 2025-01-01T00:00:00Z\n"),
+        ("both", "priority: critical\nlabels: [Bug, auth]\ncreated: 2025-01-01T00:00:00Z\n"),
+    ] {
+        scene.write(&format!("tasks/{name}.md"), &format!("---\ntitle: {name}\n{head}---\nText.\n"));
+    }
+    let ids = |arguments: &[&str]| -> Vec<String> {
+        let items = scene.json(&[&["work", "list"], arguments].concat());
+        items
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["external_id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(ids(&[]), ["both", "two", "bug", "one"]);
+    assert_eq!(ids(&["--limit", "2"]), ["both", "two"]);
+    assert_eq!(ids(&["--label", "bug"]), ["both", "bug"]);
+    assert_eq!(ids(&["--label", "bug", "--label", "auth"]), ["both"]);
+    assert_eq!(ids(&["--priority", "high", "--priority", "low"]), ["two", "bug", "one"]);
+    assert_eq!(ids(&["--label", "bug", "--priority", "high"]), ["bug"]);
+    scene.start();
+    let ask = |query: &str| -> Value {
+        let answer = ask(&scene, "GET", &format!("work?{query}"), "");
+        serde_json::from_str(answer.splitn(3, '\n').nth(2).unwrap()).unwrap()
+    };
+    let (mut cursor, mut seen) = (String::new(), Vec::new());
+    loop {
+        let page = ask(&format!("limit=1{cursor}"));
+        let [item] = page["items"].as_array().unwrap().as_slice() else { panic!("{page:#}") };
+        seen.push(item["external_id"].as_str().unwrap().to_owned());
+        // What comes, goes and changes on the way hides nothing else.
+        if seen.len() == 2 {
+            fs::remove_file(scene.root.join("tasks/two.md")).unwrap();
+        }
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(seen, ["both", "two", "bug", "one"]);
+    assert_eq!(ask("labels=bug,auth&priority=critical,low")["items"].as_array().unwrap().len(), 1);
+    for (wrong, word) in [
+        ("priority=urgent", "no priority"),
+        ("cursor=x", "no cursor"),
+        ("limit=0", "1 to 1000"),
+        ("label=x", "label"),
+    ] {
+        let answer = ask(wrong);
+        assert!(answer["detail"].as_str().is_some_and(|said| said.contains(word)), "{wrong}: {answer:#}");
+    }
+}
+
+/// Nobody is told that there is no source where there is one.
+#[test]
+fn an_empty_list_says_why() {
+    let scene = Scene::with(FLEET);
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    let said = |scene: &Scene, arguments: &[&str]| {
+        let said = scene.run(&[&["work", "list"], arguments].concat());
+        (said.code, said.stdout + &said.stderr)
+    };
+    let (code, words) = said(&scene, &[]);
+    assert_eq!(code, Some(0));
+    assert!(words.starts_with("no work is available in files ") && !words.contains("work_source"), "{words}");
+    assert!(said(&scene, &["--label", "x"]).1.starts_with("no item of files "), "{words}");
+    let without = Scene::with("agents:\n  - {name: a, runtime: command, command: [make]}\n");
+    assert!(said(&without, &[]).1.contains("no agent has a `work_source`"));
+    assert_eq!(said(&without, &["--agent", "a"]).1, "a has no `work_source`, so there is no work for it\n");
+    // One that cannot be used does not hide the others, and says what to do.
+    let github = FLEET.replace("schedules:\n", "schedules:\n      issues: {type: manual, work_source: {type: github, repo: o/r, auth: {token_env: NO_SUCH_TOKEN}}}\n");
+    let both = Scene::with(
+        &github
+            .replace("    work_source: {type: files, path: tasks}\n", "")
+            .replace("poll: {type: manual}", "poll: {type: manual, work_source: {type: files, path: tasks}}"),
+    );
+    fs::create_dir(both.root.join("tasks")).unwrap();
+    both.write("tasks/one.md", "Do it.\n");
+    let (code, words) = said(&both, &[]);
+    assert_eq!(code, Some(6), "{words}");
+    assert!(
+        words.contains("files-one")
+            && words.contains("no token for o/r: the variable NO_SUCH_TOKEN is not set"),
+        "{words}"
+    );
+}
+
+#[test]
+fn items_of_another_fleet_are_left_alone() {
+    let scene = scene();
+    let claimed = "---\ntitle: Theirs\nstatus: claimed\nclaimed_by: others/job-1\nclaimed_until: 2999-01-01T00:00:00Z\n---\n";
+    scene.write("tasks/theirs.md", claimed);
+    scene.start();
+    for verb in ["release", "complete"] {
+        let said = scene.run(&["work", verb, "files-theirs"]);
+        assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
+        assert!(said.stderr.contains("files-theirs was left alone: "), "{}", said.stderr);
+        assert!(said.stderr.contains("others/job-1"), "{}", said.stderr);
+        assert_eq!(read(&scene, "theirs"), claimed);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use cowhand::work::github::{ApiFailure, GitHubWorkSource};
 use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
 use cowhand_core::config::shape::WorkSource as Shape;
+use cowhand_core::work::FetchOptions;
 use jiff::{SignedDuration, Timestamp};
 use tracing::instrument::WithSubscriber;
 
@@ -35,12 +36,33 @@ async fn scopes_are_checked() {
             (found, _) => panic!("{scopes:?}: {found:?}"),
         }
     }
-    for (status, words) in [(401, "the token was refused"), (404, "the token cannot see my-org/my-repo")] {
+}
+
+/// Every refusal names the repository, the variable of the token and what to check, and claims that a scope is missing only
+/// if GitHub's answer says so.
+#[tokio::test]
+async fn refusals_say_what_to_check() {
+    let gist = [("x-oauth-scopes", "gist"), ("x-accepted-oauth-scopes", "repo")];
+    for (status, headers, words, scopes) in [
+        (401, &[][..], "does not accept the token in GITHUB_TOKEN for my-org/my-repo: check that", ""),
+        (403, &[], "the token in GITHUB_TOKEN may not do this in my-org/my-repo: check that", ""),
+        (403, &gist, "has the scopes gist and needs one of repo for my-org/my-repo", "repo"),
+        (404, &[], "there is no my-org/my-repo, or the token in GITHUB_TOKEN cannot see it: check", ""),
+        (404, &[("x-oauth-scopes", "gist")], "a private repository needs repo", "repo"),
+        (404, &[("x-oauth-scopes", "repo")], "there is no my-org/my-repo", ""),
+    ] {
         let (fake, source) = scene().await;
-        fake.fault("GET /repos/my-org/my-repo", Fault::status(status));
+        fake.fault("GET /repos/my-org/my-repo", Fault::with(status, headers, "planned"));
+        let error = source.fetch_available_work(&FetchOptions::default()).await.unwrap_err();
+        assert!(error.to_string().contains(words), "{status}: {error}");
+        assert_eq!(error.to_string().contains("scope"), !scopes.is_empty(), "{status}: {error}");
+        assert!(!error.to_string().contains("SECRET"));
+
+        fake.fault("GET /repos/my-org/my-repo", Fault::with(status, headers, "planned"));
         let error = source.validate_token().await.unwrap_err();
-        assert!(matches!(error, WorkSourceError::GitHubAuth(_)) && !error.is_retryable());
-        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.to_string().contains(words) && !error.is_retryable(), "{status}: {error}");
+        let WorkSourceError::GitHubAuth(error) = error else { panic!("{error:?}") };
+        assert_eq!(error.missing_scopes().join(", "), scopes, "{status}: {error}");
     }
 }
 
@@ -72,7 +94,7 @@ fn a_source_from_config() {
     let error = made(bare.clone(), None).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "GitHub: no token: the variable MY_TOKEN is not set; missing scopes: repo (found: none)"
+        "GitHub: no token for o/r: the variable MY_TOKEN is not set; set it, add it to .env, or name another in `auth.token_env`"
     );
     assert!(matches!(error, WorkSourceError::GitHubAuth(_)));
     for token in ["", "  ", "with\nline"] {

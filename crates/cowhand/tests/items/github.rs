@@ -4,6 +4,7 @@ mod crash;
 mod doctor;
 mod ends;
 mod given_up;
+mod hands;
 mod lapsed;
 mod renewing;
 mod trust;

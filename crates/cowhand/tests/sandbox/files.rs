@@ -8,6 +8,7 @@ use super::{Scene, User, for_each_sandbox, in_a_container, until};
 
 for_each_sandbox!(
     declared_paths,
+    a_work_item,
     an_agent_behind_a_client,
     a_worktree,
     a_trap_for_those_who_come_after,
@@ -15,7 +16,14 @@ for_each_sandbox!(
     leftovers
 );
 
-in_a_container!(declared_paths, a_worktree, a_trap_for_those_who_come_after, asked_to_stop, leftovers);
+in_a_container!(
+    declared_paths,
+    a_work_item,
+    a_worktree,
+    a_trap_for_those_who_come_after,
+    asked_to_stop,
+    leftovers
+);
 
 fn declared_paths(kind: &str, user: User) {
     let script = "echo w >../shared/w && echo wrote; cat ../books/b; echo w >../books/w || echo no-book; cat ../more/m \
@@ -32,6 +40,32 @@ fn declared_paths(kind: &str, user: User) {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(scene.path("shared/w").exists() && !scene.path("books/w").exists());
+}
+
+/// The agent can read its work item wherever it is held, and cannot change what it was given.
+fn a_work_item(kind: &str, user: User) {
+    let script = "cat $COWHAND_WORK_ITEM_FILE; echo; echo \"item $COWHAND_WORK_ITEM: $COWHAND_WORK_ITEM_TITLE\"; \
+                  echo \"at $COWHAND_WORK_ITEM_URL\"; echo x >>$COWHAND_WORK_ITEM_FILE || echo file-held";
+    let agent = json!({
+        "sandbox": kind, "work_source": {"type": "files", "path": "../tasks"}, "schedules": {"poll": {"type": "manual"}},
+    });
+    let mut scene = Scene::new(user, script, &agent);
+    scene.write("tasks/one.md", "---\ntitle: Fix the login\nlabels: [bug]\n---\nIt fails with SSO.\n");
+    scene.hand_over();
+    scene.start();
+    let id = scene.json(&["trigger", "wild", "poll"])["id"].as_str().unwrap().to_owned();
+    let (job, said) = scene.ended(&id);
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    for word in [
+        "item files-one: Fix the login",
+        "\"id\": \"files-one\"",
+        "\"description\": \"It fails with SSO.",
+        "\"bug\"",
+        "tasks/one.md",
+        "file-held",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
 }
 
 /// With `runtime: acp` the program that is held is a client of ours, and the agent its child.

@@ -16,7 +16,7 @@ use crate::work::queues::{ItemStatus, ItemView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let now = now();
-    let WorkView { items, problems } = pages.client.get("work?all=1").await?;
+    let WorkView { items, problems, queues: known, .. } = pages.client.get("work?all=1").await?;
     let done: Page<JobRecord> = pages.client.get("jobs?with_item=1&limit=50").await?;
     let done: Vec<JobRecord> =
         done.items.into_iter().filter(|job| job.finished_at.is_some()).take(20).collect();
@@ -27,7 +27,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
                 p.alert { b.any { (text::short(queue, 80)) " does not answer: " } (text::Text(message)) }
             }
         }
-        @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, now)) }
+        @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, &known, now)) }
         @if !done.is_empty() { (part("done", "Done lately", &html! {}, &finished(&done, now))) }
     };
     pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
@@ -48,10 +48,16 @@ fn head(items: &[ItemView]) -> Markup {
     }
 }
 
-fn queues(items: Vec<ItemView>, now: Timestamp) -> Markup {
+fn queues(items: Vec<ItemView>, known: &[String], now: Timestamp) -> Markup {
+    if items.is_empty() && known.is_empty() {
+        return empty(
+            "No agent has a `work_source`; docs/work-sources.md tells how to set one up. To look:",
+            Some("cowhand work list"),
+        );
+    }
     if items.is_empty() {
         return empty(
-            "No work is waiting. Queues are set up with `work_source`; docs/work-sources.md tells how. To look:",
+            &format!("No work is waiting in {}. To look:", known.join(", ")),
             Some("cowhand work list"),
         );
     }

@@ -8,7 +8,6 @@ use cowhand_core::work::{
 };
 use serde_json::{Map, json};
 
-use super::auth::Auth;
 use super::client::Client;
 use super::cursor::{Cursor, Listing};
 use super::error::GitHubApiError;
@@ -17,6 +16,7 @@ use super::lapsed::Watched;
 use super::models::{Issue, IssueState};
 use super::quota::Quota;
 use super::settings::{Claiming, GitHubSettings};
+use super::text::Speaker;
 use crate::work::{Claimant, Finding, LapsedClaim, Setting, Standing, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.
@@ -28,8 +28,8 @@ pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
     pub(super) client: Client,
     pub(super) watched: Watched,
-    /// Where its identity comes from, in words.
-    pub(super) credentials: String,
+    /// What people call the fleet that takes from here.
+    pub(super) fleet_name: Option<String>,
 }
 
 impl GitHubWorkSource {
@@ -50,8 +50,9 @@ impl GitHubWorkSource {
         if !settings.repo.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name)) {
             return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
         }
-        let client = Client::new(&settings, Auth::from_config(auth, setting)?)?;
-        Ok(Self { settings, client, watched: Watched::default(), credentials: Auth::origin(auth) })
+        let client = Client::new(&settings, auth, setting)?;
+        let fleet_name = setting.fleet_name().map(str::to_owned);
+        Ok(Self { settings, client, watched: Watched::default(), fleet_name })
     }
 
     /// With its budget.
@@ -61,6 +62,11 @@ impl GitHubWorkSource {
 
     pub fn settings(&self) -> &GitHubSettings {
         &self.settings
+    }
+
+    /// Who a comment says that it is from.
+    pub(super) fn speaker<'a>(&'a self, by: &'a Claimant) -> Speaker<'a> {
+        Speaker { fleet: self.fleet_name.as_deref(), holder: &by.holder }
     }
 
     pub(super) fn issues(&self) -> Issues<'_> {

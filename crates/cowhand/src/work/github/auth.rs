@@ -46,18 +46,21 @@ pub(super) enum Auth {
 const TOKEN_ENV: &str = "GITHUB_TOKEN";
 
 impl Auth {
-    pub(super) fn from_config(auth: &shape::Auth, setting: &Setting) -> Result<Self, WorkSourceError> {
+    /// `repo` is what it is for.
+    pub(super) fn from_config(
+        auth: &shape::Auth,
+        repo: &str,
+        setting: &Setting,
+    ) -> Result<Self, WorkSourceError> {
         if let Some(app) = &auth.app {
             return AppAuth::from_config(app, setting).map(Self::App);
         }
         let name = auth.token_env.as_deref().unwrap_or(TOKEN_ENV);
         match setting.variable(name).filter(|token| !token.trim().is_empty()) {
-            Some(token) => Self::of_token(&token),
-            None => Err(GitHubAuthError {
-                message: format!("no token: the variable {name} is not set"),
-                required_scopes: vec!["repo".into()],
-                ..GitHubAuthError::default()
-            }
+            Some(token) => Self::of_token(&token, name),
+            None => Err(GitHubAuthError::new(format!(
+                "no token for {repo}: the variable {name} is not set; set it, add it to .env, or name another in `auth.token_env`"
+            ))
             .into()),
         }
     }
@@ -70,11 +73,14 @@ impl Auth {
         }
     }
 
-    pub(super) fn of_token(token: &str) -> Result<Self, WorkSourceError> {
+    fn of_token(token: &str, name: &str) -> Result<Self, WorkSourceError> {
         let secret = Secret::new(token);
         match secret.bearer() {
             Some(_) => Ok(Self::Token(secret)),
-            None => Err(GitHubAuthError::new("the token has characters that no token has").into()),
+            None => {
+                Err(GitHubAuthError::new(format!("the token in {name} has characters that no token has"))
+                    .into())
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::work::{Finding, WorkSourceError};
 
 impl GitHubWorkSource {
     pub(super) async fn findings(&self) -> Vec<Finding> {
-        let (origin, repo) = (&self.credentials, &self.settings.repo);
+        let (origin, repo) = (&self.client.origin, &self.settings.repo);
         let mut findings = Vec::new();
         match self.see_repository().await {
             Ok((repository, scopes)) => {
@@ -21,7 +21,7 @@ impl GitHubWorkSource {
                 findings.push(self.of_label(&self.settings.in_progress).await);
             }
             Err(error @ WorkSourceError::GitHubAuth(_)) => {
-                findings.push(Finding::problem("token", format!("{origin}: {error}")));
+                findings.push(Finding::of_error("token", &error));
             }
             Err(error) => findings.push(Finding::of_error("repository", &error)),
         }

@@ -80,8 +80,8 @@ impl GitHubWorkSource {
         let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
             return Ok(Ok(Begun { before, marker: None }));
         };
-        let claim = Claim::of(by, marks.now);
-        let said = text::of_claim(&by.holder, claim.until);
+        let claim = Claim { fleet_name: self.fleet_name.clone(), ..Claim::of(by, marks.now) };
+        let said = text::of_claim(self.speaker(by), claim.until);
         let ours = match self.issues().comment_once(number, &Marker::Claim(claim), &said).await {
             Err(error) if error.is_permission_denied() || error.is_not_found() => {
                 return Ok(Err(refusal_of(&error)));
@@ -196,6 +196,7 @@ impl GitHubWorkSource {
             message: "our claim's comment does not appear, so nobody can say who was first".into(),
             rate_limit: None,
             kind: ApiFailure::Network,
+            token: Box::default(),
         })
     }
 
@@ -242,7 +243,7 @@ impl GitHubWorkSource {
             return Ok(());
         }
         let renewed = Claim::renewed(claim, by, marks.now);
-        let said = text::of_claim(&by.holder, renewed.until);
+        let said = text::of_claim(self.speaker(by), renewed.until);
         match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &said).await {
             Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
             Err(error) => Err(error.into()),
@@ -276,6 +277,7 @@ fn invalid_state() -> Refusal {
 }
 
 fn claimed_by(claim: &Claim) -> Refusal {
-    let message = format!("{} of fleet {} has claimed it until {}", claim.holder, claim.fleet, claim.until);
+    let message =
+        format!("{} of fleet {} has claimed it until {}", claim.holder, claim.fleet_shown(), claim.until);
     (ClaimFailureReason::AlreadyClaimed, message)
 }

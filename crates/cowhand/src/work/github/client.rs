@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cowhand_core::config::shape;
 use jiff::Timestamp;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, Url};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tracing::{debug, warn};
 
+use super::advice::{self, TokenFacts};
 use super::auth::{Auth, Secret};
 use super::cache::PageCache;
 use super::error::{ApiFailure, GitHubApiError};
@@ -19,7 +21,7 @@ use super::quota::{Meter, Quota};
 use super::reply::{Reply, read_body};
 use super::retry::{Repeat, RetryOptions, calculate_backoff_delay, next_delay};
 use super::settings::GitHubSettings;
-use crate::work::WorkSourceError;
+use crate::work::{Setting, WorkSourceError};
 
 /// Transferred repositories need one; a circle needs an end.
 const MOST_REDIRECTS: usize = 5;
@@ -31,6 +33,8 @@ pub struct Client {
     /// Without a slash at its end.
     base: String,
     pub(super) auth: Auth,
+    /// Where our identity comes from, in words.
+    pub(super) origin: String,
     /// Whose installation an App's token is for.
     pub(super) repo: String,
     pub(super) retry: RetryOptions,
@@ -72,12 +76,18 @@ impl Call {
 
     pub(super) fn failed(&self, kind: ApiFailure, message: impl Into<String>) -> GitHubApiError {
         let (endpoint, message) = (self.endpoint(), message.into());
-        GitHubApiError { status: None, endpoint, message, rate_limit: None, kind }
+        GitHubApiError { status: None, endpoint, message, rate_limit: None, kind, token: Box::default() }
     }
 }
 
 impl Client {
-    pub(super) fn new(settings: &GitHubSettings, auth: Auth) -> Result<Self, WorkSourceError> {
+    pub(super) fn new(
+        settings: &GitHubSettings,
+        auth: &shape::Auth,
+        setting: &Setting,
+    ) -> Result<Self, WorkSourceError> {
+        let origin = Auth::origin(auth);
+        let auth = Auth::from_config(auth, &settings.repo, setting)?;
         // Without one, building a client panics. Somebody else in this process may have been first, which is as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
@@ -101,6 +111,7 @@ impl Client {
             http,
             base,
             auth,
+            origin,
             repo: settings.repo.clone(),
             retry: settings.retry.clone(),
             meter: Meter::new(settings.warning.clone()),
@@ -240,7 +251,13 @@ impl Client {
             }
             error.kind = ApiFailure::RateLimit { wait, ends };
         }
-        GitHubApiError { status: Some(reply.status), rate_limit, ..error }
+        let token = match error.kind {
+            ApiFailure::Status => advice::read(call, reply, &self.repo, &self.origin),
+            ApiFailure::Network | ApiFailure::RateLimit { .. } | ApiFailure::Unreadable => {
+                TokenFacts::default()
+            }
+        };
+        GitHubApiError { status: Some(reply.status), rate_limit, token: Box::new(token), ..error }
     }
 }
 

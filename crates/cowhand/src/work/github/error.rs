@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::advice::TokenFacts;
 use super::limits::RateLimitInfo;
 
 /// A request that did not go well. It never holds the token.
@@ -18,6 +19,8 @@ pub struct GitHubApiError {
     /// The budget as this answer told it.
     pub rate_limit: Option<Box<RateLimitInfo>>,
     pub kind: ApiFailure,
+    /// About the token that was refused.
+    pub token: Box<TokenFacts>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +78,11 @@ impl fmt::Display for GitHubApiError {
             write!(f, "{status}: ")?;
         }
         f.write_str(&self.message)?;
-        match self.resets_at() {
-            Some(ends) => write!(f, " (rate limit, until {ends})"),
-            None if self.is_rate_limit_error() => f.write_str(" (rate limit)"),
-            None => Ok(()),
+        match (self.resets_at(), &self.token.advice) {
+            (Some(ends), _) => write!(f, " (rate limit, until {ends})"),
+            (None, _) if self.is_rate_limit_error() => f.write_str(" (rate limit)"),
+            (None, Some(advice)) => write!(f, "; {advice}"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -138,7 +142,14 @@ mod tests {
             (Some(200), ApiFailure::Unreadable, ""),
         ] {
             let endpoint = "GET /repos/o/r".to_owned();
-            let error = GitHubApiError { status, endpoint, message: "no".into(), rate_limit: None, kind };
+            let error = GitHubApiError {
+                status,
+                endpoint,
+                message: "no".into(),
+                rate_limit: None,
+                kind,
+                token: Box::default(),
+            };
             let all = [
                 (error.is_not_found(), "not found"),
                 (error.is_permission_denied(), "denied"),
@@ -160,6 +171,7 @@ mod tests {
             message: "API rate limit exceeded".into(),
             rate_limit: None,
             kind: ApiFailure::RateLimit { wait: None, ends: Some(Timestamp::UNIX_EPOCH) },
+            token: Box::default(),
         };
         assert_eq!(
             error.to_string(),

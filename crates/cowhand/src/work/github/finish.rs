@@ -22,14 +22,14 @@ impl GitHubWorkSource {
         let issue = issues.get(number).await?.ok_or_else(|| WorkSourceError::NotFound(item.clone()))?;
         let marks = issues.marks(number).await?;
         if let Some(rival) = marks.rival(by) {
-            let stands = format!("is claimed by {} of fleet {}", rival.holder, rival.fleet);
+            let stands = format!("is claimed by {} of fleet {}", rival.holder, rival.fleet_shown());
             self.withdraw_all(&marks, by).await?;
             return Err(WorkSourceError::NotHeld { item: item.clone(), stands });
         }
         let ours = first_claim(&marks, by);
         let report = Marker::Report(Fact::of(by, ours));
         if !marks.has_told(&report) {
-            let said = text::of_report(result, &by.holder);
+            let said = text::of_report(result, self.speaker(by));
             issues.comment_once(number, &report, &said).await?;
             fault::place("github_reported");
         } else if self.is_over(&issue, ours) {
@@ -58,19 +58,20 @@ impl GitHubWorkSource {
         };
         let marks = issues.marks(number).await?;
         let ours = first_claim(&marks, by);
-        if marks.rival(by).is_some() {
+        if let Some(rival) = marks.rival(by) {
             self.withdraw_all(&marks, by).await?;
-            return Ok(answer(
-                false,
-                Some("somebody else has claimed the issue by now, so it was left alone"),
-            ));
+            let (holder, fleet, until) = (&rival.holder, rival.fleet_shown(), rival.until);
+            let message = format!(
+                "it is somebody else's: {holder} of fleet {fleet} has claimed it until {until}; that fleet can give it back"
+            );
+            return Ok(answer(false, Some(&message)));
         }
         if self.is_over(&issue, ours) || (options.unfinished && ours.is_none()) {
             return Ok(answer(true, Some("there was nothing to give back")));
         }
         let told = Marker::Release(Fact::of(by, ours));
         if options.add_comment && !marks.has_told(&told) {
-            let said = text::of_release(options.reason.as_deref(), &by.holder);
+            let said = text::of_release(options.reason.as_deref(), self.speaker(by));
             issues.comment_once(number, &told, &said).await?;
             fault::place("github_released");
         }

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::auth::Auth;
 use super::client::Client;
 use super::error::GitHubApiError;
 use super::issues::encoded;
@@ -59,7 +58,7 @@ impl Lists {
         if let Some(api_url) = api_url {
             api_url.clone_into(&mut settings.api_url);
         }
-        let client = Client::new(&settings, Auth::from_config(auth, setting)?)?;
+        let client = Client::new(&settings, auth, setting)?;
         Ok(Self { client, repo: repo.to_owned() })
     }
 

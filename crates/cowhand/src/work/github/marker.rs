@@ -33,6 +33,9 @@ pub(super) enum Marker {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) fleet: String,
+    /// What people call the fleet; `fleet` says which it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) fleet_name: Option<String>,
     pub(super) holder: String,
     pub(super) until: Timestamp,
     /// What `until` was before it was renewed. A renewal that arrives later than that revives nothing.
@@ -58,11 +61,18 @@ impl Claim {
     pub(super) fn of(by: &Claimant, now: Timestamp) -> Self {
         let until = by.until.min(after(now, LONGEST_CLAIM));
         let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
-        Self { fleet: by.fleet.clone(), holder: by.holder.clone(), until, renewed_before: None }
+        let (fleet, holder) = (by.fleet.clone(), by.holder.clone());
+        Self { fleet, fleet_name: None, holder, until, renewed_before: None }
+    }
+
+    /// The fleet for people.
+    pub(super) fn fleet_shown(&self) -> &str {
+        self.fleet_name.as_deref().unwrap_or(&self.fleet)
     }
 
     pub(super) fn renewed(&self, by: &Claimant, now: Timestamp) -> Self {
-        Self { renewed_before: Some(self.until), ..Self::of(by, now) }
+        let fleet_name = self.fleet_name.clone();
+        Self { renewed_before: Some(self.until), fleet_name, ..Self::of(by, now) }
     }
 
     pub(super) fn is_by(&self, by: &Claimant) -> bool {

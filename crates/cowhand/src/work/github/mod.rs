@@ -3,9 +3,10 @@
 //! `adapter` is the source; `claim` and `finish` are what it does to an issue, `lapsed` finds those that the dead have
 //! left, `marker` has the rules of who has it.
 //! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
-//! parts, `people` is about those who write, `auth`, `app`, `identity` and `scopes` are about who asks, and `check` tells `doctor`.
+//! parts, `people` is about those who write, `auth`, `app`, `identity` and `scopes` are about who asks, `advice` says what to check when that is refused, and `check` tells `doctor`.
 
 mod adapter;
+mod advice;
 mod app;
 mod auth;
 mod cache;
@@ -32,6 +33,7 @@ mod settings;
 mod text;
 
 pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
+pub use advice::TokenFacts;
 pub use client::Client;
 pub use error::{ApiFailure, GitHubApiError, GitHubAuthError};
 pub(crate) use issues::encoded;

@@ -9,7 +9,6 @@ use cowhand_core::trust::{Head, RepoPermission, Standing};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use super::auth::Auth;
 use super::client::{Call, Client};
 use super::issues::encoded;
 use super::settings::GitHubSettings;
@@ -96,7 +95,7 @@ impl People {
         if let Some(api_url) = &place.api_url {
             settings.api_url.clone_from(api_url);
         }
-        let client = Client::new(&settings, Auth::from_config(&place.auth, setting)?)?;
+        let client = Client::new(&settings, &place.auth, setting)?;
         let registrar = Arc::new(Registrar { client, known: Mutex::default(), seen: OnceCell::new() });
         if places.len() >= MOST_PLACES {
             places.clear();

@@ -34,6 +34,7 @@ impl Reply {
             message: format!("the answer cannot be read: {error}"),
             rate_limit: None,
             kind: ApiFailure::Unreadable,
+            token: Box::default(),
         }
     }
 

@@ -123,6 +123,7 @@ mod tests {
                 message: String::new(),
                 rate_limit: None,
                 kind,
+                token: Box::default(),
             };
             let delay = |repeat, attempt| next_delay(&error, attempt, repeat, &options, 0.0);
             assert_eq!(delay(Repeat::Safe, 0), safe, "{error:?}");

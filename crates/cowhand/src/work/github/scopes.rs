@@ -1,7 +1,8 @@
 //! Whether the token may do what a source has to do.
 
+use super::advice;
 use super::client::Call;
-use super::error::GitHubAuthError;
+use super::error::{GitHubApiError, GitHubAuthError};
 use super::models::Repository;
 use crate::work::WorkSourceError;
 use crate::work::github::GitHubWorkSource;
@@ -15,37 +16,40 @@ impl GitHubWorkSource {
 
     /// The repository, and the scopes of a token that names them.
     pub(super) async fn see_repository(&self) -> Result<(Repository, Option<String>), WorkSourceError> {
-        let repo = &self.settings.repo;
+        let (repo, origin) = (&self.settings.repo, &self.client.origin);
         let call = Call::get(format!("repos/{repo}"));
-        let failed = |message: String, required: &[&str]| GitHubAuthError {
-            message,
-            required_scopes: required.iter().map(|&scope| scope.to_owned()).collect(),
-            ..GitHubAuthError::default()
-        };
         let reply = match self.client.call(&call).await {
-            Err(error) if error.status == Some(401) => {
-                return Err(failed(format!("the token was refused: {}", error.message), &["repo"]).into());
-            }
-            Err(error) if error.is_not_found() || error.is_permission_denied() => {
-                return Err(failed(format!("the token cannot see {repo}"), &["repo"]).into());
+            Err(error)
+                if error.status == Some(401) || error.is_not_found() || error.is_permission_denied() =>
+            {
+                return Err(refused(&error).into());
             }
             reply => reply?,
         };
         let repository: Repository = reply.json(&call.endpoint())?;
         let Some(scopes) = reply.header("x-oauth-scopes") else { return Ok((repository, None)) };
-        let found: Vec<String> = scopes
-            .split(',')
-            .map(|scope| scope.trim().to_owned())
-            .filter(|scope| !scope.is_empty())
-            .collect();
+        let found = advice::words(scopes);
         match missing(&found, repository.private) {
             None => Ok((repository, Some(found.join(", ")))),
             Some(required) => {
-                let message = format!("the token may not change issues of {repo}");
-                Err(GitHubAuthError { found_scopes: found, ..failed(message, &[required]) }.into())
+                let message = format!("{origin} may not change issues of {repo}");
+                let required_scopes = vec![required.to_owned()];
+                Err(GitHubAuthError { message, found_scopes: found, required_scopes }.into())
             }
         }
     }
+}
+
+/// Says what to check; that a scope is missing, only if the answer names scopes and `repo` is not among them.
+fn refused(error: &GitHubApiError) -> GitHubAuthError {
+    let message = error.token.advice.clone().unwrap_or_else(|| error.message.clone());
+    let found = error
+        .token
+        .scopes
+        .clone()
+        .filter(|found| error.status != Some(401) && missing(found, true).is_some());
+    let required_scopes = if found.is_some() { vec!["repo".to_owned()] } else { Vec::new() };
+    GitHubAuthError { message, found_scopes: found.unwrap_or_default(), required_scopes }
 }
 
 /// What is asked for and not there. `repo` includes `public_repo`.

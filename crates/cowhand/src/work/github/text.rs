@@ -1,7 +1,7 @@
 //! What people read in our comments. Words that an agent wrote stand in fences, where they are neither HTML nor
 //! Markdown, notify nobody and close nothing.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use cowhand_core::cut::cut;
 use cowhand_core::work::{WorkOutcome, WorkResult};
@@ -16,18 +16,34 @@ const MOST_ARTIFACTS: usize = 50;
 const LONGEST_ARTIFACT: usize = 300;
 const LONGEST_ROW: usize = 16;
 
-pub(super) fn of_claim(holder: &str, until: Timestamp) -> String {
-    let until = until.strftime("%Y-%m-%d %H:%M UTC");
-    format!("cowhand is working on this ({}, until {until} unless it says otherwise).", code(holder))
+/// Who speaks: the fleet by its name, if it has one, and the job or person.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Speaker<'a> {
+    pub(super) fleet: Option<&'a str>,
+    pub(super) holder: &'a str,
 }
 
-pub(super) fn of_report(result: &WorkResult, holder: &str) -> String {
+impl fmt::Display for Speaker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(fleet) = self.fleet {
+            write!(f, "fleet {}, ", code(fleet))?;
+        }
+        f.write_str(&code(self.holder))
+    }
+}
+
+pub(super) fn of_claim(by: Speaker<'_>, until: Timestamp) -> String {
+    let until = until.strftime("%Y-%m-%d %H:%M UTC");
+    format!("cowhand is working on this ({by}, until {until} unless it says otherwise).")
+}
+
+pub(super) fn of_report(result: &WorkResult, by: Speaker<'_>) -> String {
     let outcome = match result.outcome {
         WorkOutcome::Success => "done",
         WorkOutcome::Failure => "failed",
         WorkOutcome::Partial => "partly done",
     };
-    let mut text = format!("**cowhand: {outcome}** ({})\n", code(holder));
+    let mut text = format!("**cowhand: {outcome}** ({by})\n");
     push_fence(&mut text, &result.summary, LONGEST_PART);
     if let Some(error) = &result.error {
         text.push_str("\nError:\n");
@@ -53,8 +69,8 @@ pub(super) fn of_report(result: &WorkResult, holder: &str) -> String {
     text
 }
 
-pub(super) fn of_release(reason: Option<&str>, holder: &str) -> String {
-    let mut text = format!("cowhand has given this back ({}).\n", code(holder));
+pub(super) fn of_release(reason: Option<&str>, by: Speaker<'_>) -> String {
+    let mut text = format!("cowhand has given this back ({by}).\n");
     if let Some(reason) = reason {
         push_fence(&mut text, reason, LONGEST_PART);
     }
@@ -106,6 +122,10 @@ fn plain(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn by(holder: &str) -> Speaker<'_> {
+        Speaker { fleet: None, holder }
+    }
+
     fn result(summary: &str) -> WorkResult {
         let outcome = WorkOutcome::Success;
         WorkResult { outcome, summary: summary.into(), details: None, artifacts: Vec::new(), error: None }
@@ -125,7 +145,7 @@ mod tests {
                 ],
                 error: Some("test_sso fails".into()),
             },
-            "job-2026-01-02-abcdef",
+            Speaker { fleet: Some("web-shop"), holder: "job-2026-01-02-abcdef" },
         );
         insta::assert_snapshot!(text);
     }
@@ -133,14 +153,14 @@ mod tests {
     #[test]
     fn the_other_comments() {
         assert_eq!(
-            of_claim("job-1", Timestamp::UNIX_EPOCH),
-            "cowhand is working on this (` job-1 `, until 1970-01-01 00:00 UTC unless it says otherwise)."
+            of_claim(Speaker { fleet: Some("herd"), holder: "job-1" }, Timestamp::UNIX_EPOCH),
+            "cowhand is working on this (fleet ` herd `, ` job-1 `, until 1970-01-01 00:00 UTC unless it says otherwise)."
         );
         assert_eq!(
-            of_release(Some("timed out"), "job-1"),
+            of_release(Some("timed out"), by("job-1")),
             "cowhand has given this back (` job-1 `).\n\n```text\ntimed out\n```\n"
         );
-        assert_eq!(of_release(None, "a`b"), "cowhand has given this back (`` a`b ``).\n");
+        assert_eq!(of_release(None, by("a`b")), "cowhand has given this back (`` a`b ``).\n");
     }
 
     #[test]
@@ -153,7 +173,7 @@ mod tests {
             "\u{1b}[2J\u{202e}evil\u{0}",
             "",
         ] {
-            let text = of_release(Some(nasty), "h");
+            let text = of_release(Some(nasty), by("h"));
             let mut lines = text.lines().skip(2);
             let fence = lines.next().unwrap().strip_suffix("text").unwrap();
             assert!(fence.len() >= 3 && fence.bytes().all(|b| b == b'`'));
@@ -174,7 +194,7 @@ mod tests {
                 artifacts: vec![long.clone(); 500],
                 ..result(&long)
             };
-            let text = of_report(&report, &long);
+            let text = of_report(&report, Speaker { fleet: Some(&long), holder: &long });
             assert!(text.len() + 2049 <= LONGEST_COMMENT, "{}", text.len());
             assert!(text.matches("bytes cut …]").count() >= 3 && text.contains("and 450 more"));
         }

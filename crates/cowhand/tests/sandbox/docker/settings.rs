@@ -74,7 +74,10 @@ fn herdctls_keys_that_cannot_be_had() {
         (json!({"volumes": ["cache:/cache"]}), "volumes with a name"),
         (json!({"volumes": ["~/.ssh:/keys:ro"]}), "which no agent is given"),
         (json!({"volumes": ["..:/all"]}), "which no agent is given"),
-        (json!({"image": null}), "`docker` needs `image`"),
+        (
+            json!({"image": null}),
+            "the image herdctl/runtime:latest, which counts where `docker.image` names none",
+        ),
     ] {
         let mut scene = herdctl("touch ran", &docker);
         let why = refused(&mut scene);

@@ -1,0 +1,119 @@
+//! What to check when GitHub refuses: which repository, which token, and what that token would need.
+
+use super::client::Call;
+use super::reply::Reply;
+
+/// What an answer says about the token that it was asked with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenFacts {
+    /// Its scopes; only classic tokens have them.
+    pub scopes: Option<Vec<String>>,
+    /// What to check, for people.
+    pub advice: Option<String>,
+}
+
+/// Reads an answer that refuses. `origin` says where the token comes from.
+pub(super) fn read(call: &Call, reply: &Reply, repo: &str, origin: &str) -> TokenFacts {
+    let scopes = reply.header("x-oauth-scopes").map(words);
+    // What is asked of no repository is about ourselves.
+    let about_repo = call.path.starts_with("repos/");
+    let advice = match reply.status {
+        401 => Some(format!(
+            "GitHub does not accept {origin} for {repo}: check that it is whole, has not expired and was not revoked"
+        )),
+        403 => Some(forbidden(reply, scopes.as_deref(), repo, origin)),
+        404 if about_repo => Some(unseen(scopes.as_deref(), repo, origin)),
+        _ => None,
+    };
+    TokenFacts { scopes, advice }
+}
+
+/// The parts of a header that is a list.
+pub(super) fn words(header: &str) -> Vec<String> {
+    header.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+}
+
+fn forbidden(reply: &Reply, scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
+    if reply.header("x-github-sso").is_some_and(|header| header.starts_with("required")) {
+        return format!(
+            "the organization of {repo} wants {origin} to be authorized for its single sign-on: `Configure SSO` in the list of your tokens does it"
+        );
+    }
+    let accepted = reply.header("x-accepted-oauth-scopes").map(words).unwrap_or_default();
+    if let Some(found) = scopes
+        && !accepted.is_empty()
+        && !accepted.iter().any(|scope| found.contains(scope))
+    {
+        return format!(
+            "{origin} has the scopes {} and needs one of {} for {repo}",
+            listed(found),
+            accepted.join(", ")
+        );
+    }
+    let needed = reply.header("x-accepted-github-permissions").map(|needed| format!(" ({needed})"));
+    format!(
+        "{origin} may not do this in {repo}: check that it may read and write issues there{}",
+        needed.unwrap_or_default()
+    )
+}
+
+fn unseen(scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
+    let lacks = scopes.filter(|found| !found.iter().any(|scope| scope == "repo"));
+    let lacks =
+        lacks.map(|found| format!("; its scopes are {}, and a private repository needs repo", listed(found)));
+    format!(
+        "there is no {repo}, or {origin} cannot see it: check the name, and that it was given access to this repository{}",
+        lacks.unwrap_or_default()
+    )
+}
+
+fn listed(scopes: &[String]) -> String {
+    if scopes.is_empty() { "none".to_owned() } else { scopes.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn advice(status: u16, headers: &[(&'static str, &'static str)]) -> String {
+        let pairs = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let reply =
+            Reply { status, headers: HeaderMap::from_iter(pairs), body: Vec::new(), was_redirected: false };
+        let call = Call::get("repos/o/r/issues");
+        read(&call, &reply, "o/r", "the token in MY_TOKEN").advice.unwrap_or_default()
+    }
+
+    /// A scope is missing only if the answer says so.
+    #[test]
+    fn what_to_check() {
+        const SCOPES: &str = "x-oauth-scopes";
+        const ACCEPTED: &str = "x-accepted-oauth-scopes";
+        for (status, headers, expected, has_scopes) in [
+            (401, &[][..], "does not accept the token in MY_TOKEN", false),
+            (401, &[(SCOPES, "")], "does not accept the token in MY_TOKEN", false),
+            (403, &[], "may not do this in o/r: check that it may read and write issues there", false),
+            (403, &[("x-accepted-github-permissions", "issues=write")], "there (issues=write)", false),
+            (403, &[(SCOPES, "repo"), (ACCEPTED, "repo")], "check that it may read and write issues", false),
+            (
+                403,
+                &[(SCOPES, "gist"), (ACCEPTED, "public_repo, repo")],
+                "has the scopes gist and needs one of public_repo, repo for o/r",
+                true,
+            ),
+            (403, &[("x-github-sso", "required; url=https://x")], "single sign-on", false),
+            (404, &[], "there is no o/r, or the token in MY_TOKEN cannot see it", false),
+            (404, &[(SCOPES, "repo, gist")], "there is no o/r", false),
+            (404, &[(SCOPES, "")], "its scopes are none, and a private repository needs repo", true),
+            (422, &[], "", false),
+        ] {
+            let said = advice(status, headers);
+            assert!(said.contains(expected), "{status} {headers:?}: {said}");
+            assert_eq!(said.contains("scopes"), has_scopes, "{status} {headers:?}: {said}");
+            assert!(said.is_empty() || (said.contains("MY_TOKEN") && said.contains("o/r")), "{said}");
+        }
+    }
+}
