@@ -44,7 +44,7 @@ async fn scopes_are_checked() {
 async fn refusals_say_what_to_check() {
     let gist = [("x-oauth-scopes", "gist"), ("x-accepted-oauth-scopes", "repo")];
     for (status, headers, words, scopes) in [
-        (401, &[][..], "does not accept the token in GITHUB_TOKEN for my-org/my-repo: check that", ""),
+        (401, &[][..], "the token in GITHUB_TOKEN was refused for my-org/my-repo: check that", ""),
         (403, &[], "the token in GITHUB_TOKEN may not do this in my-org/my-repo: check that", ""),
         (403, &gist, "has the scopes gist and needs one of repo for my-org/my-repo", "repo"),
         (404, &[], "there is no my-org/my-repo, or the token in GITHUB_TOKEN cannot see it: check", ""),

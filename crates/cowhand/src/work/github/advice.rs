@@ -19,7 +19,7 @@ pub(super) fn read(call: &Call, reply: &Reply, repo: &str, origin: &str) -> Toke
     let about_repo = call.path.starts_with("repos/");
     let advice = match reply.status {
         401 => Some(format!(
-            "GitHub does not accept {origin} for {repo}: check that it is whole, has not expired and was not revoked"
+            "{origin} was refused for {repo}: check that it is whole, has not expired and was not revoked"
         )),
         403 => Some(forbidden(reply, scopes.as_deref(), repo, origin)),
         404 if about_repo => Some(unseen(scopes.as_deref(), repo, origin)),
@@ -93,8 +93,8 @@ mod tests {
         const SCOPES: &str = "x-oauth-scopes";
         const ACCEPTED: &str = "x-accepted-oauth-scopes";
         for (status, headers, expected, has_scopes) in [
-            (401, &[][..], "does not accept the token in MY_TOKEN", false),
-            (401, &[(SCOPES, "")], "does not accept the token in MY_TOKEN", false),
+            (401, &[][..], "the token in MY_TOKEN was refused for o/r", false),
+            (401, &[(SCOPES, "")], "the token in MY_TOKEN was refused for o/r", false),
             (403, &[], "may not do this in o/r: check that it may read and write issues there", false),
             (403, &[("x-accepted-github-permissions", "issues=write")], "there (issues=write)", false),
             (403, &[(SCOPES, "repo"), (ACCEPTED, "repo")], "check that it may read and write issues", false),
