@@ -35,7 +35,7 @@ fn gated(home: &Home, mut agent: Agent, gate: &str) -> Agent {
 async fn deliver(fleet: &Fleet, schedule: &str, number: usize) -> Delivered {
     let body = json!({ "n": number }).to_string();
     // The ids do not tell in which order they came.
-    let webhook = Webhook::of_body(&format!("d{}", 99 - number), "push", body.as_bytes()).unwrap();
+    let webhook = Webhook::of_body(format!("d{}", 99 - number), "push", body.as_bytes()).unwrap();
     fleet.deliver(&name("a"), &schedule.parse().unwrap(), Delivery::Webhook(webhook)).await.unwrap()
 }
 
