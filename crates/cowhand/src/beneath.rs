@@ -34,7 +34,7 @@ impl From<NotOpened> for io::Error {
     fn from(error: NotOpened) -> Self {
         match error {
             NotOpened::Io(error) => error,
-            NotOpened::Missing => Self::new(io::ErrorKind::NotFound, error),
+            NotOpened::Missing => Self::from(Errno::NOENT),
             error => Self::other(error),
         }
     }

@@ -15,12 +15,12 @@ pub(crate) fn writable(roster: &Roster) -> Vec<PathBuf> {
 }
 
 fn of_agent(agent: &Agent) -> Vec<PathBuf> {
-    let shares = |kind| kind == IsolationKind::Shared;
-    let shared = shares(agent.isolation().kind)
-        || agent.schedules.iter().any(|schedule| shares(schedule.isolation.kind));
+    let is_shared = |kind| kind == IsolationKind::Shared;
+    let in_place = is_shared(agent.isolation().kind)
+        || agent.schedules.iter().any(|schedule| is_shared(schedule.isolation.kind));
     let mut found = Vec::new();
     for asked in agent.sandboxes().filter(|asked| asked.kind != SandboxKind::None) {
-        found.extend(shared.then(|| agent.directory.clone()));
+        found.extend(in_place.then(|| agent.directory.clone()));
         let volumes =
             asked.container.volumes.iter().filter(|volume| volume.written).map(|volume| &volume.from);
         found.extend(asked.write.iter().chain(volumes).map(|path| placed(&agent.directory, path)));

@@ -128,7 +128,7 @@ impl Lock {
         file.sync_all()?;
         fault::place("work_file_written");
         let now = self.root.file(&name(stem)).ok().and_then(|file| file.metadata().ok());
-        if !now.is_some_and(|now| version(&now) == version(before)) {
+        if now.is_none_or(|now| version(&now) != version(before)) {
             self.root.remove(NEW_FILE)?;
             return Ok(false);
         }
