@@ -128,6 +128,9 @@ pub enum Fact {
     /// Its pause is over.
     #[serde(rename = "schedule:resumed")]
     ScheduleResumed,
+    /// Its `end_at` has passed.
+    #[serde(rename = "schedule:finished")]
+    ScheduleFinished,
     /// Its trigger cannot go on until a person mends something.
     #[serde(rename = "schedule:error")]
     ScheduleError { reason: String },
@@ -140,6 +143,9 @@ pub enum Fact {
     /// The daemon is asked to end.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
+    /// The wall clock of a node was set, by so many seconds: forward, or back if negative.
+    #[serde(rename = "clock:stepped")]
+    ClockStepped { node: String, seconds: i64 },
     /// Somebody said that it takes jobs again.
     #[serde(rename = "provider:unparked")]
     ProviderUnparked { provider: String },
@@ -267,10 +273,12 @@ impl Fact {
             Self::ScheduleDisabled { .. } => "schedule:disabled",
             Self::SchedulePaused { .. } => "schedule:paused",
             Self::ScheduleResumed => "schedule:resumed",
+            Self::ScheduleFinished => "schedule:finished",
             Self::ScheduleError { .. } => "schedule:error",
             Self::AgentCleared => "agent:cleared",
             Self::FleetReloaded { .. } => "fleet:reloaded",
             Self::FleetStopping { .. } => "fleet:stopping",
+            Self::ClockStepped { .. } => "clock:stepped",
             Self::ProviderUnparked { .. } => "provider:unparked",
             Self::TokenCreated { .. } => "token:created",
             Self::TokenRevoked { .. } => "token:revoked",

@@ -333,6 +333,13 @@ impl Job {
         Some(ran.max(0.0).round() as u64)
     }
 
+    /// The end of its backoff has another wall time now, because the clock was set.
+    pub fn backs_off_until(&mut self, until: Timestamp) {
+        if let JobState::Pending { not_before: not_before @ Some(_) } = &mut self.state {
+            *not_before = Some(until);
+        }
+    }
+
     /// The next attempt begins.
     pub fn start(&mut self, now: Timestamp) -> Result<(), Refused> {
         match self.state {

@@ -25,10 +25,12 @@ use crate::budget::{Ledger, OverBudget};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
 use crate::job::Requeued;
+use crate::moment::{BootTime, Moment};
 use crate::provider::ProviderState;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
+use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 pub use held::{Held, Holds};
 use seats::{Seats, Taking};
@@ -45,6 +47,10 @@ pub struct Snapshot {
     pub ledger: Ledger,
     /// What is known of the agents' providers.
     pub providers: HashMap<String, ProviderState>,
+    /// The boot clock, if it was read.
+    pub boot: Option<BootTime>,
+    /// Since when somebody watches the clock.
+    pub uptime: Uptime,
 }
 
 impl Snapshot {
@@ -52,6 +58,11 @@ impl Snapshot {
     pub fn to_prepare(&self, schedule: ScheduleId) -> impl Iterator<Item = &Preparing> {
         let of_schedule = self.preparing.iter().filter(move |firing| firing.schedule == schedule);
         of_schedule.filter(|firing| !self.is_held_back(firing))
+    }
+
+    /// The present, with the boot clock as it was read for this snapshot.
+    fn moment(&self, now: Timestamp) -> Moment {
+        Moment { wall: now, boot: self.boot }
     }
 
     /// The keys of the sessions that running jobs of the agent have.
@@ -160,6 +171,12 @@ pub enum Action {
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
     /// The pause that its breaker made is over.
     Resume { schedule: ScheduleId },
+    /// Its `end_at` has passed.
+    Finish { schedule: ScheduleId },
+    /// Its `end_at` was put off after it had passed.
+    Reopen { schedule: ScheduleId },
+    /// It remembers times that lie ahead, because the wall clock was set back: it goes on from now.
+    Recount { schedule: ScheduleId },
     /// Claim this job, if the agent still has a place by then.
     Start {
         job: JobId,
@@ -217,7 +234,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
             plan.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
             if let Some(record) = snapshot.schedules.get(&schedule.id) {
                 let live = Live::of(agent, schedule, snapshot);
-                plan.firings(schedule, record, &live, &mut places, &crowds);
+                plan.firings(schedule, record, (&live, snapshot), &mut places, &crowds);
             }
         }
         match over {
@@ -252,8 +269,8 @@ pub fn next_runs(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> HashMa
     for (agent, schedule) in all {
         let Some(record) = snapshot.schedules.get(&schedule.id) else { continue };
         if schedule.enabled && record.state == ScheduleState::Active {
-            let live = Live::of(agent, schedule, snapshot);
-            let look = due::Look { now, schedule, record, live: &live, crowded: crowds.share(schedule) };
+            let (live, crowded) = (Live::of(agent, schedule, snapshot), crowds.share(schedule));
+            let look = due::Look { now, schedule, record, live: &live, crowded, snapshot };
             runs.extend(look.next_run().map(|at| (schedule.id, at)));
         }
     }
@@ -287,26 +304,40 @@ impl Draft {
         &mut self,
         schedule: &Schedule,
         record: &ScheduleRecord,
-        live: &Live<'_>,
+        (live, snapshot): (&Live<'_>, &Snapshot),
         places: &mut Places,
         crowds: &Crowds,
     ) {
-        if let ScheduleState::Paused { until, .. } = record.state {
-            if until > self.now {
-                self.wake(until);
+        let (now, id) = (snapshot.moment(self.now), schedule.id);
+        if let Some(ends) = record.pause_ends(now) {
+            if ends > self.now {
+                self.wake(ends);
             } else {
-                self.actions.push(Action::Resume { schedule: schedule.id });
+                self.actions.push(Action::Resume { schedule: id });
             }
+        }
+        if record.state == ScheduleState::Finished && !schedule.is_over(self.now) {
+            self.actions.push(Action::Reopen { schedule: id });
         }
         if !schedule.enabled || record.state != ScheduleState::Active {
             return;
         }
-        let look = due::Look { now: self.now, schedule, record, live, crowded: crowds.share(schedule) };
+        if record.is_ahead_of(now) {
+            self.actions.push(Action::Recount { schedule: id });
+            return;
+        }
+        let crowded = crowds.share(schedule);
+        let look = due::Look { now: self.now, schedule, record, live, crowded, snapshot };
         let verdict = look.verdict(places);
-        self.actions.extend(verdict.actions);
         if let Some(wake) = verdict.wake_at {
             self.wake(wake);
         }
+        if verdict.actions.is_empty() && record.is_finished(schedule, self.now) {
+            self.actions.push(Action::Finish { schedule: id });
+        } else if let Some(end) = look.ends() {
+            self.wake(end);
+        }
+        self.actions.extend(verdict.actions);
     }
 
     /// Nothing of the agent starts before there is money again. Others that end may leave some: that is an event.

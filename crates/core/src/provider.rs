@@ -58,7 +58,7 @@ pub struct ProviderState {
 impl ProviderState {
     /// The limit that holds now, if one does.
     pub fn used_up(&self, now: Timestamp) -> Option<&Parked> {
-        self.parked.as_ref().filter(|parked| parked.until > now)
+        self.parked.as_ref().filter(|parked| parked.until > now && !parked.is_from_ahead(now))
     }
 }
 
@@ -72,8 +72,9 @@ pub struct Seat {
 impl Seat {
     /// When it takes the next job, if not now.
     pub fn opens(&self, state: &ProviderState, now: Timestamp) -> Option<Timestamp> {
-        let parked = state.parked.as_ref().map(|parked| parked.until);
-        let paced = self.limits.start_every.zip(state.last_start);
+        let parked = state.used_up(now).map(|parked| parked.until);
+        // A start that lies ahead tells only that the clock was set back.
+        let paced = self.limits.start_every.zip(state.last_start.filter(|last| *last <= now));
         let paced = paced.and_then(|(every, last)| last.checked_add(every.duration()).ok());
         parked.into_iter().chain(paced).max().filter(|opens| *opens > now)
     }
@@ -88,6 +89,11 @@ impl Parked {
     /// `claude is used up: You've hit your limit`.
     pub fn sentence(&self) -> String {
         format!("{} is used up: {}", self.provider, self.message)
+    }
+
+    /// Whether it began ahead of now, because the clock was set back, and nobody told its end: then it says nothing.
+    fn is_from_ahead(&self, now: Timestamp) -> bool {
+        self.since > now && self.until.duration_since(self.since) <= LONGEST_PAUSE
     }
 
     /// It was met once more: `reset` is what the provider says about its end. Several jobs meet the same limit within
@@ -117,8 +123,10 @@ impl Parked {
 /// How long to wait for what says nothing about its end: 15 s, then twice as long each time, at most 15 min.
 fn pause(times: u32) -> SignedDuration {
     let doubled = 15_i64.saturating_mul(1 << times.saturating_sub(1).min(10));
-    SignedDuration::from_secs(doubled.min(15 * 60))
+    SignedDuration::from_secs(doubled).min(LONGEST_PAUSE)
 }
+
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[cfg(test)]
 mod tests {
@@ -151,6 +159,22 @@ mod tests {
             let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
             assert_eq!(seat.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_keeps_nothing_closed() {
+        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+        let seat = Seat {
+            provider: "p".into(),
+            limits: Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() },
+        };
+        let parked = |reset: Option<i64>| {
+            let parked = Parked::met(None, "p".into(), "busy".into(), reset.map(at), at(1_000));
+            ProviderState { parked: Some(parked), last_start: Some(at(1_000)) }
+        };
+        assert_eq!(seat.opens(&parked(None), at(1_001)), Some(at(1_015)));
+        assert_eq!(seat.opens(&parked(None), at(400)), None, "nobody told its end");
+        assert_eq!(seat.opens(&parked(Some(9_000)), at(400)), Some(at(9_000)), "the provider tells the time");
     }
 
     #[test]

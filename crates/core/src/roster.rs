@@ -7,6 +7,7 @@ mod unheld;
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
@@ -88,6 +89,8 @@ pub struct Schedule {
     pub adopts: Option<Former>,
     /// `enabled: false` in the file; a person's `disable` lives in the store.
     pub enabled: bool,
+    /// Where that is written, as `FILE:LINE`.
+    pub off_in_file: Option<String>,
     pub trigger: TriggerConfig,
     pub timing: Timing,
     /// Of the cron expression, the active hours and the excluded dates.
@@ -294,6 +297,18 @@ impl Schedule {
         self.work_source.is_some() || agent.settings.work_source.is_some()
     }
 
+    /// Where `enabled: false` is written, if it is.
+    pub fn place_of_off(&self) -> Option<String> {
+        let unknown = || "the config".to_owned();
+        (!self.enabled).then(|| self.off_in_file.clone().unwrap_or_else(unknown))
+    }
+
+    /// Whether its `end_at` has passed. A `delay` is not over but done, and what others fire has no end.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        let by_clock = matches!(self.trigger, TriggerConfig::Cron { .. } | TriggerConfig::Interval { .. });
+        by_clock && self.timing.end_at.is_some_and(|end| end <= now)
+    }
+
     /// With everything that has a default left at it.
     pub fn new(agent: &AgentName, name: ScheduleName, trigger: TriggerConfig) -> Self {
         Self {
@@ -301,6 +316,7 @@ impl Schedule {
             name,
             adopts: None,
             enabled: true,
+            off_in_file: None,
             trigger,
             timing: Timing::default(),
             zone: Zone::UTC,

@@ -1,11 +1,12 @@
 //! Schedules as they live: on or off, how far they have come, and what became of each firing.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::breaker::{Fuse, Pause};
 use crate::id::{AgentName, ScheduleId, ScheduleName};
+use crate::moment::{BootTime, Moment, SMALLEST};
 use crate::roster::Schedule;
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::word::written_as;
@@ -29,19 +30,28 @@ pub struct ScheduleRecord {
     pub interval_count: u64,
     /// The due time of its last firing by the clock, whatever became of it.
     pub last_due: Option<Timestamp>,
+    /// The latest due time before the clock was set back: most of those up to here have their row already.
+    pub replay_until: Option<Timestamp>,
     /// When the last job that it fired ended, or when it last found no work.
     pub last_run_at: Option<Timestamp>,
+    /// What an interval counts from: `last_run_at`, or when it was enabled after that. None if it never ran.
+    pub counted_from: Option<Moment>,
+    /// What keeps it from firing at the moment, else `run_error`.
     pub last_error: Option<String>,
     /// With a work source: when it last looked for work because it was due.
-    pub polled_at: Option<Timestamp>,
+    pub polled_at: Option<Moment>,
     /// With a work source: it looks again as soon as its agent has a free place.
     pub fill: bool,
     /// How many times it has done that.
     pub fill_count: u64,
+    /// Of the last run that failed; it stays until one succeeds.
+    pub run_error: Option<String>,
     /// A due firing that could not be made yet, and why.
     pub waiting: Option<Waiting>,
     /// What its last jobs came to, for its breaker.
     pub fuse: Fuse,
+    /// The end of a pause on the boot clock.
+    pub pause_boot: Option<BootTime>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +71,8 @@ pub enum ScheduleState {
         reason: String,
         until: Timestamp,
     },
+    /// Its `end_at` has passed, and nothing of it is due any more.
+    Finished,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -159,13 +171,17 @@ impl ScheduleRecord {
             armed_at: now,
             interval_count: 0,
             last_due: None,
+            replay_until: None,
             last_run_at: None,
+            counted_from: None,
             last_error: None,
             polled_at: None,
             fill: false,
             fill_count: 0,
+            run_error: None,
             waiting: None,
             fuse: Fuse::default(),
+            pause_boot: None,
         }
     }
 
@@ -186,15 +202,16 @@ impl ScheduleRecord {
         true
     }
 
-    /// Does nothing to one that is on already. What fell due while it was off is not made up; a delay that is
-    /// done, or a trigger that gave up, starts anew.
-    pub fn enable(&mut self, now: Timestamp) -> bool {
+    /// Does nothing to one that is on or finished already. What fell due while it was off is not made up: an interval
+    /// that has run before is due one interval later. A delay that is done, or a trigger that gave up, starts anew.
+    pub fn enable(&mut self, now: Moment) -> bool {
         match self.state {
-            ScheduleState::Active => false,
+            ScheduleState::Active | ScheduleState::Finished => false,
             ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Paused { .. } => {
                 self.state = ScheduleState::Active;
                 self.generation += 1;
-                self.armed_at = now;
+                self.armed_at = now.wall;
+                self.counted_from = self.counted_from.map(|_| now);
                 self.fuse = Fuse::default();
                 true
             }
@@ -221,23 +238,86 @@ impl ScheduleRecord {
     }
 
     /// Its breaker says so; only one that is on can pause.
-    pub fn pause(&mut self, pause: Pause) -> bool {
+    pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {
+            self.pause_boot = now.boot.map(|boot| boot.plus(pause.until.duration_since(now.wall)));
             self.state = ScheduleState::Paused { reason: pause.reason, until: pause.until };
             self.waiting = None;
         }
         on
     }
 
+    /// Returns the end of its pause on the wall clock as it is set now; none if it has not paused itself.
+    pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
+        let ScheduleState::Paused { until, .. } = self.state else { return None };
+        Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
+    }
+
     /// Its pause is over: what it fires next is the probe. What fell due meanwhile is not made up.
-    pub fn resume(&mut self, now: Timestamp) -> bool {
-        let over = matches!(self.state, ScheduleState::Paused { until, .. } if until <= now);
+    pub fn resume(&mut self, now: Moment) -> bool {
+        let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
         if over {
+            self.state = ScheduleState::Active;
+            self.armed_at = now.wall;
+        }
+        over
+    }
+
+    /// Its `end_at` has passed; only one that is on can be finished.
+    pub fn finish(&mut self) -> bool {
+        let on = self.state == ScheduleState::Active;
+        if on {
+            self.state = ScheduleState::Finished;
+            self.waiting = None;
+        }
+        on
+    }
+
+    /// Whether its `end_at` has passed, also if no daemon ran then that could write it down. A cron firing that waits still
+    /// runs before that.
+    pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
+        let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
+        let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);
+        on && schedule.is_over(now) && !waits
+    }
+
+    /// Its `end_at` lies ahead again. What fell due meanwhile is not made up.
+    pub fn reopen(&mut self, now: Timestamp) -> bool {
+        let finished = self.state == ScheduleState::Finished;
+        if finished {
             self.state = ScheduleState::Active;
             self.armed_at = now;
         }
-        over
+        finished
+    }
+
+    /// Whether it remembers times that the wall clock has not reached, because the clock was set back.
+    pub fn is_ahead_of(&self, now: Moment) -> bool {
+        let ahead = |at: Timestamp| at.duration_since(now.wall) > TOLERANCE;
+        ahead(self.armed_at) || self.last_due.is_some_and(ahead) || self.counts_ahead_of(now)
+    }
+
+    fn counts_ahead_of(&self, now: Moment) -> bool {
+        let ahead = |from: Moment| {
+            now.by_boot_clock(from).is_none() && from.wall.duration_since(now.wall) >= SMALLEST
+        };
+        self.counted_from.is_some_and(ahead) || self.polled_at.is_some_and(ahead)
+    }
+
+    /// Goes on from the present where [`Self::is_ahead_of`] says that the clock was set back.
+    pub fn recount(&mut self, now: Moment) -> bool {
+        let ahead = self.is_ahead_of(now);
+        if ahead {
+            self.armed_at = self.armed_at.min(now.wall);
+            self.replay_until = self.replay_until.max(self.last_due);
+            self.last_due = self.last_due.map(|due| due.min(now.wall));
+            if self.counts_ahead_of(now) {
+                self.counted_from = self.counted_from.map(|_| now);
+                self.polled_at = self.polled_at.map(|_| now);
+            }
+        }
+        ahead
     }
 
     /// A person tried it, and it went well: whatever it paused for is gone.
@@ -267,16 +347,37 @@ impl ScheduleRecord {
     }
 
     /// Records that it looks for work now because it is due. Whatever place it leaves free is filled later.
-    pub fn polls(&mut self, now: Timestamp) {
+    pub fn polls(&mut self, now: Moment) {
         (self.polled_at, self.fill) = (Some(now), false);
     }
 
-    /// A job that it fired ended, or a look for work found none; `error` is the truth about that run only.
-    pub fn finished(&mut self, at: Timestamp, error: Option<String>) {
-        self.last_run_at = Some(self.last_run_at.map_or(at, |last| last.max(at)));
-        self.last_error = error;
+    /// A look for work found none, or a run ended that neither succeeded nor failed: the interval counts from now.
+    pub fn looked(&mut self, at: Moment) {
+        self.last_run_at = Some(at.wall);
+        self.counted_from = Some(at);
+    }
+
+    /// A job that it fired succeeded.
+    pub fn succeeded(&mut self, at: Moment) {
+        self.looked(at);
+        (self.last_error, self.run_error) = (None, None);
+    }
+
+    /// A job that it fired failed.
+    pub fn failed(&mut self, at: Moment, error: String) {
+        self.looked(at);
+        (self.last_error, self.run_error) = (Some(error.clone()), Some(error));
+    }
+
+    /// Something keeps it from firing, or that is over; says whether this is new.
+    pub fn trouble(&mut self, trouble: Option<String>) -> bool {
+        let before = std::mem::replace(&mut self.last_error, trouble.or_else(|| self.run_error.clone()));
+        before != self.last_error
     }
 }
+
+/// The clocks of two nodes differ a little: only what lies further ahead tells of a clock that was set back.
+const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
 fn run_at(trigger: &TriggerConfig, now: Timestamp) -> Option<Timestamp> {
     match trigger {
@@ -316,7 +417,7 @@ mod tests {
         record.passed(&Occurrence::Delay(at(10)).key(0), at(10));
         assert_eq!(record.state, ScheduleState::Disabled { why: DisabledBy::Done });
         let mut by_hand = record.clone();
-        assert!(by_hand.enable(at(20)));
+        assert!(by_hand.enable(at(20).into()));
         assert_eq!((by_hand.run_at, by_hand.generation), (Some(at(10)), 1), "due again, under a new key");
         assert!(record.reload(&schedule(r#"{"type":"delay","in":"1m"}"#), at(20)));
         assert_eq!((record.run_at, &record.state), (Some(at(80)), &ScheduleState::Active));
@@ -337,14 +438,19 @@ mod tests {
     fn off_and_on_again_keeps_history_and_makes_nothing_up() {
         let mut schedule = record();
         schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
-        schedule.finished(at(20), Some("boom".into()));
-        assert!(!schedule.enable(at(25)), "it is on");
+        schedule.failed(at(20).into(), "boom".into());
+        assert!(!schedule.enable(at(25).into()), "it is on");
         assert!(schedule.disable(DisabledBy::Person));
         assert!(!schedule.disable(DisabledBy::Person), "it is off");
         assert_eq!((schedule.last_run_at, schedule.last_error.as_deref()), (Some(at(20)), Some("boom")));
-        assert!(schedule.enable(at(100)));
+        assert!(schedule.enable(at(100).into()));
         assert_eq!((schedule.armed_at, schedule.generation), (at(100), 1));
         assert_eq!(schedule.last_run_at, Some(at(20)));
+        assert_eq!(schedule.counted_from, Some(at(100).into()), "an interval is due one interval later");
+        let mut new = record();
+        new.disable(DisabledBy::Person);
+        assert!(new.enable(at(100).into()));
+        assert_eq!(new.counted_from, None, "one that never ran is due at once");
     }
 
     #[test]
@@ -359,21 +465,70 @@ mod tests {
     }
 
     #[test]
-    fn last_error_tells_of_the_last_run_only() {
+    fn last_error_stays_until_a_run_succeeds() {
         let mut schedule = record();
-        schedule.finished(at(1), Some("boom".into()));
-        schedule.finished(at(2), None);
+        schedule.failed(at(1).into(), "boom".into());
+        schedule.looked(at(2).into());
+        assert_eq!((schedule.last_error.as_deref(), schedule.last_run_at), (Some("boom"), Some(at(2))));
+        schedule.failed(at(3).into(), "bang".into());
+        assert_eq!(schedule.last_error.as_deref(), Some("bang"));
+        assert!(schedule.trouble(Some("away".into())) && !schedule.trouble(Some("away".into())));
+        assert_eq!(schedule.last_error.as_deref(), Some("away"));
+        assert!(schedule.trouble(None));
+        assert_eq!(schedule.last_error.as_deref(), Some("bang"));
+        schedule.succeeded(at(4).into());
+        assert_eq!(schedule.last_error, None);
+        assert!(schedule.trouble(Some("away".into())) && schedule.trouble(None));
         assert_eq!(schedule.last_error, None);
     }
 
     #[test]
-    fn time_never_runs_back() {
+    fn due_times_never_run_back() {
         let mut schedule = record();
         schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
         schedule.passed(&Occurrence::Cron(at(5)).key(0), at(5));
-        schedule.finished(at(9), None);
-        schedule.finished(at(8), None);
-        assert_eq!((schedule.last_due, schedule.last_run_at), (Some(at(10)), Some(at(9))));
+        assert_eq!(schedule.last_due, Some(at(10)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_noticed_and_counted_from() {
+        let boot = |second: i64| Some(BootTime::new(uuid::Uuid::from_u128(1), second * 1_000_000));
+        let moment = |wall, second| Moment { wall: at(wall), boot: boot(second) };
+        let mut schedule = record();
+        schedule.succeeded(moment(1_000, 500));
+        assert!(!schedule.is_ahead_of(moment(400, 510)), "the boot clock knows that it was ten seconds ago");
+        assert!(schedule.is_ahead_of(at(400).into()), "without a boot clock nobody knows");
+        assert!(schedule.recount(at(400).into()));
+        assert_eq!(schedule.counted_from, Some(at(400).into()));
+        assert!(!schedule.recount(at(401).into()), "once");
+        schedule.last_due = Some(at(900));
+        assert!(!schedule.is_ahead_of(at(850).into()), "two machines may differ by that much");
+        assert!(schedule.recount(at(600).into()));
+        assert_eq!((schedule.last_due, schedule.armed_at), (Some(at(600)), at(0)));
+        assert_eq!(schedule.replay_until, Some(at(900)));
+    }
+
+    #[test]
+    fn a_pause_is_counted_on_the_boot_clock() {
+        let boot = |second: i64| Some(BootTime::new(uuid::Uuid::from_u128(1), second * 1_000_000));
+        let moment = |wall, second| Moment { wall: at(wall), boot: boot(second) };
+        let mut schedule = record();
+        let pause = Pause { until: at(60), reason: "it failed".into() };
+        assert!(schedule.pause(pause, moment(0, 500)));
+        assert!(!schedule.resume(moment(7_200, 510)), "set forward");
+        assert_eq!(schedule.pause_ends(moment(-600, 510)), Some(at(-550)), "set back");
+        assert!(schedule.resume(moment(-540, 560)));
+    }
+
+    #[test]
+    fn a_schedule_is_finished_once_and_reopened_by_a_later_end() {
+        let mut schedule = record();
+        assert!(schedule.finish());
+        assert!(!schedule.finish() && !schedule.enable(at(5).into()));
+        assert!(schedule.reopen(at(9)));
+        assert_eq!((schedule.state.clone(), schedule.armed_at), (ScheduleState::Active, at(9)));
+        schedule.disable(DisabledBy::Person);
+        assert!(!schedule.finish(), "what a person turned off stays off");
     }
 
     #[test]

@@ -1,11 +1,14 @@
-//! The clock: the system's, or one that a test moves by hand.
+//! The clocks: the system's, or those that a test moves by hand.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cowhand_core::moment::{BootTime, Moment};
+use cowhand_core::uptime::Reading;
 use jiff::{SignedDuration, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 /// Whole microseconds, which is what the store keeps.
 #[derive(Debug, Clone, Default)]
@@ -17,31 +20,91 @@ pub enum Clock {
 
 #[derive(Debug)]
 pub struct HandClock {
-    microseconds: AtomicI64,
+    time: Mutex<HandTime>,
     moved: Notify,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct HandTime {
+    wall: Timestamp,
+    boot: BootTime,
+    awake: i64,
 }
 
 /// The wall clock can be set, and a machine can sleep: nobody waits longer than this without another look.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// Identifies the boot. Where the kernel does not tell, readings of one process belong together and to no others.
+static BOOT: LazyLock<Uuid> = LazyLock::new(|| {
+    let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    told.and_then(|id| id.trim().parse().ok()).unwrap_or_else(Uuid::now_v7)
+});
+
 impl Clock {
     pub fn by_hand(now: Timestamp) -> Self {
-        let microseconds = AtomicI64::new(now.as_microsecond());
-        Self::ByHand(Arc::new(HandClock { microseconds, moved: Notify::new() }))
+        let boot = BootTime::new(Uuid::from_u128(1), 0);
+        let time = Mutex::new(HandTime { wall: now, boot, awake: 0 });
+        Self::ByHand(Arc::new(HandClock { time, moved: Notify::new() }))
     }
 
     pub fn now(&self) -> Timestamp {
-        let microseconds = match self {
-            Self::System => Timestamp::now().as_microsecond(),
-            Self::ByHand(hand) => hand.microseconds.load(Ordering::SeqCst),
-        };
-        Timestamp::from_microsecond(microseconds).unwrap_or(Timestamp::MAX)
+        match self {
+            Self::System => whole(Timestamp::now()),
+            Self::ByHand(hand) => hand.time().wall,
+        }
     }
 
-    /// Only for a clock that is moved by hand; the system's goes its own way.
+    /// Reads the wall clock and the boot clock.
+    pub fn moment(&self) -> Moment {
+        self.reading().now
+    }
+
+    /// Reads the boot clock.
+    pub fn boot(&self) -> BootTime {
+        match self {
+            Self::System => BootTime::new(*BOOT, microseconds(ClockId::Boottime)),
+            Self::ByHand(hand) => hand.time().boot,
+        }
+    }
+
+    /// Reads all clocks, as nearly at the same instant as can be.
+    pub fn reading(&self) -> Reading {
+        match self {
+            Self::System => system_reading(),
+            Self::ByHand(hand) => {
+                let HandTime { wall, boot, awake } = *hand.time();
+                Reading { now: Moment { wall, boot: Some(boot) }, awake }
+            }
+        }
+    }
+
+    /// Lets time pass until `now`. Only for a clock that is moved by hand; the system's goes its own way.
     pub fn set(&self, now: Timestamp) {
+        self.by(|time| {
+            let passed = now.duration_since(time.wall).max(SignedDuration::ZERO);
+            (time.wall, time.boot) = (now, time.boot.plus(passed));
+            time.awake += i64::try_from(passed.as_micros()).unwrap_or_default();
+        });
+    }
+
+    /// Sets the wall clock of a clock that is moved by hand, while no time passes.
+    pub fn step(&self, now: Timestamp) {
+        self.by(|time| time.wall = now);
+    }
+
+    /// Suspends the machine of a clock that is moved by hand until `now`.
+    pub fn suspend(&self, now: Timestamp) {
+        self.by(|time| (time.wall, time.boot) = (now, time.boot.plus(now.duration_since(time.wall))));
+    }
+
+    /// Boots the machine of a clock that is moved by hand, at `now`.
+    pub fn reboot(&self, now: Timestamp) {
+        self.by(|time| *time = HandTime { wall: now, boot: BootTime::new(Uuid::now_v7(), 0), awake: 0 });
+    }
+
+    fn by(&self, change: impl FnOnce(&mut HandTime)) {
         if let Self::ByHand(hand) = self {
-            hand.microseconds.store(now.as_microsecond(), Ordering::SeqCst);
+            change(&mut hand.time());
             hand.moved.notify_waiters();
         }
     }
@@ -61,5 +124,73 @@ impl Clock {
                 }
             }
         }
+    }
+}
+
+impl HandClock {
+    fn time(&self) -> MutexGuard<'_, HandTime> {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A process may be stopped between two readings, which would look like a step of the clock: then it reads again.
+fn system_reading() -> Reading {
+    const TRIES: usize = 5;
+    const CLOSE: i64 = 10_000;
+    let read = || {
+        let before = microseconds(ClockId::Boottime);
+        let (wall, awake) = (whole(Timestamp::now()), microseconds(ClockId::Monotonic));
+        let took = microseconds(ClockId::Boottime) - before;
+        let now = Moment { wall, boot: Some(BootTime::new(*BOOT, before)) };
+        (took, Reading { now, awake })
+    };
+    let mut best = read();
+    for _ in 1..TRIES {
+        if best.0 < CLOSE {
+            break;
+        }
+        best = std::cmp::min_by_key(best, read(), |(took, _)| *took);
+    }
+    best.1
+}
+
+fn whole(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(Timestamp::MAX)
+}
+
+fn microseconds(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clocks_of_the_system_go_together() {
+        let (first, second) = (Clock::System.reading(), Clock::System.reading());
+        assert!(second.now.by_boot_clock(first.now).is_some_and(|passed| !passed.is_negative()));
+        assert!(second.awake >= first.awake);
+    }
+
+    #[test]
+    fn a_clock_that_is_moved_by_hand_can_be_set_and_sleep() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let clock = Clock::by_hand(at(1_000));
+        let start = clock.reading();
+        let since = |clock: &Clock| {
+            let reading = clock.reading();
+            let boot = reading.now.by_boot_clock(start.now).map(|passed| passed.as_secs());
+            (reading.now.wall.as_second(), boot, (reading.awake - start.awake) / 1_000_000)
+        };
+        clock.set(at(1_010));
+        assert_eq!(since(&clock), (1_010, Some(10), 10));
+        clock.step(at(500));
+        assert_eq!(since(&clock), (500, Some(10), 10));
+        clock.suspend(at(600));
+        assert_eq!(since(&clock), (600, Some(110), 10));
+        clock.reboot(at(700));
+        assert_eq!(since(&clock).1, None);
     }
 }

@@ -174,12 +174,14 @@ fn schedule(
     if let TriggerConfig::Cron { timezone, .. } = &mut trigger {
         zone = timezone.get_or_insert(zone).clone();
     }
+    let off_in_file = (schedule.enabled == Some(false)).then(|| off_at(loader, draft, name.as_str()));
     let adopts = schedule.adopt.as_deref().and_then(|former| adopted(loader, draft, agent, &name, former));
     Schedule {
         id: ScheduleId::of(agent, &name),
         name,
         adopts,
         enabled: schedule.enabled.unwrap_or(true),
+        off_in_file,
         trigger,
         timing: schedule.timing,
         zone,
@@ -197,6 +199,13 @@ fn schedule(
         breaker: schedule.breaker.unwrap_or_default(),
         trust: schedule.trust,
     }
+}
+
+/// Where `enabled: false` of the schedule is written.
+fn off_at(loader: &Loader<'_>, draft: &Draft, name: &str) -> String {
+    let written = schedule_node(draft, name).and_then(|schedule| schedule.entry("enabled"));
+    let at = written.map_or_else(|| schedule_at(draft, name), |entry| entry.key_at);
+    format!("{}:{}", loader.sources.path(at.file).display(), at.line)
 }
 
 fn adopted(

@@ -3,16 +3,13 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Action, Hold, Live, Places};
+use super::{Action, Hold, Live, Places, Snapshot};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::{Jitter, MOST_MISFIRES, Misfire, Overlap};
 use crate::roster::Schedule;
 use crate::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
 use crate::trigger::{FiringKey, Occurrence, TriggerConfig};
-
-/// A firing this late was not missed, only served by a busy machine.
-const ON_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// All that decides about one schedule.
 pub(super) struct Look<'a> {
@@ -22,6 +19,7 @@ pub(super) struct Look<'a> {
     pub(super) live: &'a Live<'a>,
     /// Other schedules have the same interval.
     pub(super) crowded: bool,
+    pub(super) snapshot: &'a Snapshot,
 }
 
 #[derive(Default)]
@@ -76,16 +74,26 @@ impl Look<'_> {
         let jitter =
             self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
         let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
-        let polled_at = self.record.polled_at.filter(|_| self.live.takes_work);
-        let last = self.record.last_run_at.max(polled_at).map(|last| self.believe(last));
-        interval.next_trigger(last, jitter, place, self.believe(self.record.armed_at))
+        // Whatever the clocks say, it waits one interval at most.
+        let from = self.counted_from().map(|from| from.min(self.now));
+        interval.next_trigger(from, jitter, place, self.record.armed_at.min(self.now))
     }
 
-    /// A clock that was far ahead for a moment left times behind that would silence the schedule until then. What
-    /// lies a little ahead is another matter: that clock was set back, and nothing is to fire twice.
-    fn believe(&self, at: Timestamp) -> Timestamp {
-        const A_LITTLE: SignedDuration = SignedDuration::from_hours(24);
-        if at.duration_since(self.now) > A_LITTLE { self.now } else { at }
+    /// The end of its last run, or with a work source its last look for work, on the wall clock as it is set now.
+    fn counted_from(&self) -> Option<Timestamp> {
+        let now = self.snapshot.moment(self.now);
+        let polled_at = self.polled_at().filter(|_| self.live.takes_work);
+        self.record.counted_from.map(|from| from.on_clock_of(now)).max(polled_at)
+    }
+
+    fn polled_at(&self) -> Option<Timestamp> {
+        self.record.polled_at.map(|at| at.on_clock_of(self.snapshot.moment(self.now)))
+    }
+
+    /// When its `end_at` passes, if that lies ahead.
+    pub(super) fn ends(&self) -> Option<Timestamp> {
+        let end = self.schedule.timing.end_at.filter(|end| *end > self.now)?;
+        self.schedule.is_over(end).then_some(end)
     }
 
     fn interval_key(&self) -> FiringKey {
@@ -110,7 +118,7 @@ impl Look<'_> {
         }
         let (key, mut due) = (self.interval_key(), self.interval_due(interval));
         // Jobs that end one after another must not put off the look that takes everything.
-        let poll_due = self.record.polled_at.and_then(|at| at.checked_add(interval.duration()).ok());
+        let poll_due = self.polled_at().and_then(|at| at.checked_add(interval.duration()).ok());
         if self.wants_fill(places) && poll_due.is_some_and(|at| at <= self.now) {
             due = due.min(self.now);
         }
@@ -170,11 +178,14 @@ impl Look<'_> {
     }
 
     fn cron(&self, cron: &Cron, places: &mut Places) -> Verdict {
-        let armed_at = self.believe(self.record.armed_at);
-        let since = self.record.last_due.map_or(armed_at, |last| self.believe(last).max(armed_at));
+        let armed_at = self.record.armed_at;
+        let since = self.record.last_due.map_or(armed_at, |last| last.max(armed_at));
         let mut verdict = Verdict::default();
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
+            let replayed = self.record.replay_until.is_some_and(|until| due <= until);
             let outcome = match outcome {
+                // It has its row, as a rule, so nothing makes room for it.
+                FiringOutcome::Ran if replayed => Some(outcome),
                 FiringOutcome::Ran => self.against_overlap(due, places, &mut verdict),
                 decided => Some(decided),
             };
@@ -189,14 +200,17 @@ impl Look<'_> {
         verdict
     }
 
-    /// The due times in (since, now], oldest first; of very many only the newest, which is all any policy runs.
+    /// The due times in (since, now] and within its bounds, oldest first; of very many only the newest, which is all any
+    /// policy runs.
     fn overdue(&self, cron: &Cron, since: Timestamp) -> Vec<Timestamp> {
+        let timing = &self.schedule.timing;
         let just_after = self.now.checked_add(SignedDuration::from_nanos(1)).unwrap_or(self.now);
-        let backwards = std::iter::successors(cron.previous_before(just_after, self.zone()), |due| {
+        let before = timing.end_at.map_or(just_after, |end| end.min(just_after));
+        let backwards = std::iter::successors(cron.previous_before(before, self.zone()), |due| {
             cron.previous_before(*due, self.zone())
         });
         let mut due: Vec<Timestamp> = backwards
-            .take_while(|due| *due > since)
+            .take_while(|due| *due > since && timing.start_at.is_none_or(|start| *due >= start))
             .filter(|due| self.spread(cron, *due) <= self.now)
             .take(MOST_MISFIRES)
             .collect();
@@ -205,11 +219,17 @@ impl Look<'_> {
     }
 
     fn next_wake(&self, cron: &Cron, since: Timestamp) -> Option<Timestamp> {
-        let next = cron.next_after(self.now.max(since), self.zone())?;
+        let timing = &self.schedule.timing;
+        let just_before = |at: Timestamp| at.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(at);
+        let after = self.now.max(since).max(timing.start_at.map_or(Timestamp::MIN, just_before));
+        let next = cron.next_after(after, self.zone())?;
+        let within = |at: &Timestamp| {
+            timing.start_at.is_none_or(|start| *at >= start) && timing.end_at.is_none_or(|end| *at < end)
+        };
         // With jitter the last due time may still lie ahead, too.
-        let last = cron.previous_before(next, self.zone()).filter(|last| *last > since);
+        let last = cron.previous_before(next, self.zone()).filter(|last| *last > since).filter(within);
         let last = last.map(|last| self.spread(cron, last)).filter(|last| *last > self.now);
-        Some(last.unwrap_or_else(|| self.spread(cron, next)))
+        last.or_else(|| Some(next).filter(within).map(|next| self.spread(cron, next)))
     }
 
     /// Cron times are exact unless jitter was asked for; then it is a share of the time to the next one.
@@ -244,10 +264,11 @@ impl Look<'_> {
         self.now.duration_since(due)
     }
 
-    /// What was held back, or comes only now because the machine was busy, was not missed.
+    /// Whether nobody could fire it in time. What was held back, or comes only now because the machine was busy, was not
+    /// missed.
     fn missed(&self, due: Timestamp) -> bool {
         let held_back = self.record.waiting.as_ref().is_some_and(|waiting| due >= waiting.due);
-        self.late(due) > ON_TIME && !held_back
+        !held_back && !self.snapshot.uptime.covers(due, self.snapshot.moment(self.now))
     }
 
     /// What becomes of a firing that should run, given the jobs that live; none if it has to wait.

@@ -82,7 +82,10 @@ impl Snapshot {
             ScheduleState::Active if record.fuse.pauses > 0 && schedule.breaker.is_on() => {
                 self.probe(schedule, now).map(Held::Probe)
             }
-            ScheduleState::Active | ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => None,
+            ScheduleState::Active
+            | ScheduleState::Disabled { .. }
+            | ScheduleState::Error { .. }
+            | ScheduleState::Finished => None,
         }
     }
 

@@ -169,7 +169,9 @@ impl From<FleetError> for Problem {
             | FleetError::NotFinished { .. }
             | FleetError::NotRun { .. }
             | FleetError::KeyUsed { .. }
-            | FleetError::ScheduleOff { .. } => Code::Conflict,
+            | FleetError::ScheduleOff { .. }
+            | FleetError::OffInFile { .. }
+            | FleetError::Finished { .. } => Code::Conflict,
             FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,

@@ -102,7 +102,10 @@ impl Lane {
         from: Timestamp,
         to: Timestamp,
     ) -> Self {
-        let fires = !matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error);
+        let fires = !matches!(
+            view.status,
+            ScheduleStatus::Disabled | ScheduleStatus::Error | ScheduleStatus::Finished
+        );
         let count = if fires { MOST as usize } else { 0 };
         let mut planned = coming(schedule, view.next_run_at, from, count);
         let cut = firings.len() == MOST as usize
@@ -154,7 +157,8 @@ pub(super) async fn next(
     let agent: AgentName = named(&agent)?;
     let id = find(&api, &agent, &schedule)?;
     let view = super::schedules::view(&api, &agent, &schedule).await?.0;
-    let fires = !matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error);
+    let fires =
+        !matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error | ScheduleStatus::Finished);
     let count = if fires { Count::or(asked.count, 10) as usize } else { 0 };
     let roster = api.roster();
     let schedule = roster.agents.iter().flat_map(|agent| &agent.schedules).find(|known| known.id == id);

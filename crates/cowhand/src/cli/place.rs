@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::{Exit, Failure, print};
 use crate::api::{Api, Client};
+use crate::clock::Clock;
 use crate::config;
 use crate::run::sandbox::writable;
 use crate::state::StateFolder;
@@ -61,7 +62,7 @@ impl Place {
         let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
         let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
         let place = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
-        let store = Store::open(&place).await;
+        let store = Store::open(&place).await.map(|store| store.with_clock(Clock::System));
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = {
             let base = self.config.parent().unwrap_or(Path::new(""));

@@ -73,14 +73,22 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
     let name = format!("{}/{}", view.agent, view.schedule);
     let mut lines = vec![match view.status {
         ScheduleStatus::Running => format!("{name} is running now."),
-        ScheduleStatus::Disabled => {
-            format!("{name} is turned off; `cowhand schedule enable {name}` turns it on.")
-        }
+        ScheduleStatus::Disabled => match &view.off_in_file {
+            Some(place) => {
+                format!("{name} is turned off by `enabled: false` in {place}; change it there to turn it on.")
+            }
+            None => format!("{name} is turned off; `cowhand schedule enable {name}` turns it on."),
+        },
         ScheduleStatus::Error => {
             format!("{name} has given up; `cowhand schedule enable {name}` lets it try again.")
         }
         ScheduleStatus::Paused => {
             format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
+        }
+        ScheduleStatus::Finished => {
+            format!(
+                "{name} has finished: its `end_at` has passed. A later `end_at` in its file lets it go on."
+            )
         }
         ScheduleStatus::Idle => format!("{name} is on, and not running now."),
     }];

@@ -12,6 +12,7 @@ use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, NotBegun, Outcome, Settlement,
     Termination,
 };
+use cowhand_core::moment::{Moment, SMALLEST};
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::provider::OnLimit;
 use cowhand_core::roster::{Agent, Schedule};
@@ -188,6 +189,8 @@ impl Charge {
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
         let mut told = Told::default();
+        let began = self.began().await;
+        let mut silence = Silence::begin(began, attempt.last_output(), self.engine.clock.moment());
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
@@ -227,7 +230,9 @@ impl Charge {
             let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
             let mut reason = spends.or_else(|| Self::reason(wish, over));
             if reason.is_none() {
-                reason = self.too_long(rules, &attempt).await;
+                let now = self.engine.clock.moment();
+                silence.look(attempt.last_output(), now);
+                reason = self.too_long(rules, began, silence.since, now).await;
             }
             if let Some(reason) = reason {
                 let hurry =
@@ -337,11 +342,16 @@ impl Charge {
 
     /// Whoever waits for a person spends no time, and is not silent of its own accord. For one who may be waiting, a store
     /// that is away is no reason to end it.
-    async fn too_long(&self, rules: &Rules, attempt: &Attempt) -> Option<Reason> {
-        let (&JobState::Running { since }, now) = (self.job.state(), self.now()) else { return None };
-        let over = |limit: Timeout, from| limit.duration().filter(|limit| now.duration_since(from) > *limit);
-        let took = over(rules.timeout, since);
-        let silent = over(rules.idle_timeout, attempt.last_output().unwrap_or(since).max(since));
+    async fn too_long(
+        &self,
+        rules: &Rules,
+        began: Moment,
+        silent_since: Moment,
+        now: Moment,
+    ) -> Option<Reason> {
+        let over = |limit: Timeout, from| limit.duration().filter(|limit| now.since(from) > *limit);
+        let took = over(rules.timeout, began);
+        let silent = over(rules.idle_timeout, silent_since);
         took.or(silent)?;
         let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
@@ -350,13 +360,26 @@ impl Charge {
             Err(_) => Vec::new(),
         };
         let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
-        let waited = ask::waited(&asks, since, now).min(longest.max(LONGEST_STANDSTILL));
-        let took = took.filter(|limit| now.duration_since(since) - waited > *limit);
+        let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
+        let waited = waited.min(longest.max(LONGEST_STANDSTILL));
+        let took = took.filter(|limit| now.since(began) - waited > *limit);
         let silent = silent.filter(|limit| {
-            let lately = |answered| now.duration_since(answered) <= *limit;
+            let lately = |answered| now.wall.duration_since(answered) <= *limit;
             !asks.iter().any(|ask| ask.state.since().is_none_or(lately))
         });
         took.map(Reason::TookTooLong).or(silent.map(Reason::SilentTooLong))
+    }
+
+    /// When the attempt was started, on both clocks.
+    async fn began(&self) -> Moment {
+        let JobState::Running { since } = *self.job.state() else { return self.engine.clock.moment() };
+        match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
+            Ok(began) => began.unwrap_or_else(|| since.into()),
+            Err(error) => {
+                warn!(job = %self.job.id(), "only the wall clock tells when it was started: {error}");
+                since.into()
+            }
+        }
     }
 
     /// The runtime's own name for the conversation, as soon as it is known.
@@ -406,6 +429,33 @@ impl Charge {
 
     pub(super) fn now(&self) -> Timestamp {
         self.engine.clock.now()
+    }
+}
+
+/// Since when an attempt is silent. Files tell the time of the last output by the wall clock, which may be set meanwhile:
+/// so only a change of that time counts.
+struct Silence {
+    last_output: Option<Timestamp>,
+    since: Moment,
+}
+
+impl Silence {
+    /// Of an attempt that is taken up the last output counts, unless the clock was set since it began.
+    fn begin(began: Moment, last_output: Option<Timestamp>, now: Moment) -> Self {
+        let is_steady = now.step_since(began).is_some_and(|step| step.abs() < SMALLEST);
+        let since = match last_output.map(|at| now.wall.duration_since(at)) {
+            Some(ago) if is_steady && !ago.is_negative() => now.plus(-ago),
+            Some(_) => now,
+            None => began,
+        };
+        let since = if since.since(began).is_negative() { began } else { since };
+        Self { last_output, since }
+    }
+
+    fn look(&mut self, last_output: Option<Timestamp>, now: Moment) {
+        if last_output != self.last_output {
+            *self = Self { last_output, since: now };
+        }
     }
 }
 

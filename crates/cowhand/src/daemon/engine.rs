@@ -250,7 +250,8 @@ impl Engine {
     /// Whether it is time to; if so, it counts as done.
     pub(crate) fn looks_for_lapsed(&self, source: &WorkSource, now: Timestamp) -> bool {
         let mut looked = self.looked_for_lapsed.lock().unwrap_or_else(PoisonError::into_inner);
-        looked.retain(|(_, at)| now.duration_since(*at) < super::lapsed::LOOK);
+        // A look that lies ahead tells only that the clock was set back.
+        looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < super::lapsed::LOOK);
         let is_time = !looked.iter().any(|(known, _)| known == source);
         if is_time {
             looked.push((source.clone(), now));

@@ -22,6 +22,7 @@ pub mod tick;
 mod triggers;
 mod trust;
 mod unwritten;
+mod uptime;
 mod voice;
 pub(crate) mod withhold;
 mod workspaces;
@@ -36,7 +37,9 @@ use cowhand_core::budget::Purse;
 use cowhand_core::config::report;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Job;
+use cowhand_core::moment::Moment;
 use cowhand_core::roster::Roster;
+use cowhand_core::uptime::Uptime;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -52,7 +55,7 @@ use crate::fleet::{Course, FleetError};
 use crate::panic;
 use crate::run::cgroup;
 use crate::state::StateFolder;
-use crate::store::{Claim, Starter, Store, StoreError};
+use crate::store::{Claim, Presence, Starter, Store, StoreError};
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
@@ -69,7 +72,10 @@ pub(crate) struct Daemon {
     tasks: JoinSet<()>,
     /// What may be dropped at any time and begun again: work sources that are asked and told, hooks.
     errands: JoinSet<()>,
-    heartbeat_at: Timestamp,
+    heartbeat_at: Moment,
+    /// When a due time could be fired, and when not.
+    uptime: Uptime,
+    presence: Presence,
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
@@ -94,16 +100,17 @@ impl Daemon {
         let node = state.node().map_err(cannot)?;
         let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
-        let store = Store::open(&url).await?;
+        let store = Store::open(&url).await?.with_clock(clock.clone());
         // A database that was just made has the rights that the umask left.
         state.close_to_others().map_err(cannot)?;
         let first_event = store.last_event().await?;
+        let (uptime, presence) = uptime::begin(&store, &node, &clock).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
         let home = Home { state, node, job_key, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
-        let heartbeat_at = engine.clock.now();
-        let views = Views::new(engine.home.state.clone(), heartbeat_at);
+        let heartbeat_at = engine.clock.moment();
+        let views = Views::new(engine.home.state.clone(), heartbeat_at.wall);
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
         errands.spawn(panic::again_and_again("paying what is owed to work sources", move || {
@@ -112,8 +119,19 @@ impl Daemon {
         errands.spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
         let swept_at = None;
-        let mut daemon =
-            Self { engine, tasks, errands, heartbeat_at, views, triggers, pruning, swept_at, traces };
+        let mut daemon = Self {
+            engine,
+            tasks,
+            errands,
+            heartbeat_at,
+            uptime,
+            presence,
+            views,
+            triggers,
+            pruning,
+            swept_at,
+            traces,
+        };
         daemon.recover().await?;
         daemon.mend_views().await;
         Ok(daemon)
@@ -129,8 +147,10 @@ impl Daemon {
         loop {
             // First, and at the same time as the plan: after a sleep of the machine, even between the two, a plan would
             // take our own jobs for those of a dead node.
-            let now = self.engine.clock.now();
-            self.heartbeat(now).await;
+            let reading = self.engine.clock.reading();
+            let now = reading.now.wall;
+            self.heartbeat(reading.now).await;
+            self.watch_clock(reading).await;
             let going = *way.borrow_and_update();
             let wake_at = match going {
                 Course::Running => self.tick_and_start(now).await,
@@ -151,7 +171,8 @@ impl Daemon {
                 self.triggers.follow(&self.engine).await;
             }
             let held = !self.engine.held().is_empty();
-            let wake_at = wake_at.into_iter().chain(held.then_some(self.heartbeat_at)).min();
+            let heartbeat_at = self.heartbeat_at.on_clock_of(reading.now);
+            let wake_at = wake_at.into_iter().chain(held.then_some(heartbeat_at)).min();
             tokio::select! {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
@@ -182,7 +203,7 @@ impl Daemon {
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
         let at_once = AtOnce { node: &engine.home.node, lease: LEASE, expect: &expect, begin: &mut begin };
-        let tick = match tick::tick(&engine.store, &loaded.roster, now, Some(at_once)).await {
+        let tick = match tick::tick(&engine.store, &loaded.roster, now, &self.uptime, Some(at_once)).await {
             Ok(tick) => tick,
             Err(error) => {
                 error!("cannot plan: {error}");
@@ -235,15 +256,15 @@ impl Daemon {
     }
 
     /// While anything runs, says so in time; what is no longer ours is ended and left alone.
-    async fn heartbeat(&mut self, now: Timestamp) {
+    async fn heartbeat(&mut self, now: Moment) {
         let held = self.engine.held();
-        if now < self.heartbeat_at || held.is_empty() {
+        if now.since(self.heartbeat_at).is_negative() || held.is_empty() {
             return;
         }
         // Also those that ran out while the machine slept: as long as nobody has settled them, they are ours. Of a job that
         // nobody here looks after any more, whatever the reason, the lease runs out.
         let (node, jobs) = (self.engine.home.node.clone(), held.iter().map(|(job, _)| job.clone()).collect());
-        match self.engine.store.renew(node, jobs, LEASE, now).await {
+        match self.engine.store.renew(node, jobs, LEASE, now.wall).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
@@ -252,7 +273,7 @@ impl Daemon {
                 for (job, epoch) in held.into_iter().filter(lost) {
                     self.engine.abandon(&job, epoch);
                 }
-                self.heartbeat_at = now + HEARTBEAT;
+                self.heartbeat_at = now.plus(HEARTBEAT);
             }
             Err(error) => warn!("cannot renew the leases: {error}"),
         }

@@ -136,7 +136,8 @@ impl Errand<'_> {
                 Some(ScheduleState::Paused { .. }) if self.key.is_by_clock() => {
                     return Ok(Some(SkipReason::Paused));
                 }
-                Some(ScheduleState::Active | ScheduleState::Paused { .. }) | None => {}
+                Some(ScheduleState::Active | ScheduleState::Paused { .. } | ScheduleState::Finished)
+                | None => {}
             }
         }
         Ok(None)

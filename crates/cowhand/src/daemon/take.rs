@@ -135,6 +135,7 @@ impl Errand<'_> {
         // What a job has just given back waits for the next look that was due, or it would be tried without a pause.
         if self.key.is_fill() {
             let polled_at = store.schedule(self.schedule).await?.and_then(|record| record.polled_at);
+            let polled_at = polled_at.map(|at| at.wall);
             taking.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
         }
         let mut taken = store.take_item(taking.clone(), None, self.now()).await?;

@@ -7,11 +7,12 @@ use cowhand_core::budget::{Purse, Tells};
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
-use cowhand_core::plan::{Action, plan};
+use cowhand_core::plan::{Action, Snapshot, plan};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::FiringKey;
+use cowhand_core::uptime::Uptime;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
@@ -70,11 +71,12 @@ pub async fn tick(
     store: &Store,
     roster: &Roster,
     now: Timestamp,
+    uptime: &Uptime,
     mut at_once: Option<AtOnce<'_>>,
 ) -> Result<Tick, StoreError> {
     let mut fired = 0;
     for _ in 0..MOST_LOOKS {
-        let snapshot = store.snapshot_of(roster, now).await?;
+        let snapshot = Snapshot { uptime: uptime.clone(), ..store.snapshot_of(roster, now).await? };
         let plan = plan(now, roster, &snapshot);
         let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
         let mut changed = false;
@@ -136,6 +138,15 @@ async fn act(
             }
             Ok(resumed)
         }
+        Action::Finish { schedule } => {
+            let finished = store.finish(schedule, now).await?;
+            if let (true, Some((agent, schedule))) = (finished, roster.schedule(schedule)) {
+                info!(agent = %agent.name, schedule = %schedule.name, "its end_at has passed; it has finished");
+            }
+            Ok(finished)
+        }
+        Action::Reopen { schedule } => store.reopen(schedule, now).await,
+        Action::Recount { schedule } => store.recount(schedule, now).await,
         Action::Wait { schedule, due, hold } => {
             if store.hold(schedule, due, hold.reason(), now).await?
                 && let Some((agent, schedule)) = roster.schedule(schedule)

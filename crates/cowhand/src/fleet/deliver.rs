@@ -58,8 +58,12 @@ impl Fleet {
             Reception::Wanted | Reception::Unwanted => {}
         }
         if !self.is_on(schedule).await? {
+            let off_in_file = schedule.place_of_off();
             let (agent, schedule) = name();
-            return Err(FleetError::ScheduleOff { agent, schedule });
+            return Err(match off_in_file {
+                Some(place) => FleetError::OffInFile { agent, schedule, place },
+                None => FleetError::ScheduleOff { agent, schedule },
+            });
         }
         let now = self.clock().now();
         let key = delivery.occurrence().key(0);
@@ -90,7 +94,7 @@ impl Fleet {
         let record = self.store().schedule(schedule.id).await?;
         Ok(schedule.enabled
             && record.is_some_and(|record| match record.state {
-                ScheduleState::Active | ScheduleState::Paused { .. } => true,
+                ScheduleState::Active | ScheduleState::Paused { .. } | ScheduleState::Finished => true,
                 ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => false,
             }))
     }

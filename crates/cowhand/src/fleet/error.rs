@@ -9,6 +9,7 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::report::ReportRefused;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::WorkItemId;
+use jiff::Timestamp;
 
 use crate::store::StoreError;
 use crate::work::WorkSourceError;
@@ -67,6 +68,12 @@ pub enum FleetError {
     KeyUsed { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {agent}/{schedule}` turns it on")]
     ScheduleOff { agent: AgentName, schedule: ScheduleName },
+    #[error("{agent}/{schedule} has `enabled: false` in {place}; change it there, and the fleet reloads it")]
+    OffInFile { agent: AgentName, schedule: ScheduleName, place: String },
+    #[error(
+        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; a later one in its file lets it go on"
+    )]
+    Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp },
     #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
     #[error("{schedule} did not run: {reason}{}", explained(*.reason))]

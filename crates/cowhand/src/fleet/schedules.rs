@@ -34,6 +34,9 @@ pub struct ScheduleView {
     /// When that ends by itself, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_until: Option<Timestamp>,
+    /// Where its `enabled: false` is written, as `FILE:LINE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_in_file: Option<String>,
     /// That reason in a sentence, where there is more to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note: Option<String>,
@@ -48,6 +51,8 @@ pub enum ScheduleStatus {
     Error,
     /// By its breaker.
     Paused,
+    /// Its `end_at` has passed.
+    Finished,
 }
 
 impl ScheduleStatus {
@@ -58,6 +63,7 @@ impl ScheduleStatus {
             Self::Disabled => "disabled",
             Self::Error => "error",
             Self::Paused => "paused",
+            Self::Finished => "finished",
         }
     }
 }
@@ -105,16 +111,21 @@ impl ScheduleView {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
             ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
             ScheduleState::Paused { .. } | ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
-            ScheduleState::Active if !schedule.enabled => (ScheduleStatus::Disabled, None),
-            ScheduleState::Active if runs => (ScheduleStatus::Running, None),
-            ScheduleState::Active => (ScheduleStatus::Idle, None),
+            ScheduleState::Active | ScheduleState::Finished if !schedule.enabled => {
+                (ScheduleStatus::Disabled, None)
+            }
+            ScheduleState::Active | ScheduleState::Finished if runs => (ScheduleStatus::Running, None),
+            _ if record.is_some_and(|record| record.is_finished(schedule, now)) => {
+                (ScheduleStatus::Finished, None)
+            }
+            ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),
         };
         let waiting = record.and_then(|record| record.waiting.as_ref()).map(|waiting| waiting.reason);
         let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
         let waiting = waiting.or_else(waits);
         let skip_reason = match status {
             ScheduleStatus::Disabled => Some(SkipReason::Disabled),
-            ScheduleStatus::Error => waiting,
+            ScheduleStatus::Error | ScheduleStatus::Finished => waiting,
             ScheduleStatus::Paused => Some(SkipReason::Paused),
             ScheduleStatus::Idle | ScheduleStatus::Running => waiting.or_else(|| {
                 match (schedule.trigger.driver(), next_run_at) {
@@ -139,6 +150,7 @@ impl ScheduleView {
             last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,
+            off_in_file: schedule.place_of_off(),
             skip_note: None,
         }
     }

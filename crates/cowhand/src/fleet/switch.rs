@@ -1,30 +1,43 @@
 //! Schedules on and off, until somebody says otherwise.
 
-use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::DisabledBy;
 
 use super::trigger::schedule_of;
 use super::{Fleet, FleetError};
 
 impl Fleet {
-    /// Says whether it was off. What fell due or happened meanwhile is not made up; a trigger that gave up begins anew.
+    /// Says whether it was off. What fell due or happened meanwhile is not made up; a trigger that gave up begins anew. What
+    /// its file turns off, or what has finished, cannot be turned on.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
-        let was_off = self.store().enable(self.id_of(agent, schedule)?, self.clock().now()).await?;
+        let known = self.find(agent, schedule)?;
+        let name = || (agent.clone(), schedule.clone());
+        if let Some(place) = known.place_of_off() {
+            let (agent, schedule) = name();
+            return Err(FleetError::OffInFile { agent, schedule, place });
+        }
+        let now = self.clock().now();
+        if let (Some(end), true) = (known.timing.end_at, known.is_over(now)) {
+            let (agent, schedule) = name();
+            return Err(FleetError::Finished { agent, schedule, end });
+        }
+        let was_off = self.store().enable(known.id, now).await?;
         self.nudge();
         Ok(was_off)
     }
 
     /// Says whether it was on. What runs goes on.
     pub async fn disable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
-        let id = self.id_of(agent, schedule)?;
+        let id = self.find(agent, schedule)?.id;
         let was_on = self.store().disable(id, DisabledBy::Person, self.clock().now()).await?;
         self.nudge();
         Ok(was_on)
     }
 
-    fn id_of(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<ScheduleId, FleetError> {
+    fn find(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<Schedule, FleetError> {
         let roster = self.roster();
         let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
-        schedule_of(agent, schedule).map(|schedule| schedule.id)
+        schedule_of(agent, schedule).cloned()
     }
 }

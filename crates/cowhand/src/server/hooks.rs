@@ -191,7 +191,9 @@ async fn receive(
 /// One that is turned off is not there; only who knows its secret learns that there is one.
 fn of_delivery(error: FleetError) -> Problem {
     match error {
-        FleetError::ScheduleOff { .. } => Problem::not_found(error.to_string()),
+        FleetError::ScheduleOff { .. } | FleetError::OffInFile { .. } => {
+            Problem::not_found(error.to_string())
+        }
         other => other.into(),
     }
 }

@@ -4,6 +4,7 @@ use cowhand_core::ask::{Answer, Answered, Ask, AskId, AskRefused, AskState, AskS
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobState};
+use cowhand_core::moment::Moment;
 use jiff::Timestamp;
 
 use super::db::{Row, Tx, args};
@@ -23,12 +24,13 @@ statements! {
         where asks.job_id = $1 order by asks.number";
     COUNT_ASKS = same "select count(*) as made, coalesce(sum(case when status = 'open' then 1 else 0 end), 0) as waiting \
         from asks where job_id = $1";
-    ADD_ASK = same "insert into asks (job_id, number, attempt, key, what, asked_at, expires_at, status) \
-        values ($1, $2, $3, $4, $5, $6, $7, 'open')";
+    ADD_ASK = same "insert into asks (job_id, number, attempt, key, what, asked_at, expires_at, status, asked_boot) \
+        values ($1, $2, $3, $4, $5, $6, $7, 'open', $8)";
     SAVE_ASK = same "update asks set status = $3, message = $4, actor = $5, answered_at = $6 \
         where job_id = $1 and number = $2 and status = 'open'";
-    OVERDUE_ASKS = same "select job_id, number from asks where status = 'open' and expires_at <= $1 \
-        order by job_id, number limit 100";
+    // Which of them are overdue the boot clock decides.
+    UNANSWERED_ASKS = same "select job_id, number, asked_at, asked_boot, expires_at from asks where status = 'open' \
+        order by job_id, number";
 }
 
 /// An agent that asks for everything at once is told to wait.
@@ -73,7 +75,7 @@ impl Store {
                 }
                 let id = job.id().as_str();
                 if let Some(known) = tx.one(ASK_BY_KEY, args![id, attempt, key.as_str()]).await? {
-                    return read(&known).map(AskMade::Made);
+                    return read(&known, tx.present()).map(AskMade::Made);
                 }
                 let counts = tx.one(COUNT_ASKS, args![id]).await?;
                 let count = |name| counts.as_ref().map_or(Ok(0), |row| row.get::<i64>(name));
@@ -82,7 +84,8 @@ impl Store {
                     return Ok(AskMade::TooMany);
                 }
                 let number = u32::try_from(made + 1).unwrap_or(u32::MAX);
-                let row = args![id, number, attempt, key, jobs::written(&what)?, now, expires_at];
+                let boot = tx.moment(now).boot;
+                let row = args![id, number, attempt, key, jobs::written(&what)?, now, expires_at, boot];
                 tx.execute(ADD_ASK, row).await?;
                 let ask = AskId { job: job.id().clone(), number };
                 jobs::record(
@@ -142,27 +145,29 @@ impl Store {
     /// Those that wait, the oldest first.
     pub async fn open_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OPEN_ASKS, args![limit]).await }));
-        rows.await?.iter().map(read).collect()
+        rows.await?.iter().map(|row| read(row, self.present())).collect()
     }
 
     /// All of them, the newest first.
     pub async fn last_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKS, args![limit]).await }));
-        rows.await?.iter().map(read).collect()
+        rows.await?.iter().map(|row| read(row, self.present())).collect()
     }
 
     /// In their order.
     pub async fn asks_of(&self, job: JobId) -> Result<Vec<Ask>, StoreError> {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(ASKS_OF_JOB, args![job.as_str()]).await }));
-        rows.await?.iter().map(read).collect()
+        rows.await?.iter().map(|row| read(row, self.present())).collect()
     }
 
     /// What nobody answered in time is over.
     pub async fn expire_asks(&self, now: Timestamp) -> Result<(), StoreError> {
-        let due =
-            self.read(move |tx| Box::pin(async move { tx.all(OVERDUE_ASKS, args![now]).await })).await?;
-        for row in due {
+        let open = self.read(|tx| Box::pin(async move { tx.all(UNANSWERED_ASKS, args![]).await })).await?;
+        for row in open {
+            if times(&row, self.present())?.1 > now {
+                continue;
+            }
             let id = AskId { job: row.parse("job_id")?, number: row.count("number")? };
             self.write(move |tx| {
                 Box::pin(async move {
@@ -182,7 +187,7 @@ impl Store {
 /// Part of the transaction that ends the attempt: nobody waits for an answer any more.
 pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     for row in tx.all(ASKS_OF_JOB, args![job.id().as_str()]).await? {
-        let mut ask = read(&row)?;
+        let mut ask = read(&row, tx.present())?;
         if ask.state == AskState::Open {
             ask.state = AskState::Ended { answered_at: now };
             over(tx, job, &ask, now).await?;
@@ -199,7 +204,8 @@ async fn over(tx: &mut Tx<'_>, job: &Job, ask: &Ask, now: Timestamp) -> Result<(
 }
 
 async fn get(tx: &mut Tx<'_>, id: &AskId) -> Result<Option<Ask>, StoreError> {
-    tx.one(ASK_BY_NUMBER, args![id.job.as_str(), id.number]).await?.as_ref().map(read).transpose()
+    let row = tx.one(ASK_BY_NUMBER, args![id.job.as_str(), id.number]).await?;
+    row.as_ref().map(|row| read(row, tx.present())).transpose()
 }
 
 async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
@@ -217,7 +223,17 @@ async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
     tx.execute(SAVE_ASK, row).await.map(drop)
 }
 
-fn read(row: &Row) -> Result<Ask, StoreError> {
+/// When it was asked and when it runs out, on the wall clock as it is set at `present`.
+fn times(row: &Row, present: Option<Moment>) -> Result<(Timestamp, Timestamp), StoreError> {
+    let (asked_at, expires_at) = (row.time("asked_at")?, row.time("expires_at")?);
+    let Some(present) = present else { return Ok((asked_at, expires_at)) };
+    let asked = Moment { wall: asked_at, boot: row.parse_opt("asked_boot")? }.on_clock_of(present);
+    let expires = asked.checked_add(expires_at.duration_since(asked_at)).unwrap_or(Timestamp::MAX);
+    Ok((asked, expires))
+}
+
+fn read(row: &Row, present: Option<Moment>) -> Result<Ask, StoreError> {
+    let (asked_at, expires_at) = times(row, present)?;
     let job: JobId = row.parse("job_id")?;
     let id = AskId { job: job.clone(), number: row.count("number")? };
     let what: Option<Asked> = row.json_opt("what")?;
@@ -228,8 +244,8 @@ fn read(row: &Row) -> Result<Ask, StoreError> {
         schedule: row.parse_opt("schedule")?,
         attempt: row.count("attempt")?,
         what: what.ok_or_else(|| row.unreadable("what", ""))?,
-        asked_at: row.time("asked_at")?,
-        expires_at: row.time("expires_at")?,
+        asked_at,
+        expires_at,
         state: state(row)?,
     })
 }

@@ -2,6 +2,7 @@
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobUsage, Outcome};
+use cowhand_core::moment::Moment;
 use cowhand_core::report::Report;
 use jiff::Timestamp;
 
@@ -11,6 +12,7 @@ use super::{Store, StoreError, jobs};
 
 statements! {
     ATTEMPTS_OF_JOB = same "select number, node, started_at, ended_at, outcome, usage, report from attempts where job_id = $1 order by number";
+    ATTEMPT_BEGAN = same "select started_at, started_boot from attempts where job_id = $1 and number = $2";
     DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
 }
 
@@ -39,6 +41,17 @@ pub struct PastAttempt {
 }
 
 impl Store {
+    /// When an attempt was claimed, on both clocks.
+    pub async fn attempt_began(&self, id: JobId, number: u32) -> Result<Option<Moment>, StoreError> {
+        self.read(move |tx| {
+            Box::pin(async move {
+                let row = tx.one(ATTEMPT_BEGAN, args![id.as_str(), number]).await?;
+                Ok(row.map(|row| row.moment_opt("started_at", "started_boot")).transpose()?.flatten())
+            })
+        })
+        .await
+    }
+
     /// None if there is no such job, or no longer.
     pub async fn history(&self, id: JobId) -> Result<Option<JobHistory>, StoreError> {
         self.read(move |tx| {

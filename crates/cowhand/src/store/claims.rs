@@ -8,6 +8,7 @@ use cowhand_core::budget::{Amount, OverBudget, Purse, Reservation};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Settlement};
+use cowhand_core::moment::Moment;
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Parked, Seat};
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +17,8 @@ use serde_json::Value;
 use super::db::{Arg, Tx, args};
 use super::dialect::{Statement, statements};
 use super::{
-    Store, StoreError, asks, budgets, hooks, items, jobs, owed, providers, schedules, sessions, usage,
+    Store, StoreError, asks, budgets, hooks, items, jobs, owed, providers, schedules, sessions, snapshot,
+    usage,
 };
 
 statements! {
@@ -25,19 +27,21 @@ statements! {
     IN_FRONT = same "select count(*) as live from jobs where agent = $1 and status in ('pending', 'running') \
         and (not_before is null or not_before <= $2)";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
-    JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at, acted from jobs where id = $1";
-    ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at) values ($1, $2, $3, $4, $5)";
+    JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at, acted, not_before, backoff_from, backoff_boot \
+        from jobs where id = $1";
+    ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at, boot) values ($1, $2, $3, $4, $5, $6)";
     LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
     RENEW_LEASES =
-        sqlite "update leases set expires_at = $2 where node = $1 and job_id in (select value from json_each($3)) \
-            returning job_id, epoch"
-        postgres "update leases set expires_at = $2 where node = $1 \
-            and job_id in (select json_array_elements_text(($3::text)::json)) returning job_id, epoch";
-    ADOPT_LEASES = same "update leases set expires_at = $2 where node = $1 returning job_id, epoch";
-    LOCK_LEASE = locked "select expires_at from leases where job_id = $1 and epoch = $2";
+        sqlite "update leases set expires_at = $2, boot = $3 where node = $1 \
+            and job_id in (select value from json_each($4)) returning job_id, epoch"
+        postgres "update leases set expires_at = $2, boot = $3 where node = $1 \
+            and job_id in (select json_array_elements_text(($4::text)::json)) returning job_id, epoch";
+    ADOPT_LEASES = same "update leases set expires_at = $2, boot = $3 where node = $1 returning job_id, epoch";
+    LOCK_LEASE = locked "select expires_at, boot from leases where job_id = $1 and epoch = $2";
     END_LEASE = same "delete from leases where job_id = $1";
-    ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens) \
-        values ($1, $2, $3, $4, $5, $6)";
+    ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens, \
+        started_boot) values ($1, $2, $3, $4, $5, $6, $7)";
+    BACK_OFF = same "update jobs set backoff_from = $2, backoff_boot = $3 where id = $1";
     HEARD_OF_ATTEMPT = same "select number from attempts where job_id = $1 and number = $2 \
         and (usage is not null or report is not null)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
@@ -156,6 +160,11 @@ impl Store {
                     Err(over) => return Ok(Claim::OverBudget(over)),
                 };
                 let mut job = jobs::lock(tx, &id).await?;
+                let facts = tx.one(JOB_FACTS, args![id.as_str()]).await?;
+                let until = facts.map(|row| snapshot::not_before(&row, Some(tx.moment(now)))).transpose()?;
+                if let Some(until) = until.flatten() {
+                    job.backs_off_until(until);
+                }
                 if job.start(now).is_err() {
                     return Ok(Claim::Taken);
                 }
@@ -182,9 +191,8 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<Held>, StoreError> {
-        let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
-        let args = args![node.as_str(), until, jobs::written(&jobs)?];
-        self.write(move |tx| Box::pin(extend(tx, node, RENEW_LEASES, args))).await
+        let only = vec![Arg::from(jobs::written(&jobs)?)];
+        self.write(move |tx| Box::pin(extend(tx, node, RENEW_LEASES, only, (now, lease)))).await
     }
 
     /// A node that was away takes up its leases again, also those that ran out: as long as nobody settled them
@@ -195,9 +203,7 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<Held>, StoreError> {
-        let until = now.checked_add(lease).unwrap_or(Timestamp::MAX);
-        let args = args![node.as_str(), until];
-        self.write(move |tx| Box::pin(extend(tx, node, ADOPT_LEASES, args))).await
+        self.write(move |tx| Box::pin(extend(tx, node, ADOPT_LEASES, Vec::new(), (now, lease)))).await
     }
 
     /// The running attempt told which session it is.
@@ -261,6 +267,7 @@ impl Store {
                     return Ok(GivenBack::TooOften);
                 }
                 jobs::save(tx, &job).await?;
+                note_backoff(tx, &job, now).await?;
                 tx.execute(END_LEASE, args![id.as_str()]).await?;
                 tx.execute(DROP_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
                 let reason = why.reason().map(str::to_owned);
@@ -283,8 +290,10 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 jobs::lock(tx, &id).await?;
+                let clock = tx.lease_clock(now).await?;
                 let lease = tx.one(LOCK_LEASE, args![id.as_str(), epoch]).await?;
-                if lease.map(|row| row.time("expires_at")).transpose()?.is_some_and(|until| until > now) {
+                let until = lease.map(|row| row.moment_opt("expires_at", "boot")).transpose()?.flatten();
+                if until.is_some_and(|until| clock.since(until).is_negative()) {
                     return Ok(Settled::Fenced);
                 }
                 let lost = Outcome::lost("lost: the node that ran it stopped renewing its lease");
@@ -301,9 +310,12 @@ async fn extend(
     tx: &mut Tx<'_>,
     node: String,
     statement: Statement,
-    args: Vec<Arg>,
+    only: Vec<Arg>,
+    (now, lease): (Timestamp, SignedDuration),
 ) -> Result<Vec<Held>, StoreError> {
-    tx.all(LOCK_LEASES, args![node]).await?;
+    tx.all(LOCK_LEASES, args![node.as_str()]).await?;
+    let until = tx.lease_clock(now).await?.plus(lease);
+    let args = [args![node, until.wall, until.boot], only].concat();
     let rows = tx.all(statement, args).await?;
     rows.iter().map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
 }
@@ -340,6 +352,7 @@ async fn settle(
         None => job.settle(outcome.clone(), &retry, now)?,
     }
     jobs::save(tx, &job).await?;
+    note_backoff(tx, &job, now).await?;
     tx.execute(END_LEASE, args![id.as_str()]).await?;
     let written = jobs::written(&outcome)?;
     tx.execute(END_ATTEMPT, args![id.as_str(), job.attempts(), now, written]).await?;
@@ -358,6 +371,14 @@ async fn settle(
     };
     jobs::record(tx, &job, fact, now);
     Ok(Settled::Done(job))
+}
+
+/// Writes down when a job that waits for its next attempt began to.
+async fn note_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
+    if matches!(job.state(), JobState::Pending { not_before: Some(_) }) {
+        tx.execute(BACK_OFF, args![job.id().as_str(), now, tx.moment(now).boot]).await?;
+    }
+    Ok(())
 }
 
 /// One verb at a time for what concerns the whole agent.
@@ -408,19 +429,22 @@ pub(super) async fn begin_attempt(
     now: Timestamp,
 ) -> Result<i64, StoreError> {
     let Beginning { node, lease, reserved } = place;
-    let epoch = take_lease(tx, job, &node, now.checked_add(lease).unwrap_or(Timestamp::MAX)).await?;
+    let until = tx.lease_clock(now).await?.plus(lease);
+    let epoch = take_lease(tx, job, &node, until).await?;
     let [money, tokens] = [reserved.amount.microdollars, reserved.amount.tokens].map(budgets::stored);
-    let row = args![job.id().as_str(), job.attempts(), node.as_str(), now, money, tokens];
+    let boot = tx.moment(now).boot;
+    let row = args![job.id().as_str(), job.attempts(), node.as_str(), now, money, tokens, boot];
     tx.execute(ADD_ATTEMPT, row).await?;
     let started = Fact::JobStarted { attempt: job.attempts(), node };
     jobs::record(tx, job, started, now);
     Ok(epoch)
 }
 
-async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Timestamp) -> Result<i64, StoreError> {
+async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Moment) -> Result<i64, StoreError> {
     let row = tx.one(NEXT_EPOCH, args![job.id().as_str()]).await?;
     let epoch: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
-    tx.execute(ADD_LEASE, args![job.id().as_str(), job.attempts(), node, epoch, until]).await?;
+    let row = args![job.id().as_str(), job.attempts(), node, epoch, until.wall, until.boot];
+    tx.execute(ADD_LEASE, row).await?;
     Ok(epoch)
 }
 
@@ -463,18 +487,20 @@ async fn tell_schedule(
     let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
     if row.get::<i64>("by_trigger")? == 1 {
         let mut schedule = schedules::lock(tx, id).await?;
-        let error = match outcome {
-            Outcome::Failed { error, .. } => Some(error.message.clone()),
-            Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
-        };
-        schedule.finished(now, error);
+        let at = tx.moment(now);
+        match outcome {
+            Outcome::Failed { error, .. } => schedule.failed(at, error.message.clone()),
+            Outcome::Completed { .. } => schedule.succeeded(at),
+            // Neither: what went wrong before may still be wrong.
+            Outcome::Cancelled { .. } => schedule.looked(at),
+        }
         schedule.fill |= job.work_item().is_some();
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
         let empty = row.get::<i64>("acted")? == 0;
         let run = Run { outcome, empty, microdollars };
         let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.fuse, run, now));
         if let Some(pause) = pause
-            && schedule.pause(pause.clone())
+            && schedule.pause(pause.clone(), at)
         {
             let fact = Fact::SchedulePaused { reason: pause.reason, until: pause.until };
             schedules::record(tx, &schedule, fact, now);

@@ -3,6 +3,7 @@
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::moment::{BootTime, Moment};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
@@ -10,8 +11,13 @@ use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
 
-use super::dialect::Statement;
+use super::dialect::{Statement, statements};
 use super::{StoreError, events};
+
+statements! {
+    DATABASE_CLOCK = sqlite "select null as now"
+        postgres "select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now";
+}
 
 /// A transaction under way. Events that a verb records are numbered and written at its very end, so that on
 /// PostgreSQL the row that numbers them is held as shortly as can be.
@@ -21,6 +27,8 @@ pub(super) struct Tx<'c> {
     pub(super) recorded: Vec<Recorded>,
     /// On whose account.
     pub(super) by: Option<Actor>,
+    /// When the verb was called, by the clocks of the store if it has any.
+    present: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -47,15 +55,39 @@ impl Recorded {
 
 impl<'c> Tx<'c> {
     pub(super) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
-        Self { connection: Connection::Sqlite(connection), recorded: Vec::new(), by: None }
+        Self { connection: Connection::Sqlite(connection), recorded: Vec::new(), by: None, present: None }
     }
 
     pub(super) fn postgres(connection: &'c mut PgConnection) -> Self {
-        Self { connection: Connection::Postgres(connection), recorded: Vec::new(), by: None }
+        Self { connection: Connection::Postgres(connection), recorded: Vec::new(), by: None, present: None }
     }
 
     pub(super) fn on_account_of(self, by: Option<Actor>) -> Self {
         Self { by, ..self }
+    }
+
+    pub(super) fn called_at(self, present: Option<Moment>) -> Self {
+        Self { present, ..self }
+    }
+
+    pub(super) const fn present(&self) -> Option<Moment> {
+        self.present
+    }
+
+    /// The present, with the boot clock if the store has one.
+    pub(super) fn moment(&self, now: Timestamp) -> Moment {
+        Moment { wall: now, boot: self.present.and_then(|present| present.boot) }
+    }
+
+    /// The clock that leases are counted on: nodes that share a database have only its own in common. A time that was
+    /// made up, without a boot clock, is taken as it is.
+    pub(super) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
+        let shared = matches!(self.connection, Connection::Postgres(_)) && self.present.is_some();
+        if !shared {
+            return Ok(self.moment(now));
+        }
+        let row = self.one(DATABASE_CLOCK, args![]).await?;
+        row.map_or_else(|| Ok(self.moment(now)), |row| row.time("now").map(Moment::from))
     }
 
     pub(super) fn record(&mut self, recorded: Recorded) {
@@ -196,6 +228,12 @@ impl From<Option<String>> for Arg {
     }
 }
 
+impl From<Option<BootTime>> for Arg {
+    fn from(boot: Option<BootTime>) -> Self {
+        Self::Text(boot.map(|boot| boot.to_string()))
+    }
+}
+
 impl From<ScheduleId> for Arg {
     fn from(id: ScheduleId) -> Self {
         Self::Text(Some(id.to_string()))
@@ -258,6 +296,16 @@ impl Row {
             Timestamp::from_microsecond(micros).map_err(|_| self.unreadable(column, &micros.to_string()))
         };
         micros.map(read).transpose()
+    }
+
+    /// A wall time, with the boot clock beside it.
+    pub(super) fn moment_opt(
+        &self,
+        wall: &'static str,
+        boot: &'static str,
+    ) -> Result<Option<Moment>, StoreError> {
+        let boot = self.parse_opt(boot)?;
+        Ok(self.time_opt(wall)?.map(|wall| Moment { wall, boot }))
     }
 
     pub(super) fn count<T: TryFrom<i64>>(&self, column: &'static str) -> Result<T, StoreError> {

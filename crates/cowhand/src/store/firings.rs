@@ -73,7 +73,7 @@ pub enum Fired {
     Recorded(Option<Job>),
     /// Recorded now, and its job is claimed by whoever fired it.
     Claimed { job: Job, epoch: i64 },
-    /// The key was taken: somebody decided about this occurrence before. Nothing was written.
+    /// The key was taken: somebody decided about this occurrence before. Nothing comes of it.
     Duplicate,
 }
 
@@ -292,9 +292,9 @@ async fn settle_prepared(
         jobs::record_created(tx, &made, now);
     }
     if !key.is_by_hand() && outcome.skip_reason().is_some() {
-        record.finished(now, None);
+        record.looked(tx.moment(now));
     }
-    record.last_error = None;
+    record.trouble(None);
     schedules::save(tx, &record).await?;
     let fact = fact(outcome, key, row.time("due_at")?);
     let (agent, schedule) = (record.agent, Some(record.name));
@@ -327,17 +327,21 @@ async fn fire_once(
     let number = if occasion.is_some() { next_number(tx, schedule).await? } else { 0 };
     let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion, number];
     if tx.execute(ADD_FIRING, row).await? == 0 {
+        // The clock was set back, and comes by here again: it goes on to the next due time.
+        if key.kind() == "cron" && record.last_due.is_none_or(|last| last < due) {
+            record.passed(&key, due);
+            schedules::save(tx, &record).await?;
+        }
         return Ok(Fired::Duplicate);
     }
     if key.is_by_clock() {
         record.passed(&key, due);
         if outcome == FiringOutcome::Preparing && !key.is_fill() {
-            record.polls(now);
+            record.polls(tx.moment(now));
         }
         // An interval is counted from what came of the last one; if that was nothing, from now.
         if key.kind() == "interval" && outcome.skip_reason().is_some() {
-            let error = record.last_error.take();
-            record.finished(now, error);
+            record.looked(tx.moment(now));
         }
         schedules::save(tx, &record).await?;
     }

@@ -39,6 +39,7 @@ statements! {
     REST_OF_HOOKS = locked "select * from hook_runs where job_id = $1 and state = 'waiting' order by number";
     SKIP_HOOK = same "update hook_runs set state = 'skipped', ended_at = $3, reason = $4 where job_id = $1 and number = $2";
     RESUME_HOOKS = same "update hook_runs set not_before = $2 where state = 'running' and node = $1";
+    CAP_HOOKS = same "update hook_runs set not_before = $2 where state = 'waiting' and (node = $1 or node is null) and not_before > $2";
     NEXT_HOOK = same "select min(not_before) as next from hook_runs as due where state in ('waiting', 'running') \
         and not exists (select 1 from hook_runs as earlier where earlier.job_id = due.job_id \
         and earlier.number < due.number and earlier.state in ('waiting', 'running'))";
@@ -199,6 +200,11 @@ impl Store {
         })
         .await
     }
+}
+
+/// The clock was set back: what waits to be tried again is tried now.
+pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
+    tx.execute(CAP_HOOKS, args![node, now]).await.map(drop)
 }
 
 /// Part of the transaction that ends the job.

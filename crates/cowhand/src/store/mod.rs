@@ -1,7 +1,7 @@
 //! The store: the truth about schedules, firings, jobs, attempts, leases and events.
 //!
 //! One concrete [`Store`] on SQLite or PostgreSQL. Verbs are named after what the program means; "now" is always
-//! an argument. One file for each table, one SQL text for both databases ([`dialect`] has the exceptions).
+//! an argument; what counts by duration gets the boot clock beside it ([`Store::with_clock`]). One file for each table, one SQL text for both databases ([`dialect`] has the exceptions).
 //!
 //! Three rules hold everywhere:
 //!
@@ -49,6 +49,7 @@ mod writer;
 use std::pin::Pin;
 use std::time::Instant;
 
+use cowhand_core::moment::Moment;
 use sqlx::{PgPool, SqlitePool};
 
 use changes::Committed;
@@ -57,6 +58,7 @@ use latency::Latency;
 use writer::Writer;
 
 use crate::audit;
+use crate::clock::Clock;
 
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
@@ -72,7 +74,7 @@ pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
 pub use jobs::{Cancel, JobFilter};
-pub use nodes::BusyNode;
+pub use nodes::{BusyNode, Joined, Presence};
 pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned};
 pub use sessions::{RunsAt, StoredSession};
@@ -88,6 +90,8 @@ pub struct Store {
     latency: Latency,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
+    /// Whose boot clock is written beside wall times. Without one, the wall clock decides about everything.
+    clock: Option<Clock>,
 }
 
 #[derive(Debug, Clone)]
@@ -108,10 +112,11 @@ impl Store {
     {
         let begin = Instant::now();
         let answer = match &self.database {
-            Database::Sqlite { writer, .. } => writer.write(verb).await,
+            Database::Sqlite { writer, .. } => writer.write(self.present(), verb).await,
             Database::Postgres(pool) => {
                 let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
-                let mut tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
+                let tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
+                let mut tx = tx.called_at(self.present());
                 let answer = verb(&mut tx).await?;
                 let last_event = tx.write_events().await?;
                 transaction.commit().await.map_err(StoreError::connection)?;
@@ -132,16 +137,20 @@ impl Store {
         let answer = match &self.database {
             Database::Sqlite { readers, .. } => {
                 let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
-                verb(&mut Tx::sqlite(&mut transaction)).await
+                verb(&mut Tx::sqlite(&mut transaction).called_at(self.present())).await
             }
             Database::Postgres(pool) => {
                 let begin = "begin isolation level repeatable read read only";
                 let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
-                verb(&mut Tx::postgres(&mut transaction)).await
+                verb(&mut Tx::postgres(&mut transaction).called_at(self.present())).await
             }
         };
         self.latency.read_since(begin);
         answer
+    }
+
+    fn present(&self) -> Option<Moment> {
+        self.clock.as_ref().map(Clock::moment)
     }
 
     /// Has the database prepare every statement of this program, and says how many there are.
@@ -153,6 +162,7 @@ impl Store {
             budgets::ALL,
             claims::ALL,
             cursors::ALL,
+            db::ALL,
             denials::ALL,
             events::ALL,
             failures::ALL,

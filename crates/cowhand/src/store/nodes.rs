@@ -1,14 +1,31 @@
-//! Nodes: who runs jobs of this store now.
+//! Nodes: who uses this store, since when, and who runs jobs of it now.
 
-use jiff::Timestamp;
+use cowhand_core::event::Fact;
+use cowhand_core::moment::{Moment, SMALLEST};
+use jiff::{SignedDuration, Timestamp};
+use sqlx::postgres::PgConnection;
+use sqlx::{ConnectOptions, Connection};
 
-use super::db::args;
+use super::db::{Recorded, Row, Tx, args};
 use super::dialect::statements;
-use super::{Store, StoreError};
+use super::{Database, Store, StoreError, hooks, owed};
 
 statements! {
     BUSY_NODES = same "select node, count(*) as running, min(expires_at) as expires_at from leases \
         group by node order by node";
+    LOCK_NODE = locked "select * from nodes where name = $1";
+    JOIN = same "insert into nodes (name, started_at, started_boot, seen_at, seen_boot) values ($1, $2, $3, $2, $3) \
+        on conflict (name) do update set started_at = excluded.started_at, started_boot = excluded.started_boot, \
+        seen_at = excluded.seen_at, seen_boot = excluded.seen_boot";
+    SEE_CLOCK = same "update nodes set seen_at = $2, seen_boot = $3 where name = $1";
+    // A daemon holds this lock for as long as its connection lives: no row says so, and nothing has to be renewed.
+    HOLD_PRESENCE = sqlite "select $1 as node"
+        postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))";
+    // On SQLite there is one daemon, which asks.
+    OTHERS = sqlite "select * from nodes where name <> $1 and false"
+        postgres "select * from nodes where name <> $1 and exists (select 1 from pg_locks where locktype = 'advisory' \
+            and granted and objsubid = 1 and database = (select oid from pg_database where datname = current_database()) \
+            and ((classid::bigint << 32) | objid::bigint) = hashtextextended('node ' || name, 0))";
 }
 
 /// A node that has something to do.
@@ -20,7 +37,82 @@ pub struct BusyNode {
     pub lease_until: Timestamp,
 }
 
+/// What a daemon learns when it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joined {
+    /// By how much the wall clock was set since the node's last daemon knew it.
+    pub step: Option<SignedDuration>,
+    /// When the oldest other daemon that runs was started.
+    pub others_since: Option<Moment>,
+}
+
+/// Shows others that a daemon runs, until it is dropped or the connection breaks.
+#[derive(Debug)]
+pub struct Presence {
+    connection: Option<PgConnection>,
+}
+
+impl Presence {
+    /// Whether others still see it.
+    pub async fn is_seen(&mut self) -> bool {
+        match &mut self.connection {
+            Some(connection) => connection.ping().await.is_ok(),
+            None => true,
+        }
+    }
+}
+
 impl Store {
+    /// Records the start of a daemon, and tells of a step of the wall clock that happened while none ran.
+    pub async fn join(&self, node: String, now: Timestamp) -> Result<Joined, StoreError> {
+        let others_since = self.others_since(node.clone()).await?;
+        self.write(move |tx| {
+            Box::pin(async move {
+                let (moment, before) = (tx.moment(now), tx.one(LOCK_NODE, args![node.as_str()]).await?);
+                let seen = before.map(|row| row.moment_opt("seen_at", "seen_boot")).transpose()?.flatten();
+                tx.execute(JOIN, args![node.as_str(), now, moment.boot]).await?;
+                let step = seen.and_then(|seen| moment.step_since(seen)).filter(|by| by.abs() >= SMALLEST);
+                if let Some(by) = step {
+                    record_step(tx, node, by, now).await?;
+                }
+                Ok(Joined { step, others_since })
+            })
+        })
+        .await
+    }
+
+    /// The wall clock of the node was set by so much.
+    pub async fn clock_stepped(
+        &self,
+        node: String,
+        by: SignedDuration,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.execute(SEE_CLOCK, args![node.as_str(), now, tx.moment(now).boot]).await?;
+                record_step(tx, node, by, now).await
+            })
+        })
+        .await
+    }
+
+    /// When the oldest of the other daemons that run was started.
+    pub async fn others_since(&self, node: String) -> Result<Option<Moment>, StoreError> {
+        let rows = self.read(move |tx| Box::pin(async move { tx.all(OTHERS, args![node]).await })).await?;
+        let started = |row: &Row| row.moment_opt("started_at", "started_boot");
+        let started = rows.iter().map(started).collect::<Result<Vec<_>, _>>()?;
+        Ok(started.into_iter().flatten().min_by_key(|started| started.wall))
+    }
+
+    /// Shows the other nodes that a daemon of this name runs.
+    pub async fn appear(&self, node: &str) -> Result<Presence, StoreError> {
+        let Database::Postgres(pool) = &self.database else { return Ok(Presence { connection: None }) };
+        let mut connection = pool.connect_options().connect().await.map_err(StoreError::connection)?;
+        Tx::postgres(&mut connection).one(HOLD_PRESENCE, args![node]).await?;
+        Ok(Presence { connection: Some(connection) })
+    }
+
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(BUSY_NODES, args![]).await })).await?;
         let read = |row: &super::db::Row| {
@@ -32,4 +124,19 @@ impl Store {
         };
         rows.iter().map(read).collect()
     }
+}
+
+async fn record_step(
+    tx: &mut Tx<'_>,
+    node: String,
+    by: SignedDuration,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    if by.is_negative() {
+        owed::clock_set_back(tx, &node, now).await?;
+        hooks::clock_set_back(tx, &node, now).await?;
+    }
+    let seconds = by.round(jiff::Unit::Second).map_or(by.as_secs(), |by| by.as_secs());
+    tx.record(Recorded::of_fleet(Fact::ClockStepped { node, seconds }, now));
+    Ok(())
 }

@@ -14,6 +14,7 @@ use super::changes::Committed;
 use super::latency::Latency;
 use super::writer::Writer;
 use super::{Database, Store, StoreError};
+use crate::clock::Clock;
 
 static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
@@ -59,7 +60,7 @@ impl Store {
         let committed = Committed::new();
         let writer = Writer::start(writer, committed.clone());
         let database = Database::Sqlite { readers, writer };
-        Ok(Self { database, committed, latency: Latency::new(), random: || fastrand::u64(..) })
+        Ok(Self { database, committed, latency: Latency::new(), random: || fastrand::u64(..), clock: None })
     }
 
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
@@ -90,6 +91,7 @@ impl Store {
             committed: Committed::new(),
             latency: Latency::new(),
             random: || fastrand::u64(..),
+            clock: None,
         })
     }
 
@@ -97,6 +99,13 @@ impl Store {
     #[must_use]
     pub fn with_random(mut self, random: fn() -> u64) -> Self {
         self.random = random;
+        self
+    }
+
+    /// The same store with a boot clock, which then decides about what counts by duration.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
         self
     }
 }

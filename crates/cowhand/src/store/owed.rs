@@ -3,7 +3,7 @@
 use cowhand_core::event::Fact;
 use cowhand_core::job::{ErrorKind, Job, Outcome};
 use cowhand_core::work::{Closing, WorkOutcome, of_work};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::db::{Row, Tx, args};
 use super::dialect::statements;
@@ -20,6 +20,10 @@ statements! {
     TAKE_OWED = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
     TRY_OWED = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
     RESUME_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1";
+    // In hand or to be tried again: no wait is longer than this.
+    CAP_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
+    // Claims outside run out by other clocks, so they are renewed now.
+    CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
     POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
 }
 
@@ -167,6 +171,19 @@ impl Store {
         .await
     }
 }
+
+/// The clock was set back: what the node waits for comes no later than the longest wait from now.
+pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
+    let latest = now.checked_add(LONGEST_WAIT).unwrap_or(Timestamp::MAX);
+    tx.execute(CAP_OWED, args![node, latest]).await?;
+    let renewed = now.checked_add(RENEWED).unwrap_or(Timestamp::MAX);
+    tx.execute(CAP_CLAIMS, args![node, renewed]).await.map(drop)
+}
+
+/// Whoever has a debt in hand has two minutes.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(2);
+/// A claim that runs out by then is renewed.
+const RENEWED: SignedDuration = SignedDuration::from_mins(30);
 
 /// Part of the transaction that ends the job.
 pub(super) async fn job_ended(

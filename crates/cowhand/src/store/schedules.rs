@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use cowhand_core::breaker::Fuse;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
+use cowhand_core::moment::Moment;
 use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
 use jiff::Timestamp;
@@ -19,13 +20,15 @@ statements! {
     LOCK_SCHEDULE = locked "select * from schedules where id = $1";
     ADD_SCHEDULE = same "insert into schedules (id, agent, name, trigger_config, state, state_why, run_at, generation, \
         armed_at, interval_count, last_due, last_run_at, last_error, waiting_due, waiting_reason, fuse, \
-        paused_until, polled_at, fill, fill_count) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
-        $17, $18, $19, $20) on conflict (id) do nothing";
+        paused_until, polled_at, fill, fill_count, counted_from, counted_boot, pause_boot, finished, run_error, replay_until, \
+        polled_boot) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, \
+        $23, $24, $25, $26, $27) on conflict (id) do nothing";
     LOOK_FOR_WORK = same "update schedules set fill = 1 where id = $1";
     SAVE_SCHEDULE = same "update schedules set agent = $2, name = $3, trigger_config = $4, state = $5, state_why = $6, \
         run_at = $7, generation = $8, armed_at = $9, interval_count = $10, last_due = $11, last_run_at = $12, \
         last_error = $13, waiting_due = $14, waiting_reason = $15, fuse = $16, paused_until = $17, \
-        polled_at = $18, fill = $19, fill_count = $20 where id = $1";
+        polled_at = $18, fill = $19, fill_count = $20, counted_from = $21, counted_boot = $22, pause_boot = $23, \
+        finished = $24, run_error = $25, replay_until = $26, polled_boot = $27 where id = $1";
 }
 
 impl Store {
@@ -116,6 +119,31 @@ impl Store {
         self.change(id, now, |schedule, now| schedule.resume(now).then_some(Fact::ScheduleResumed)).await
     }
 
+    /// Its `end_at` has passed; says whether it was on.
+    pub async fn finish(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, |schedule, _| schedule.finish().then_some(Fact::ScheduleFinished)).await
+    }
+
+    /// Its `end_at` lies ahead again; says whether it had finished.
+    pub async fn reopen(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
+        self.change(id, now, |schedule, now| schedule.reopen(now.wall).then_some(Fact::ScheduleArmed)).await
+    }
+
+    /// The wall clock was set back: it goes on from now. Says whether it remembered times that lie ahead.
+    pub async fn recount(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut schedule = lock(tx, id).await?;
+                let ahead = schedule.recount(tx.moment(now));
+                if ahead {
+                    save(tx, &schedule).await?;
+                }
+                Ok(ahead)
+            })
+        })
+        .await
+    }
+
     /// What keeps it from firing for the time being, told once for each new reason; none when that is over.
     pub async fn note_trouble(
         &self,
@@ -126,10 +154,9 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                if schedule.last_error == trouble {
+                if !schedule.trouble(trouble.clone()) {
                     return Ok(());
                 }
-                schedule.last_error.clone_from(&trouble);
                 save(tx, &schedule).await?;
                 if let Some(message) = trouble {
                     let (agent, name) = (schedule.agent, Some(schedule.name));
@@ -179,12 +206,12 @@ impl Store {
 
     async fn change<F>(&self, id: ScheduleId, now: Timestamp, change: F) -> Result<bool, StoreError>
     where
-        F: FnOnce(&mut ScheduleRecord, Timestamp) -> Option<Fact> + Send + 'static,
+        F: FnOnce(&mut ScheduleRecord, Moment) -> Option<Fact> + Send + 'static,
     {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut schedule = lock(tx, id).await?;
-                let Some(fact) = change(&mut schedule, now) else { return Ok(false) };
+                let Some(fact) = change(&mut schedule, tx.moment(now)) else { return Ok(false) };
                 save(tx, &schedule).await?;
                 if fact == Fact::ScheduleEnabled && schedule.trigger.follows_events() {
                     cursors::arm(tx, id).await?;
@@ -247,6 +274,8 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),
         // On, but for the time being.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
+        // Its place is in a column of its own.
+        ScheduleState::Finished => ("active", None, None),
     };
     let fuse = (schedule.fuse != Fuse::default()).then(|| jobs::written(&schedule.fuse)).transpose()?;
     let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);
@@ -269,9 +298,16 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         schedule.waiting.as_ref().map(|waiting| waiting.reason.as_str()),
         fuse,
         paused_until,
-        schedule.polled_at,
+        schedule.polled_at.map(|at| at.wall),
         i64::from(schedule.fill),
         fill_count,
+        schedule.counted_from.map(|from| from.wall),
+        schedule.counted_from.and_then(|from| from.boot),
+        paused_until.and(schedule.pause_boot),
+        u32::from(schedule.state == ScheduleState::Finished),
+        schedule.run_error.clone(),
+        schedule.replay_until,
+        schedule.polled_at.and_then(|at| at.boot),
     ])
 }
 
@@ -283,6 +319,7 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
     let state = match state.as_str() {
         "active" => match row.time_opt("paused_until")? {
             Some(until) => ScheduleState::Paused { reason: row.get("state_why")?, until },
+            None if row.get::<i64>("finished")? == 1 => ScheduleState::Finished,
             None => ScheduleState::Active,
         },
         "disabled" => ScheduleState::Disabled { why: row.parse("state_why")? },
@@ -300,12 +337,16 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         armed_at: row.time("armed_at")?,
         interval_count: row.count("interval_count")?,
         last_due: row.time_opt("last_due")?,
+        replay_until: row.time_opt("replay_until")?,
         last_run_at: row.time_opt("last_run_at")?,
         last_error: row.get("last_error")?,
-        polled_at: row.time_opt("polled_at")?,
+        polled_at: row.moment_opt("polled_at", "polled_boot")?,
         fill: row.get::<i64>("fill")? == 1,
         fill_count: row.count("fill_count")?,
+        run_error: row.get("run_error")?,
         waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| Waiting { due, reason }),
         fuse: row.json_opt("fuse")?.unwrap_or_default(),
+        counted_from: row.moment_opt("counted_from", "counted_boot")?,
+        pause_boot: row.parse_opt("pause_boot")?,
     })
 }

@@ -3,9 +3,11 @@
 use cowhand_core::budget::{Amount, Ledger};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{JobUsage, Outcome};
+use cowhand_core::moment::Moment;
 use cowhand_core::plan::{LiveJob, LiveState, Preparing, Snapshot};
 use cowhand_core::roster::Roster;
 use cowhand_core::trigger::FiringKey;
+use cowhand_core::uptime::Uptime;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -17,7 +19,8 @@ use super::{Store, StoreError, providers, schedules};
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
         jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
-        jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, leases.expires_at, attempts.runtime, attempts.outcome \
+        jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
+        leases.expires_at, leases.boot, attempts.runtime, attempts.outcome \
         from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
         and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
         where jobs.status in ('pending', 'running') order by jobs.number";
@@ -38,7 +41,7 @@ impl Store {
     pub async fn snapshot_of(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
         // First the money: what starts in between is counted once more by its claim, in any case.
         let ledger = self.spending(roster, now).await?;
-        Ok(Snapshot { ledger, ..self.snapshot().await? })
+        Ok(Snapshot { ledger, ..self.take_snapshot(Some(now)).await? })
     }
 
     /// The firings of a schedule that are to be prepared now, in their order.
@@ -56,9 +59,19 @@ impl Store {
         .await
     }
 
+    /// Without what was spent, and with the times of jobs as they were written, whatever happened to the clock since.
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        self.read(|tx| {
+        self.take_snapshot(None).await
+    }
+
+    async fn take_snapshot(&self, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
+        self.read(move |tx| {
             Box::pin(async move {
+                let clocks = match now {
+                    Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
+                    None => None,
+                };
+                let read = |row: &Row| read(row, clocks.as_ref());
                 let schedules =
                     schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
                 let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
@@ -70,6 +83,8 @@ impl Store {
                     preparing,
                     ledger: Ledger::default(),
                     providers: providers::all(tx).await?,
+                    boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
+                    uptime: Uptime::default(),
                 })
             })
         })
@@ -86,14 +101,35 @@ fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
     })
 }
 
-fn read(row: &Row) -> Result<LiveJob, StoreError> {
+/// The present, and what leases say that it is.
+struct Clocks {
+    now: Moment,
+    leases: Moment,
+}
+
+/// When a job may start, on the wall clock as it is set now.
+pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timestamp>, StoreError> {
+    let not_before = row.time_opt("not_before")?;
+    let backoff = row.moment_opt("backoff_from", "backoff_boot")?;
+    Ok(match (not_before, backoff, now) {
+        (Some(end), Some(from), Some(now)) => Some(from.end_of(end.duration_since(from.wall), now)),
+        (not_before, ..) => not_before,
+    })
+}
+
+/// When the lease runs out, on the wall clock as it is set now. Running without one cannot be; if it is, nobody holds it.
+fn lease_until(row: &Row, clocks: Option<&Clocks>) -> Result<Timestamp, StoreError> {
+    let Some(until) = row.moment_opt("expires_at", "boot")? else { return Ok(Timestamp::MIN) };
+    Ok(clocks.map_or(until.wall, |clocks| clocks.now.plus(until.since(clocks.leases)).wall))
+}
+
+fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
     let status: String = row.get("status")?;
     let state = match status.as_str() {
-        "pending" => LiveState::Pending { not_before: row.time_opt("not_before")? },
-        // Running without a lease cannot be; if it is, nobody holds it.
+        "pending" => LiveState::Pending { not_before: not_before(row, clocks.map(|clocks| clocks.now))? },
         _ => LiveState::Running {
             epoch: row.get("epoch")?,
-            lease_until: row.time_opt("expires_at")?.unwrap_or(Timestamp::MIN),
+            lease_until: lease_until(row, clocks)?,
             cancel: row.time_opt("cancel_asked_at")?.is_some(),
         },
     };

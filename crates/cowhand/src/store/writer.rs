@@ -6,6 +6,7 @@
 use std::panic::AssertUnwindSafe;
 
 use cowhand_core::actor::Actor;
+use cowhand_core::moment::Moment;
 use futures_util::FutureExt;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -38,13 +39,13 @@ impl Writer {
         Self { queue }
     }
 
-    pub(super) async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
+    pub(super) async fn write<T, F>(&self, present: Option<Moment>, verb: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let verb = Box::new(Queued { verb: Some(verb), by: audit::current(), done: None, reply });
+        let verb = Box::new(Queued { verb: Some(verb), by: audit::current(), present, done: None, reply });
         self.queue.send(Request::Verb(verb)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
@@ -142,6 +143,7 @@ trait Verb: Send {
 struct Queued<T, F> {
     verb: Option<F>,
     by: Option<Actor>,
+    present: Option<Moment>,
     done: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -155,13 +157,13 @@ where
         &'r mut self,
         connection: &'r mut SqliteConnection,
     ) -> futures_util::future::BoxFuture<'r, Option<i64>> {
-        let (verb, by) = (self.verb.take(), self.by.take());
+        let (verb, by, present) = (self.verb.take(), self.by.take(), self.present);
         let done = &mut self.done;
         Box::pin(async move {
             let verb = verb?;
             let mut last_event = 0;
             let whole = async {
-                let mut tx = Tx::sqlite(connection).on_account_of(by);
+                let mut tx = Tx::sqlite(connection).on_account_of(by).called_at(present);
                 let answer = verb(&mut tx).await?;
                 last_event = tx.write_events().await?;
                 Ok(answer)

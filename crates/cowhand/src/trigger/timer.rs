@@ -57,7 +57,7 @@ impl Timer {
         for action in actions {
             let Action::Fire { schedule, key, due, outcome } = action else { continue };
             self.record.passed(&key, due);
-            self.record.finished(now, None);
+            self.record.looked(now.into());
             let fired = self.roster.schedule(schedule).filter(|_| outcome == FiringOutcome::Ran);
             tasks.extend(fired.map(|(_, schedule)| Occasion::by_clock(schedule, &key, due).task));
         }

@@ -55,7 +55,7 @@ pub(super) async fn write(
     let snapshot = store.snapshot().await?;
     let last = store.last_ended().await?;
     let last: HashMap<&AgentName, &Job> = last.iter().map(|job| (job.agent(), job)).collect();
-    let look = Look { snapshot: &snapshot, next: next_runs(now, roster, &snapshot), last };
+    let look = Look { snapshot: &snapshot, next: next_runs(now, roster, &snapshot), last, now };
     let agents = roster.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
     let state = State { fleet: FleetState { started_at: views.started_at }, agents };
     write_yaml(&views.state.path().join("state.yaml"), HEAD, &state)
@@ -65,6 +65,7 @@ struct Look<'a> {
     snapshot: &'a Snapshot,
     next: HashMap<ScheduleId, Timestamp>,
     last: HashMap<&'a AgentName, &'a Job>,
+    now: Timestamp,
 }
 
 impl<'a> Look<'a> {
@@ -116,6 +117,8 @@ impl<'a> Look<'a> {
             "paused"
         } else if self.snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id)) {
             "running"
+        } else if record.is_some_and(|record| record.is_finished(schedule, self.now)) {
+            "finished"
         } else {
             "idle"
         }

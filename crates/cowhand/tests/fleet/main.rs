@@ -4,6 +4,8 @@
 
 mod api;
 mod asks;
+mod bounds;
+mod clock;
 mod concurrency;
 mod fallbacks;
 mod followups;

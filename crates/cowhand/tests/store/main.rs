@@ -14,6 +14,7 @@ mod hooks;
 mod items;
 mod leases;
 mod migrations;
+mod nodes;
 mod postgres;
 mod providers;
 mod races;

@@ -4,13 +4,16 @@
 
 #[path = "../store/postgres.rs"]
 mod postgres;
+mod steps;
 
+use cowhand::clock::Clock;
 use cowhand::daemon::tick::{AtOnce, Tick, tick};
 use cowhand::store::{Claim, Starter, Store};
 use cowhand_core::budget::Purse;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::uptime::Uptime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 
@@ -20,7 +23,13 @@ struct Story {
     roster: Roster,
     url: String,
     now: Timestamp,
+    clock: Clock,
+    uptime: Uptime,
     job_takes: SignedDuration,
+    retry: Retry,
+    lease: SignedDuration,
+    /// What jobs come to.
+    outcome: Outcome,
     running: Vec<(cowhand_core::id::JobId, i64, Timestamp)>,
     /// `HH:MM schedule` of each start.
     started: Vec<String>,
@@ -38,7 +47,8 @@ impl Story {
         };
         let now: Timestamp = start.parse().unwrap();
         let roster = roster(schedules);
-        let store = Store::open(&url).await.unwrap();
+        let clock = Clock::by_hand(now);
+        let store = Store::open(&url).await.unwrap().with_clock(clock.clone());
         store.load_schedules(roster.clone(), now).await.unwrap();
         let (running, started) = (Vec::new(), Vec::new());
         Self {
@@ -46,7 +56,12 @@ impl Story {
             roster,
             url,
             now,
+            uptime: Uptime::since(clock.moment()),
+            clock,
             job_takes: SignedDuration::from_mins(2),
+            retry: Retry::default(),
+            lease: SignedDuration::from_hours(1_000_000),
+            outcome: Outcome::Completed { summary: None },
             running,
             started,
             _keep: keep,
@@ -71,27 +86,46 @@ impl Story {
             let next_end = self.running.iter().map(|(.., end)| *end).min();
             let next = [next, next_end].into_iter().flatten().min().unwrap_or(Timestamp::MAX);
             if next > end {
-                self.now = end;
+                self.clock.set(end);
                 self.look().await;
                 return;
             }
-            self.now = next.max(self.now.checked_add(1.microsecond()).unwrap());
+            self.clock.set(next.max(self.now.checked_add(1.microsecond()).unwrap()));
         }
     }
 
-    /// The machine sleeps, or somebody sets the clock: nothing is looked at in between.
-    async fn jump_to(&mut self, time: &str) {
-        self.now = time.parse().unwrap();
+    /// The machine sleeps: nothing is looked at in between.
+    async fn sleep_until(&mut self, time: &str) {
+        self.clock.suspend(time.parse().unwrap());
+        self.look().await;
+    }
+
+    /// The machine is so busy that nothing is looked at in between.
+    async fn hang_until(&mut self, time: &str) {
+        self.clock.set(time.parse().unwrap());
+        self.look().await;
+    }
+
+    /// Somebody sets the clock, and jobs run on.
+    async fn set_clock(&mut self, time: &str) {
+        let time: Timestamp = time.parse().unwrap();
+        let by = time.duration_since(self.now);
+        for (.., end) in &mut self.running {
+            *end = end.checked_add(by).unwrap();
+        }
+        self.clock.step(time);
         self.look().await;
     }
 
     async fn look(&mut self) -> Option<Timestamp> {
+        self.now = self.clock.now();
+        self.uptime.look(self.clock.reading());
         self.finish_jobs().await;
         let mut started = Vec::new();
         let mut begin = |job, epoch| started.push((job, epoch));
-        let lease = SignedDuration::from_hours(1_000_000);
+        let lease = self.lease;
         let at_once = AtOnce { node: "node", lease, expect: &|| (), begin: &mut begin };
-        let tick = tick(&self.store, &self.roster, self.now, Some(at_once)).await.unwrap();
+        let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
             if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
@@ -119,15 +153,27 @@ impl Story {
         self.running = running;
         let over: Vec<(cowhand_core::id::JobId, i64, Timestamp)> = over;
         for (job, epoch, end) in over {
-            let outcome = Outcome::Completed { summary: None };
-            self.store.settle(job, epoch, outcome, Retry::default(), end).await.unwrap();
+            let (outcome, retry) = (self.outcome.clone(), self.retry.clone());
+            self.store.settle(job, epoch, outcome, retry, end).await.unwrap();
         }
     }
 
     /// The daemon is killed and starts again at some later time.
     async fn restart_at(&mut self, time: &str) {
-        self.now = time.parse().unwrap();
-        self.store = Store::open(&self.url).await.unwrap();
+        self.clock.set(time.parse().unwrap());
+        self.begin_again().await;
+    }
+
+    /// The machine is booted, and a daemon starts.
+    async fn reboot_at(&mut self, time: &str) {
+        self.clock.reboot(time.parse().unwrap());
+        self.begin_again().await;
+    }
+
+    async fn begin_again(&mut self) {
+        self.now = self.clock.now();
+        self.store = Store::open(&self.url).await.unwrap().with_clock(self.clock.clone());
+        self.uptime = Uptime::since(self.clock.moment());
         self.store.load_schedules(self.roster.clone(), self.now).await.unwrap();
         self.look().await;
     }
@@ -146,7 +192,7 @@ impl Story {
 }
 
 fn roster(schedules: &[(&str, &str)]) -> Roster {
-    const TIMING: [&str; 4] = ["misfire", "overlap", "max_lateness", "active_hours"];
+    const TIMING: [&str; 5] = ["misfire", "overlap", "max_lateness", "active_hours", "end_at"];
     let mut agent = Agent::new("a".parse().unwrap());
     for (name, json) in schedules {
         let json: serde_json::Value = serde_json::from_str(json).unwrap();
@@ -178,6 +224,7 @@ macro_rules! on_both {
         }
     };
 }
+pub(crate) use on_both;
 on_both! {
     intervals_count_from_completion,
     the_documented_timeline,
@@ -243,7 +290,7 @@ async fn sleep_is_made_up_once(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &schedules).await.places(2);
     story.until("2026-01-05T10:01:30Z").await;
     story.started();
-    story.jump_to("2026-01-05T14:20:00Z").await;
+    story.sleep_until("2026-01-05T14:20:00Z").await;
     assert_eq!(story.started(), ["05 14:20 hourly", "05 14:20 poll"]);
     assert_eq!(
         story.ledger().await,
@@ -322,7 +369,7 @@ async fn a_clock_set_back_fires_nothing_twice(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", hourly)]).await;
     story.until("2026-01-05T12:30:00Z").await;
     assert_eq!(story.started().len(), 3);
-    story.jump_to("2026-01-05T09:30:00Z").await;
+    story.set_clock("2026-01-05T09:30:00Z").await;
     story.until("2026-01-05T12:59:00Z").await;
     assert_eq!(story.started(), [] as [&str; 0]);
     story.until("2026-01-05T13:01:00Z").await;
@@ -333,9 +380,10 @@ async fn a_restart_in_the_middle_of_a_firing(database: &str) {
     let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
     let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", hourly)]).await;
     story.look().await;
-    story.now = "2026-01-05T10:00:00Z".parse().unwrap();
+    story.clock.set("2026-01-05T10:00:00Z".parse().unwrap());
     // The firing and its job are recorded; the daemon dies before it starts anything.
-    let recorded = tick(&story.store, &story.roster, story.now, None).await.unwrap();
+    let now = story.clock.now();
+    let recorded = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
     assert_eq!(recorded.start.len(), 1);
     story.restart_at("2026-01-05T10:20:00Z").await;
     assert_eq!(story.started(), ["05 10:20 s"], "once, as soon as it is back");
@@ -346,11 +394,12 @@ async fn ticking_twice_changes_nothing(database: &str) {
     let schedules = [("poll", EVERY), ("hourly", r#"{"type":"cron","expression":"0 * * * *"}"#)];
     let story = Story::begin(database, "2026-01-05T10:00:00Z", &schedules).await;
     let now: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
-    let first = tick(&story.store, &story.roster, now, None).await.unwrap();
+    story.clock.set(now);
+    let first = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
     let events = story.store.last_event().await.unwrap();
     assert!(first.fired > 0);
     for _ in 0..3 {
-        let again = tick(&story.store, &story.roster, now, None).await.unwrap();
+        let again = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
         assert_eq!(again, Tick { fired: 0, ..first.clone() });
     }
     assert_eq!(story.store.last_event().await.unwrap(), events);
@@ -361,6 +410,8 @@ async fn ticking_twice_changes_nothing(database: &str) {
 async fn what_is_lost_is_what_stood_in(database: &str) {
     for (provider, assumed) in [("claude", None), ("spare", Some(2.0))] {
         let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[]).await;
+        // Without a boot clock leases count on the time that is handed in.
+        story.store = Store::open(&story.url).await.unwrap();
         story.roster.agents[0].settings = serde_json::from_str(
             r#"{"budget":{"per_job_usd":2},"fallback":[{"runtime":"acp","provider":"spare","command":["x"]}]}"#,
         )
@@ -387,7 +438,8 @@ async fn what_is_lost_is_what_stood_in(database: &str) {
         };
         let claim = story.store.claim_in_turn(job.clone(), starter, story.now).await.unwrap();
         assert!(matches!(claim, Claim::Claimed { .. }), "{claim:?}");
-        tick(&story.store, &story.roster, story.now + SignedDuration::from_mins(2), None).await.unwrap();
+        let later = story.now + SignedDuration::from_mins(2);
+        tick(&story.store, &story.roster, later, &story.uptime, None).await.unwrap();
         let lost = story.store.job(job).await.unwrap().unwrap();
         assert_eq!(lost.usage().and_then(|usage| usage.assumed_usd), assumed, "{provider}: {lost:?}");
     }

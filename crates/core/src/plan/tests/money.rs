@@ -82,12 +82,12 @@ fn a_pause() {
         ("also of what does not live by the clock", paused(r#"{"type":"manual"}"#), "10:31", "resume"),
     ]);
     let mut record = paused(EVERY_HOUR).record().clone();
-    assert!(!record.resume(at("10:29")));
-    assert!(record.resume(at("10:30")));
+    assert!(!record.resume(at("10:29").into()));
+    assert!(record.resume(at("10:30").into()));
     assert_eq!((&record.state, record.armed_at, record.generation), (&ScheduleState::Active, at("10:30"), 0));
     let mut record = paused(EVERY_HOUR).record().clone();
     record.fuse.pauses = 3;
-    assert!(record.enable(at("10:00")), "a person may end it");
+    assert!(record.enable(at("10:00").into()), "a person may end it");
     assert_eq!((record.fuse.pauses, record.generation), (0, 1));
     assert!(!record.proved(at("10:00")));
 }

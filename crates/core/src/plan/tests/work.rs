@@ -10,7 +10,7 @@ impl Scene {
     }
 
     fn polled(mut self, at_time: &str) -> Self {
-        self.record().polled_at = Some(at(at_time));
+        self.record().polled_at = Some(at(at_time).into());
         self.record().interval_count = 1;
         self
     }

@@ -103,7 +103,10 @@ fn stopped(schedule: &ScheduleView) -> Option<&str> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.as_deref(),
         ScheduleStatus::Paused => schedule.skip_note.as_deref(),
-        ScheduleStatus::Idle | ScheduleStatus::Running | ScheduleStatus::Disabled => None,
+        ScheduleStatus::Idle
+        | ScheduleStatus::Running
+        | ScheduleStatus::Disabled
+        | ScheduleStatus::Finished => None,
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn status_as(word: &str, label: &str) -> Markup {
         "cancelled" => "cancelled",
         "pending" | "waiting" | "closing" | "available" => "pending",
         "skipped" | "coalesced" => "skipped",
-        "disabled" => "off",
+        "disabled" | "finished" => "off",
         _ => "idle",
     };
     html! {

@@ -1,0 +1,144 @@
+//! When somebody watched the clock: a due time was missed if nobody did, not because it is noticed late.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::moment::{Moment, SMALLEST};
+
+/// What the clocks say at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    pub now: Moment,
+    /// Microseconds of a clock that stands still while the machine is suspended (`CLOCK_MONOTONIC`).
+    pub awake: i64,
+}
+
+/// What two readings tell about the time between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Noticed {
+    /// By how much the wall clock was set.
+    pub step: Option<SignedDuration>,
+    /// For how long the machine was suspended.
+    pub suspended: Option<SignedDuration>,
+}
+
+/// Old gaps are forgotten: what fell due in them was decided long ago.
+const MOST_GAPS: usize = 16;
+
+/// Since when a daemon of the fleet runs, and when it could not act meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uptime {
+    since: Moment,
+    last: Option<Reading>,
+    /// From and to, on the wall clock as it is set now.
+    gaps: Vec<(Timestamp, Timestamp)>,
+}
+
+impl Default for Uptime {
+    /// Watches since ever, so nothing was missed.
+    fn default() -> Self {
+        Self::since(Timestamp::MIN.into())
+    }
+}
+
+impl Uptime {
+    /// Begins with the start of a daemon.
+    pub const fn since(since: Moment) -> Self {
+        Self { since, last: None, gaps: Vec::new() }
+    }
+
+    /// Compares the clocks with the last reading; to be called before each plan. Due times that a step forward passed
+    /// over, or that lie in a suspension, were missed.
+    pub fn look(&mut self, reading: Reading) -> Noticed {
+        let Some(last) = self.last.replace(reading) else { return Noticed::default() };
+        let noticed = noticed(last, reading);
+        if noticed.step.is_some() {
+            // They were told on the clock as it was before.
+            self.gaps.clear();
+        }
+        if noticed.suspended.is_some() || noticed.step.is_some_and(|step| step.is_positive()) {
+            self.gaps.push((last.now.wall, reading.now.wall));
+            let old = self.gaps.len().saturating_sub(MOST_GAPS);
+            self.gaps.drain(..old);
+        }
+        noticed
+    }
+
+    /// Another daemon of the fleet runs since `other`: what it could fire was not missed.
+    pub fn shared_with(&mut self, other: Moment, now: Moment) {
+        let since = other.on_clock_of(now);
+        if since < self.since.on_clock_of(now) {
+            self.since = other;
+        }
+        self.gaps.retain(|(from, _)| *from < since);
+    }
+
+    /// Whether a daemon could act at `due`; `now` is the present.
+    pub fn covers(&self, due: Timestamp, now: Moment) -> bool {
+        due >= self.since.on_clock_of(now) && !self.gaps.iter().any(|(from, to)| (*from..*to).contains(&due))
+    }
+}
+
+fn noticed(last: Reading, reading: Reading) -> Noticed {
+    let awake = SignedDuration::from_micros(reading.awake.saturating_sub(last.awake));
+    let asleep = reading.now.by_boot_clock(last.now).map(|passed| passed - awake);
+    let step = reading.now.step_since(last.now);
+    Noticed {
+        step: step.filter(|step| step.abs() >= SMALLEST),
+        suspended: asleep.filter(|asleep| *asleep >= SMALLEST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moment::BootTime;
+    use uuid::Uuid;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn reading(wall: i64, boot: i64, awake: i64) -> Reading {
+        let boot = BootTime::new(Uuid::from_u128(1), boot * 1_000_000);
+        Reading { now: Moment { wall: at(wall), boot: Some(boot) }, awake: awake * 1_000_000 }
+    }
+
+    /// Started at 1000, and looked at then and a second time; which of these due times were missed?
+    fn missed(second: Reading, dues: &[i64]) -> (Noticed, Vec<i64>) {
+        let start = reading(1_000, 500, 400);
+        let mut uptime = Uptime::since(start.now);
+        assert_eq!(uptime.look(start), Noticed::default());
+        let noticed = uptime.look(second);
+        let missed = dues.iter().filter(|due| !uptime.covers(at(**due), second.now)).copied();
+        (noticed, missed.collect())
+    }
+
+    #[test]
+    fn what_was_due_while_nobody_watched_was_missed() {
+        let seconds = |seconds| Some(SignedDuration::from_secs(seconds));
+        let dues = [999, 1_000, 1_500, 4_000, 4_600];
+        for (case, second, step, suspended, expected) in [
+            ("only late", reading(4_600, 4_100, 4_000), None, None, &[999][..]),
+            ("suspended", reading(4_600, 4_100, 410), None, seconds(3_590), &[999, 1_000, 1_500, 4_000]),
+            ("set forward", reading(4_600, 510, 410), seconds(3_590), None, &[999, 1_000, 1_500, 4_000]),
+            ("set back", reading(410, 510, 410), seconds(-600), None, &[]),
+        ] {
+            let (noticed, missed) = missed(second, &dues);
+            assert_eq!(noticed, Noticed { step, suspended }, "{case}");
+            assert_eq!(missed, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn another_daemon_that_runs_longer_has_missed_less() {
+        let (start, later) = (reading(1_000, 500, 400), reading(4_600, 4_100, 410));
+        let mut uptime = Uptime::since(start.now);
+        uptime.look(start);
+        uptime.look(later);
+        uptime.shared_with(at(2_000).into(), later.now);
+        assert!(!uptime.covers(at(1_500), later.now), "it began in the middle of the gap");
+        uptime.shared_with(at(900).into(), later.now);
+        assert!(uptime.covers(at(1_500), later.now) && uptime.covers(at(950), later.now));
+        assert!(!uptime.covers(at(899), later.now));
+    }
+}

@@ -1,0 +1,220 @@
+//! The wall clock is set while a fleet runs, or while none does: libfaketime moves it, and the boot clock stays.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Said, Scene, until};
+
+/// A fleet whose programs see a wall clock that the test sets.
+struct Stepped {
+    scene: Scene,
+    offset: PathBuf,
+}
+
+impl Stepped {
+    fn with(fleet: &str) -> Self {
+        let scene = Scene::with(fleet);
+        let offset = scene.folder.path().join("offset");
+        fs::write(&offset, "+0s").unwrap();
+        Self { scene, offset }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Said {
+        let mut command = self.scene.command(arguments);
+        command
+            .env("LD_PRELOAD", library())
+            .env("FAKETIME_TIMESTAMP_FILE", &self.offset)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("NO_FAKE_STAT", "1");
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let said = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}{}", said.stdout, said.stderr);
+        serde_json::from_str(&said.stdout).unwrap()
+    }
+
+    fn start(&self) {
+        let said = self.run(&["start", "-d", "--no-server"]);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
+    }
+
+    /// Sets the wall clock to so many seconds beside the right time. The file is replaced, since it is read at any time.
+    fn set_clock(&self, offset: &str) {
+        let new = self.offset.with_extension("new");
+        fs::write(&new, offset).unwrap();
+        fs::rename(new, &self.offset).unwrap();
+    }
+
+    fn completed(&self) -> usize {
+        let jobs = self.json(&["jobs", "--limit", "200"]);
+        jobs.as_array().unwrap().iter().filter(|job| job["status"] == "completed").count()
+    }
+
+    fn steps(&self) -> Vec<i64> {
+        let events = self.run(&["events", "--json", "--limit", "1000"]);
+        let events = events.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let steps = events.filter(|event| event["type"] == "clock:stepped");
+        steps.map(|event| event["seconds"].as_i64().unwrap()).collect()
+    }
+
+    /// When each was due, and what became of it, the newest first.
+    fn firings(&self, schedule: &str) -> Vec<(Timestamp, String)> {
+        let why = self.json(&["why", schedule, "--limit", "1000"]);
+        let row = |row: &Value| {
+            let outcome = row["outcome"].as_str().unwrap();
+            let outcome =
+                row["reason"].as_str().map_or(outcome.to_owned(), |why| format!("{outcome}: {why}"));
+            (row["due"].as_str().unwrap().parse().unwrap(), outcome)
+        };
+        why["firings"].as_array().unwrap().iter().map(row).collect()
+    }
+}
+
+fn library() -> PathBuf {
+    let places = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let file = |place: &&str| Path::new(place).join("faketime/libfaketimeMT.so.1");
+    let found = places.iter().map(file).find(|file| file.exists());
+    found.expect("libfaketime is not installed; scripts/test installs the package `faketime`")
+}
+
+const OFTEN: &str = "
+agents:
+  - name: worker
+    runtime: command
+    command: ['true']
+    schedules:
+      often: {type: interval, interval: 1s}
+";
+
+#[test]
+fn a_clock_that_is_set_back_does_not_silence_an_interval() {
+    let fleet = Stepped::with(OFTEN);
+    fleet.start();
+    until("two runs", || (fleet.completed() >= 2).then_some(()));
+    fleet.set_clock("-600s");
+    let before = fleet.completed();
+    until("runs after the step", || (fleet.completed() >= before + 2).then_some(()));
+    assert_eq!(fleet.steps(), [-600]);
+    let log = fleet.scene.log();
+    assert_eq!(log.matches("the wall clock was set back by").count(), 1, "{log}");
+    // Nor does a step while no daemon runs.
+    assert_eq!(fleet.run(&["stop"]).code, Some(0));
+    fleet.set_clock("-1200s");
+    fleet.start();
+    let before = fleet.completed();
+    until("runs after the restart", || (fleet.completed() >= before + 2).then_some(()));
+    assert_eq!(fleet.steps(), [-600, -600]);
+    let view = fleet.json(&["schedule", "show", "worker/often"]);
+    assert_eq!(view["last_error"], Value::Null);
+    assert_eq!(fleet.run(&["stop"]).code, Some(0));
+}
+
+const SLOW: &str = "
+agents:
+  - name: waiter
+    runtime: command
+    command: [sh, -c, 'echo up; while [ ! -e go ]; do sleep 0.05; done; echo went']
+    timeout: 1h
+    idle_timeout: 15m
+";
+
+#[test]
+fn a_clock_that_is_set_forward_ends_no_job() {
+    let fleet = Stepped::with(SLOW);
+    fleet.start();
+    let job = fleet.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
+    let output = format!(".cowhand/jobs/{job}.jsonl");
+    until("its output", || {
+        fs::read_to_string(fleet.scene.root.join(&output)).ok()?.contains("up").then_some(())
+    });
+    fleet.set_clock("+7200s");
+    let status = || fleet.json(&["job", &job])["status"].as_str().unwrap().to_owned();
+    until("the step to be noticed", || {
+        assert_eq!(status(), "running");
+        (fleet.steps() == [7200]).then_some(())
+    });
+    // The attempt is looked at twice a second; a daemon that takes it up judges it anew.
+    assert_eq!(fleet.run(&["restart"]).code, Some(0));
+    fleet.set_clock("+14400s");
+    until("the second step", || {
+        assert_eq!(status(), "running");
+        (fleet.steps() == [7200, 7200]).then_some(())
+    });
+    fs::write(fleet.scene.root.join("go"), "").unwrap();
+    until("its end", || (status() != "running").then_some(()));
+    let ended = fleet.json(&["job", &job]);
+    assert_eq!((ended["status"].as_str(), ended["error"].is_null()), (Some("completed"), true), "{ended}");
+}
+
+fn every_two_seconds(misfire: &str) -> String {
+    format!(
+        "
+agents:
+  - name: worker
+    runtime: command
+    command: ['true']
+    instances: {{max_concurrent: 4}}
+    schedules:
+      tick: {{type: cron, cron: '*/2 * * * * *', timezone: UTC, misfire: {misfire}}}
+"
+    )
+}
+
+/// Kills the daemon after a run, lets 95 s pass, starts it again, and counts what the ledger says about the due times in
+/// between.
+fn after_an_outage(misfire: &str) -> BTreeMap<String, usize> {
+    let fleet = Stepped::with(&every_two_seconds(misfire));
+    fleet.start();
+    until("a run", || (fleet.completed() >= 1).then_some(()));
+    let pid = fleet.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
+    super::lose(rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap());
+    let last = fleet.firings("worker/tick")[0].0;
+    fleet.set_clock("+95s");
+    fleet.start();
+    let started = until("the view of the state", || {
+        let state = fs::read_to_string(fleet.scene.root.join(".cowhand/state.yaml")).ok()?;
+        let line = state.lines().find_map(|line| line.trim().strip_prefix("started_at: "))?;
+        line.trim_matches(['"', '\'']).parse::<Timestamp>().ok().filter(|started| *started > last)
+    });
+    let later = |rows: &[(Timestamp, String)]| rows.first().is_some_and(|(due, _)| *due >= started);
+    let rows =
+        until("a firing after the outage", || Some(fleet.firings("worker/tick")).filter(|rows| later(rows)));
+    let mut counts = BTreeMap::new();
+    for (_, outcome) in rows.into_iter().filter(|(due, _)| *due > last && *due < started) {
+        *counts.entry(outcome).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn run_all_makes_up_every_firing_of_an_outage() {
+    let counts = after_an_outage("run_all");
+    assert_eq!(counts.keys().collect::<Vec<_>>(), ["ran"], "{counts:?}");
+    assert!(counts["ran"] >= 46, "{counts:?}");
+}
+
+#[test]
+fn skip_makes_up_no_firing_of_an_outage() {
+    let counts = after_an_outage("skip");
+    assert_eq!(counts.keys().collect::<Vec<_>>(), ["missed"], "{counts:?}");
+    assert!(counts["missed"] >= 46, "{counts:?}");
+}
+
+#[test]
+fn run_once_makes_up_one_firing_of_an_outage() {
+    let counts = after_an_outage("run_once");
+    assert_eq!(
+        counts.get("ran").copied().unwrap_or_default() + counts["coalesced"],
+        counts.values().sum::<usize>()
+    );
+    assert!(counts["coalesced"] >= 45, "{counts:?}");
+}
