@@ -140,6 +140,9 @@ pub enum Fact {
     /// The config was read again.
     #[serde(rename = "fleet:reloaded")]
     FleetReloaded { agents: usize, schedules: usize },
+    /// The config on disk has mistakes; the one before it stays in force.
+    #[serde(rename = "fleet:config_refused")]
+    FleetConfigRefused,
     /// The daemon is asked to end.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
@@ -277,6 +280,7 @@ impl Fact {
             Self::ScheduleError { .. } => "schedule:error",
             Self::AgentCleared => "agent:cleared",
             Self::FleetReloaded { .. } => "fleet:reloaded",
+            Self::FleetConfigRefused => "fleet:config_refused",
             Self::FleetStopping { .. } => "fleet:stopping",
             Self::ClockStepped { .. } => "clock:stepped",
             Self::ProviderUnparked { .. } => "provider:unparked",

@@ -261,22 +261,6 @@ fn ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) 
     jobs.filter(|job| holds.job(job).is_none()).count()
 }
 
-/// When each schedule of the fleet fires next, as far as the clock decides it.
-pub fn next_runs(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> HashMap<ScheduleId, Timestamp> {
-    let crowds = Crowds::of(roster);
-    let mut runs = HashMap::new();
-    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
-    for (agent, schedule) in all {
-        let Some(record) = snapshot.schedules.get(&schedule.id) else { continue };
-        if schedule.enabled && record.state == ScheduleState::Active {
-            let (live, crowded) = (Live::of(agent, schedule, snapshot), crowds.share(schedule));
-            let look = due::Look { now, schedule, record, live: &live, crowded, snapshot };
-            runs.extend(look.next_run().map(|at| (schedule.id, at)));
-        }
-    }
-    runs
-}
-
 struct Draft {
     now: Timestamp,
     actions: Vec<Action>,
@@ -454,6 +438,7 @@ impl Places {
 }
 
 /// How many schedules share an interval: only a crowd needs to be spread.
+#[derive(Debug)]
 struct Crowds(HashMap<Interval, usize>);
 
 impl Crowds {

@@ -46,6 +46,7 @@ await story(async ({ browser, page }) => {
   await say('POST', '/asks', { key: '3', tool: 'Write', input: { file_path: '/srv/app/config.yaml', content: 'port: 80\n'.repeat(120) } });
   await say('POST', '/asks', { key: '4', question: `Which of the two? ${script}` });
   await part.locator('li').nth(3).waitFor();
+  await page.waitForFunction(() => document.title.startsWith('(4) '));
   assert.equal(await part.locator('li').count(), 4);
 
   const storageState = await page.context().storageState();

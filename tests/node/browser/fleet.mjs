@@ -27,7 +27,7 @@ await story(async ({ page }) => {
   await page.locator('#head').getByText('$0.42 today').waitFor();
   // What comes next, and each agent.
   await page.locator('#next').getByText('nightly').waitFor();
-  assert.equal(await page.locator('#agents tbody tr').count(), 8);
+  assert.equal(await page.locator('#agents tbody tr').count(), 9);
   await running.locator(`a[href="/jobs/${jobs[1]}"]`).click();
   await page.waitForURL(`${base}/jobs/${jobs[1]}`);
   put('bert.end');

@@ -40,7 +40,7 @@ await story(async ({ page }) => {
   await press('x');
   await page.locator('#confirm[open]').waitFor();
   await press('Enter');
-  await page.locator('#head').getByText('cancelled').waitFor();
+  await page.locator('#head').getByText('cancelled', { exact: true }).waitFor();
   put('anna.end');
   await press('r');
   await page.waitForURL((url) => !url.pathname.endsWith(job));

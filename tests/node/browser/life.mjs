@@ -8,7 +8,7 @@ await story(async ({ page }) => {
   await page.goto(`${base}/jobs/${job}`);
   await page.locator('#lines').getByText('anna was told').waitFor();
   cowhand('stop', '--keep-agents');
-  await page.locator('#pulse').getByText('not connected').waitFor();
+  await page.locator('#pulse').getByText('Not connected since').waitFor();
   put('anna.1', 'said while nobody listened\n');
   const again = spawn(COWHAND, ['start', '--listen', new URL(base).host], { cwd: FLEET, stdio: 'ignore' });
   try {

@@ -10,9 +10,12 @@ export function fill() {
   ended('quick', 'by-hand');
   const changed = ended('changer');
   const fork = ended('quick', '--prompt', 'one more');
+  const updated = ended('dependency-updater', 'weekly-security-review');
   return {
     fleet: '/', timeline: '/timeline', jobs: '/jobs', job: `/jobs/${paid}`, 'job-workspace': `/jobs/${changed}`, 'job-running': `/jobs/${running}`,
     'job-raw': `/jobs/${fork}?view=raw`, agent: '/agents/quick', schedule: '/schedules/quick/nightly', work: '/work', usage: '/usage',
-    events: '/events', settings: '/settings', missing: '/agents/nobody',
+    events: '/events', settings: '/settings', missing: '/agents/nobody', nowhere: '/nope', wrong: '/jobs?status=bogus',
+    'agent-long': '/agents/dependency-updater', 'schedule-long': '/schedules/dependency-updater/weekly-security-review', 'job-long': `/jobs/${updated}`,
+    hook: '/schedules/quick/hook', 'jobs-failed': '/jobs?status=failed',
   };
 }

@@ -28,14 +28,14 @@ await story(async ({ page }) => {
   const [fired] = JSON.parse(cowhand('jobs', '--limit', '1', '--json'));
   assert.equal(fired.trigger_type, 'web');
   await page.goto(`${base}/schedules/quick/nightly`);
-  assert.match(await page.locator('#ledger tbody tr').first().textContent(), /ran/);
+  assert.match(await page.locator('#ledger tbody tr').first().textContent(), /completed/);
   // Off by somebody else: the page knows without being asked.
   cowhand('schedule', 'disable', 'quick/nightly');
   await page.getByRole('button', { name: 'Enable' }).waitFor();
   // The timeline has all of it.
   await page.goto(`${base}/timeline`);
   const lanes = page.locator('.lane:not(.axis)');
-  assert.equal(await lanes.count(), 6);
+  assert.equal(await lanes.count(), 7);
   const nightly = lanes.filter({ hasText: 'nightly' });
   assert.match(await nightly.locator('svg.track').getAttribute('aria-label'), /1 done, 0 failed, 0 running, 0 skipped, 0 planned/);
   assert.equal(await nightly.locator('.m-done').count(), 1);

@@ -15,7 +15,7 @@ await story(async ({ page }) => {
   assert.equal(JSON.parse(cowhand('job', job, '--json')).status, 'running');
   await press('Cancel');
   await answer('Yes');
-  await head.getByText('cancelled').waitFor();
+  await head.getByText('cancelled', { exact: true }).waitFor();
   assert.equal(JSON.parse(cowhand('job', job, '--json')).status, 'cancelled');
   // Retry leads to the new job.
   put('anna.end');

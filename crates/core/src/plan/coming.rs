@@ -1,31 +1,216 @@
-//! The firings to come of one schedule, as far as the clock decides them.
+//! The firings to come of each schedule, as far as the clock decides them. Everything that shows a next firing asks
+//! [`Outlook`], so that no two places disagree.
 
-use jiff::Timestamp;
+use std::borrow::Cow;
+
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
+use super::{Crowds, Live, LiveState, Snapshot, due};
 use crate::cron::Cron;
-use crate::roster::Schedule;
+use crate::interval::Interval;
+use crate::policy::Overlap;
+use crate::roster::{Agent, Roster, Schedule};
+use crate::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::TriggerConfig;
 
-/// Enough to find the next active hours, and few enough for those that never come.
-const MOST_TRIED: usize = 100_000;
+/// Limits the search for the next allowed time of an expression that its calendar never allows.
+const MOST_TRIED: usize = 2_000;
 
-/// After `from`, at most so many. `next` is what the plan says about the schedule as it stands. An interval counts from
-/// the end of each run, so its times hold if the runs take no time.
-pub fn coming(schedule: &Schedule, next: Option<Timestamp>, from: Timestamp, count: usize) -> Vec<Timestamp> {
-    match &schedule.trigger {
-        TriggerConfig::Cron { expression, .. } => {
-            let zone = schedule.zone.time_zone();
-            let all = times(expression, zone, from).take(MOST_TRIED);
-            all.filter(|at| schedule.timing.allows(*at, zone)).take(count).collect()
-        }
-        TriggerConfig::Interval { interval } => {
-            let step = interval.duration();
-            let first = next.unwrap_or(from).max(from);
-            std::iter::successors(Some(first), |at| at.checked_add(step).ok()).take(count).collect()
-        }
-        _ => next.into_iter().filter(|at| *at >= from).take(count).collect(),
+/// A fleet at one moment, asked when its schedules fire.
+#[derive(Debug)]
+pub struct Outlook<'a> {
+    now: Timestamp,
+    roster: &'a Roster,
+    snapshot: &'a Snapshot,
+    crowds: Crowds,
+}
+
+impl<'a> Outlook<'a> {
+    /// `snapshot` has to contain the ledger if the fleet has budgets (`Store::snapshot_of`).
+    pub fn new(now: Timestamp, roster: &'a Roster, snapshot: &'a Snapshot) -> Self {
+        Self { now, roster, snapshot, crowds: Crowds::of(roster) }
     }
+
+    /// Returns the next firing of the schedule, which never lies in the past. None if the schedule is off, paused or over, if it
+    /// counts from the end of a job that has not ended, if it waits for something whose end nobody knows, and if the
+    /// clock does not fire it.
+    pub fn next(&self, agent: &Agent, schedule: &Schedule) -> Option<Timestamp> {
+        self.firings(agent, schedule, self.now, 1).pop()
+    }
+
+    /// Returns the firings of the schedule from `from` on, at most `count`. An interval counts from the end of each run,
+    /// so its times hold if the runs take no time.
+    pub fn firings(
+        &self,
+        agent: &Agent,
+        schedule: &Schedule,
+        from: Timestamp,
+        count: usize,
+    ) -> Vec<Timestamp> {
+        let record = self
+            .snapshot
+            .schedules
+            .get(&schedule.id)
+            .map_or_else(|| Cow::Owned(ScheduleRecord::new(&agent.name, schedule, self.now)), Cow::Borrowed);
+        if !schedule.enabled || record.state != ScheduleState::Active || count == 0 {
+            return Vec::new();
+        }
+        let live = Live::of(agent, schedule, self.snapshot);
+        let crowded = self.crowds.share(schedule);
+        let look = due::Look {
+            now: self.now,
+            schedule,
+            record: &record,
+            live: &live,
+            crowded,
+            snapshot: self.snapshot,
+        };
+        let search = Search { outlook: self, agent, look, from: from.max(self.now), count };
+        match &schedule.trigger {
+            TriggerConfig::Cron { expression, .. } => search.cron(expression),
+            TriggerConfig::Interval { interval } => search.interval(*interval),
+            TriggerConfig::Delay { .. } => search.delay(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The search for the firings of one schedule.
+struct Search<'a> {
+    outlook: &'a Outlook<'a>,
+    agent: &'a Agent,
+    look: due::Look<'a>,
+    /// Not before now.
+    from: Timestamp,
+    count: usize,
+}
+
+/// What a used-up provider means for firings: those before `until` make jobs that wait for it.
+struct Park {
+    until: Timestamp,
+    /// A job of the schedule waits for it already.
+    has_job: bool,
+}
+
+impl Search<'_> {
+    fn cron(&self, cron: &Cron) -> Vec<Timestamp> {
+        let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
+        let Ok(mut opens) = self.money() else { return Vec::new() };
+        // Of the firings that meet a used-up provider the first makes a job, and `skip` skips the others. With a work source
+        // each of them looks for work.
+        let skips = timing.overlap == Overlap::Skip && !self.look.live.takes_work;
+        let park = self.park().filter(|_| skips);
+        if let Some(park) = park.as_ref().filter(|park| park.has_job) {
+            opens = opens.max(park.until);
+        }
+        let mut after = self.after(cron, if park.is_some() { self.look.now } else { self.from });
+        let (mut found, mut tried) = (Vec::new(), 0);
+        while found.len() < self.count && tried < MOST_TRIED {
+            let Some(due) = cron.next_after(after, zone) else { break };
+            tried += 1;
+            if due < opens {
+                after = just_before(opens);
+                continue;
+            }
+            if !timing.allows(due, zone) {
+                let Some(allowed) = timing.next_allowed(due, zone) else { break };
+                after = just_before(allowed).max(due);
+                continue;
+            }
+            let at = self.look.spread(cron, due);
+            if at > self.from {
+                found.push(at);
+                tried = 0;
+            }
+            let parked = park.as_ref().map(|park| just_before(park.until)).filter(|_| at > self.look.now);
+            after = parked.map_or(due, |parked| parked.max(due));
+        }
+        found
+    }
+
+    /// Where the search begins: with jitter the last due time may still lie ahead.
+    fn after(&self, cron: &Cron, start: Timestamp) -> Timestamp {
+        let record = self.look.record;
+        let decided = record.last_due.map_or(record.armed_at, |last| last.max(record.armed_at));
+        let last = cron.previous_before(just_after(start), self.look.zone());
+        last.filter(|last| *last > decided).map_or_else(|| decided.max(start), just_before)
+    }
+
+    fn interval(&self, interval: Interval) -> Vec<Timestamp> {
+        let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
+        let Some(mut at) = self.interval_start(interval) else { return Vec::new() };
+        let step = interval.duration();
+        let mut parked = self.park().filter(|_| !self.look.live.takes_work).map(|park| park.until);
+        let mut found = Vec::new();
+        while let Some(allowed) = timing.next_allowed(at, zone) {
+            if allowed >= self.from {
+                found.push(allowed);
+            }
+            if found.len() == self.count {
+                break;
+            }
+            // A job that waits for its provider ends after that at the earliest.
+            let end = parked.take().map_or(allowed, |until| until.max(allowed));
+            let Ok(next) = end.checked_add(step) else { break };
+            at = next.max(self.last_before_from(next, step));
+        }
+        found
+    }
+
+    /// When the interval is due, or as soon after that as there is money. None while that is not known.
+    fn interval_start(&self, interval: Interval) -> Option<Timestamp> {
+        let waits = self.look.record.waiting.as_ref().map(|waiting| waiting.reason);
+        let ends_by_itself = matches!(waits, None | Some(SkipReason::OutsideHours | SkipReason::OverBudget));
+        if self.look.is_under_way() || !ends_by_itself {
+            return None;
+        }
+        let due = self.look.interval_due(interval);
+        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.look.now);
+        let over = over.filter(|over| !over.may_pass() || due <= self.look.now);
+        let opens = over.map_or(Some(self.look.now), |over| over.until)?;
+        Some(due.max(opens))
+    }
+
+    /// Goes to the last step before `from` at once, if that lies far away.
+    fn last_before_from(&self, at: Timestamp, step: SignedDuration) -> Timestamp {
+        let steps = self.from.duration_since(at).as_secs() / step.as_secs().max(1) - 1;
+        let Ok(steps @ 1..) = i32::try_from(steps) else { return at };
+        step.checked_mul(steps).and_then(|away| at.checked_add(away).ok()).unwrap_or(at)
+    }
+
+    fn delay(&self) -> Vec<Timestamp> {
+        let start = self.look.schedule.timing.start_at.unwrap_or(self.look.now);
+        let at = self.look.record.run_at.map(|at| at.max(start).max(self.look.now));
+        at.into_iter().filter(|at| *at >= self.from).collect()
+    }
+
+    /// When a firing has money: firings before that are skipped. An error if no time brings any.
+    fn money(&self) -> Result<Timestamp, ()> {
+        let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.look.now);
+        match over.filter(|over| !over.may_pass()) {
+            Some(over) => over.until.ok_or(()),
+            None => Ok(self.look.now),
+        }
+    }
+
+    fn park(&self) -> Option<Park> {
+        let (snapshot, now) = (self.outlook.snapshot, self.look.now);
+        let pending = self.look.live.jobs.iter().filter(|job| matches!(job.state, LiveState::Pending { .. }));
+        let mut waits = pending.filter_map(|job| snapshot.limit_of(self.agent, job, now));
+        if let Some(parked) = waits.next() {
+            return Some(Park { until: parked.until, has_job: true });
+        }
+        snapshot.limit(self.agent, now).map(|parked| Park { until: parked.until, has_job: false })
+    }
+}
+
+fn just_before(at: Timestamp) -> Timestamp {
+    at.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(at)
+}
+
+fn just_after(at: Timestamp) -> Timestamp {
+    at.checked_add(SignedDuration::from_nanos(1)).unwrap_or(at)
 }
 
 /// Every time of an expression after `from`.

@@ -48,28 +48,7 @@ impl Look<'_> {
         }
     }
 
-    /// When the schedule fires next, for people to read: for one that is held back its due time, which has passed;
-    /// none while it waits for a job of its own, for the outside, or for ever.
-    pub(super) fn next_run(&self) -> Option<Timestamp> {
-        if let Some(waiting) = &self.record.waiting {
-            return Some(waiting.due);
-        }
-        match &self.schedule.trigger {
-            TriggerConfig::Interval { .. } if self.is_under_way() => None,
-            TriggerConfig::Interval { interval } => {
-                let due = self.interval_due(*interval).max(self.now);
-                self.schedule.timing.next_allowed(due, self.zone())
-            }
-            TriggerConfig::Cron { expression, .. } => {
-                let since = self.record.last_due.map_or(self.now, |last| last.max(self.now));
-                self.next_wake(expression, since)
-            }
-            TriggerConfig::Delay { .. } => self.record.run_at,
-            _ => None,
-        }
-    }
-
-    fn interval_due(&self, interval: Interval) -> Timestamp {
+    pub(super) fn interval_due(&self, interval: Interval) -> Timestamp {
         let key = self.interval_key();
         let jitter =
             self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
@@ -102,7 +81,7 @@ impl Look<'_> {
 
     /// Whether what it fired last has to come to an end before it fires again. With a work source that is only the
     /// look for work itself, so that free places are filled beside jobs that take long; and, after a pause, the probe.
-    fn is_under_way(&self) -> bool {
+    pub(super) fn is_under_way(&self) -> bool {
         if self.live.takes_work {
             self.live.preparing || (self.record.fuse.pauses > 0 && self.live.by_trigger())
         } else {
@@ -233,7 +212,7 @@ impl Look<'_> {
     }
 
     /// Cron times are exact unless jitter was asked for; then it is a share of the time to the next one.
-    fn spread(&self, cron: &Cron, due: Timestamp) -> Timestamp {
+    pub(super) fn spread(&self, cron: &Cron, due: Timestamp) -> Timestamp {
         let Some(jitter) = self.schedule.timing.jitter else { return due };
         let Some(next) = cron.next_after(due, self.zone()) else { return due };
         let key = Occurrence::Cron(due).key(self.record.generation);
@@ -322,7 +301,7 @@ impl Look<'_> {
         }
     }
 
-    fn zone(&self) -> &TimeZone {
+    pub(super) fn zone(&self) -> &TimeZone {
         self.schedule.zone.time_zone()
     }
 

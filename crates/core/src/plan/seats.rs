@@ -46,9 +46,21 @@ fn candidates<'a>(
 impl Snapshot {
     /// The limit that the job waits for: all who may do it are used up, and this one is the first to take jobs again.
     pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
+        self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
+    }
+
+    /// The limit that a new job of the agent would wait for.
+    pub fn limit(&self, agent: &Agent, now: Timestamp) -> Option<&Parked> {
+        self.first_to_end(agent.and_stand_ins().map(|(_, candidate)| candidate), now)
+    }
+
+    fn first_to_end<'a>(
+        &self,
+        candidates: impl Iterator<Item = Cow<'a, Agent>>,
+        now: Timestamp,
+    ) -> Option<&Parked> {
         let used_up = |agent: &Agent| self.providers.get(agent.provider()?)?.used_up(now);
-        let limits: Option<Vec<&Parked>> =
-            candidates(agent, job).map(|(_, candidate)| used_up(&candidate)).collect();
+        let limits: Option<Vec<&Parked>> = candidates.map(|agent| used_up(&agent)).collect();
         limits?.into_iter().min_by_key(|parked| parked.until)
     }
 }

@@ -1,6 +1,7 @@
 //! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
 
 mod clocks;
+mod coming;
 mod ends;
 mod money;
 mod preparing;
@@ -164,45 +165,6 @@ const HOURLY: &str = r#"{"type":"cron","expression":"0 * * * *"}"#;
 
 fn hourly(policies: &str) -> Scene {
     Scene::new(&format!(r#"{{"type":"cron","expression":"0 * * * *",{policies}}}"#)).last_due("09:00")
-}
-
-#[test]
-fn the_next_firing_of_each() {
-    let off = || {
-        let mut scene = Scene::new(HOURLY);
-        scene.record().disable(DisabledBy::Person);
-        scene
-    };
-    let cases = [
-        ("the next hour", Scene::new(HOURLY).last_due("10:00"), "10:05", Some("11:00")),
-        ("never ran: now", Scene::new(EVERY), "10:05", Some("10:05")),
-        ("from the end of the last run", Scene::new(EVERY).last_run("10:03"), "10:05", Some("10:08")),
-        (
-            "not while its own job lives",
-            Scene::new(EVERY).last_run("10:03").job("clock", RUNNING),
-            "10:05",
-            None,
-        ),
-        (
-            "capacity is no matter",
-            Scene::new(EVERY).last_run("10:03").job("agent", RUNNING),
-            "10:05",
-            Some("10:08"),
-        ),
-        (
-            "held back: since when",
-            Scene::new(HOURLY).last_due("09:00").waiting("10:00", SkipReason::AtCapacity),
-            "10:05",
-            Some("10:00"),
-        ),
-        ("off", off(), "10:05", None),
-        ("by hand only", Scene::new(r#"{"type":"manual"}"#), "10:05", None),
-    ];
-    for (case, scene, now, expected) in cases {
-        let next = next_runs(at(now), &scene.roster, &scene.snapshot);
-        let next = next.get(&scene.roster.agents[0].schedules[0].id).map(|at| short(*at));
-        assert_eq!(next.as_deref(), expected, "{case}");
-    }
 }
 
 #[test]

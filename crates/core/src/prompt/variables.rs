@@ -102,3 +102,29 @@ impl Variables {
         (distance(nearest) <= (nearest.len() / 3).clamp(1, 2)).then(|| (*nearest).to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documents_name_each() {
+        let page = include_str!("../../../../docs/config.md");
+        let types = [
+            "interval",
+            "cron",
+            "delay",
+            "webhook",
+            "chat",
+            "manual",
+            "github_issues",
+            "github_pull_requests",
+            "agent_lifecycle",
+            "dispatch_result",
+            "custom",
+        ];
+        for name in types.iter().flat_map(|kind| Variables::of(kind, true).known()) {
+            assert!(page.contains(&format!("`{name}`")), "{name} is in docs/config.md");
+        }
+    }
+}

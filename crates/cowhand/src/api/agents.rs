@@ -6,9 +6,9 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use cowhand_core::followup::FollowupRefusal;
-use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
-use cowhand_core::plan::{self, LiveState, Snapshot};
+use cowhand_core::plan::{LiveState, Snapshot};
 use cowhand_core::roster::Agent;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::given::{ByPage, Given, named};
 use super::{Api, Page, Problem};
-use crate::fleet::{Trigger, Triggered};
+use crate::fleet::{ScheduleView, Trigger, Triggered, schedules_of};
 
 /// An agent as people see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -99,11 +99,21 @@ pub(super) async fn triggered(
 /// Older news about follow-ups is none.
 const STALE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
+/// How many jobs have not ended.
+pub(super) struct Counts {
+    pub(super) running: usize,
+    pub(super) queued: usize,
+}
+
 /// All agents of the fleet, in the order of its files.
 pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
-    let snapshot = api.store.snapshot().await?;
-    let roster = api.roster();
-    let next = plan::next_runs(api.now(), &roster, &snapshot);
+    Ok(views_and_counts(api).await?.0)
+}
+
+pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Counts), Problem> {
+    let (roster, now) = (api.roster(), api.now());
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let schedules = schedules_of(&roster, &snapshot, now);
     let names: Vec<&AgentName> = roster.agents.iter().map(|agent| &agent.name).collect();
     let newest = api.store.newest_jobs(&names).await?;
     let mut newest: HashMap<AgentName, Job> =
@@ -116,19 +126,20 @@ pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,
         };
-        let followup_refused = refused.filter(|refused| api.now().duration_since(refused.at) < STALE);
-        views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &next) });
+        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < STALE);
+        views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &schedules) });
     }
-    Ok(views)
+    let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+    Ok((views, Counts { running, queued: snapshot.jobs.len() - running }))
 }
 
 impl AgentView {
-    fn of(agent: &Agent, snapshot: &Snapshot, next: &HashMap<ScheduleId, Timestamp>) -> Self {
+    fn of(agent: &Agent, snapshot: &Snapshot, schedules: &[ScheduleView]) -> Self {
         let live = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
         let running = live().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
-        let next = agent.schedules.iter().filter_map(|schedule| {
-            Some(Next { schedule: schedule.name.clone(), at: *next.get(&schedule.id)? })
-        });
+        let own = schedules.iter().filter(|view| view.agent == agent.name);
+        let next =
+            own.filter_map(|view| Some(Next { schedule: view.schedule.clone(), at: view.next_run_at? }));
         Self {
             name: agent.name.clone(),
             description: agent.settings.description.clone(),

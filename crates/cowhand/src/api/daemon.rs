@@ -21,6 +21,12 @@ use crate::work::given_up::{GivenUpItem, given_up};
 pub struct Status {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
+    /// How many jobs run, of all agents.
+    #[serde(default)]
+    pub running: usize,
+    /// How many jobs wait, also of agents that are not in the config any more.
+    #[serde(default)]
+    pub queued: usize,
     /// How many answers of a person agents wait for.
     #[serde(default)]
     pub asks: usize,
@@ -62,14 +68,12 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
     let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
-    Ok(Json(Status { daemon: view(&api), agents: agents::views(&api).await?, asks, parked, given_up }))
+    let (agents, agents::Counts { running, queued }) = agents::views_and_counts(&api).await?;
+    Ok(Json(Status { daemon: view(&api), agents, running, queued, asks, parked, given_up }))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {
-    let reloaded = api.daemon()?.reload().await?;
-    let Reloaded { agents, schedules } = reloaded;
-    api.store.note(Fact::FleetReloaded { agents, schedules }, api.now()).await?;
-    Ok(Json(reloaded))
+    Ok(Json(api.daemon()?.reload().await?))
 }
 
 /// Answers at once; the daemon is gone when its lock is free.

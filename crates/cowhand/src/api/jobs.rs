@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Ask, Denial};
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
@@ -106,6 +107,9 @@ pub struct JobView {
     /// Why it has not started, where there is more to say than that its agent is busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
+    /// Of a cancelled job: who asked for its end. Not there if cowhand itself ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<Actor>,
 }
 
 /// One process run for a job.
@@ -141,6 +145,10 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
     let waits = waits(&api, &job).await?;
     let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
+    let cancelled_by = match job.status() {
+        JobStatus::Cancelled => api.store.cancelled_by(job.id().clone()).await?,
+        _ => None,
+    };
     let job = job.into();
     let followup_refused = refused;
     Ok(Json(JobView {
@@ -154,6 +162,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         hooks,
         workspace,
         waits,
+        cancelled_by,
     }))
 }
 

@@ -40,7 +40,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::http::Method;
-use axum::routing::get;
+use axum::routing::{any, get};
 use cowhand_core::actor::Actor;
 use cowhand_core::roster::Roster;
 use cowhand_core::server::Scope;
@@ -73,7 +73,7 @@ pub use reports::JobReports;
 pub use schedules::FiringView;
 pub use sessions::SessionView;
 pub use socket::{Socket, SocketError};
-pub use timeline::{Lane, PastFiring, Timeline};
+pub use timeline::{ComingFiring, Lane, PastFiring, Timeline};
 pub use tokens::{TokenAsked, TokenMade};
 pub(crate) use tokens::{hash, hex};
 pub(crate) use usage::budget_views;
@@ -138,6 +138,10 @@ pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
     ROUTES.iter().any(|known| known.0 == *method && known.1 == path)
 }
 
+async fn no_endpoint() -> Problem {
+    Problem::not_found("there is no such endpoint")
+}
+
 impl Api {
     pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
         let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
@@ -161,7 +165,9 @@ impl Api {
     pub fn router(self) -> Router {
         let all = routes::all().into_iter();
         all.fold(Router::new(), |router, route| router.route(route.path, route.handler))
-            .fallback(|| async { Problem::not_found("there is no such endpoint") })
+            // Beside the dashboard, which has a page for every other address.
+            .route("/api/{*rest}", any(no_endpoint))
+            .fallback(no_endpoint)
             .method_not_allowed_fallback(|| async {
                 Problem::new(Code::BadMethod, "this endpoint has another method")
             })

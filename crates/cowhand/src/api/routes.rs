@@ -11,9 +11,10 @@ use jiff::Timestamp;
 use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
-    AgentView, AnswerAsked, AttemptView, ClaimAsked, CompleteAsked, FiringView, Health, JobAsks, JobFollows,
-    JobHears, JobReports, JobResult, JobView, LoginLink, NodeView, Page, ProviderView, ReleaseAsked,
-    RetryAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView, WorkView,
+    AgentView, AnswerAsked, AttemptView, ClaimAsked, ComingFiring, CompleteAsked, FiringView, Health,
+    JobAsks, JobFollows, JobHears, JobReports, JobResult, JobView, LoginLink, NodeView, Page, ProviderView,
+    ReleaseAsked, RetryAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
+    WorkView,
 };
 use super::{
     agents, asks, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers, prune,
@@ -78,6 +79,11 @@ fn of_schedules() -> Vec<Route> {
         Route::get("/api/v1/schedules", schedules::list)
             .about("All schedules, in the order of the fleet's files.")
             .tells::<Page<ScheduleView>>(),
+        Route::get("/api/v1/schedules/next", timeline::coming)
+            .about("When the schedules of the fleet fire next, the soonest first.")
+            .params::<timeline::ComingAsked>()
+            .tells::<Page<ComingFiring>>()
+            .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}", schedules::one)
             .about("One schedule: on or off, when it fires, and why it does not.")
             .tells::<ScheduleView>()

@@ -4,17 +4,17 @@ use axum::Json;
 use axum::extract::{Path, State};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
-use cowhand_core::plan::coming::coming;
-use cowhand_core::roster::Schedule;
+use cowhand_core::plan::coming::Outlook;
+use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::SkipReason;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::given::{Count, Params, named};
-use super::schedules::{find, views};
+use super::schedules::find;
 use super::{Api, Page, Problem};
-use crate::fleet::{ScheduleStatus, ScheduleView};
+use crate::fleet::{ScheduleStatus, ScheduleView, schedules_of};
 use crate::store::{JobOfFiring, LedgerRow};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -78,36 +78,31 @@ pub(super) async fn timeline(
     if to <= from || to.duration_since(from) > LONGEST {
         return Err(Problem::bad_request("`to` has to be after `from`, by 31 days at most"));
     }
-    let mut known = views(&api).await?;
-    known.retain(|view| asked.agent.as_ref().is_none_or(|agent| view.agent == *agent));
     let roster = api.roster();
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let mut known = schedules_of(&roster, &snapshot, now);
+    known.retain(|view| asked.agent.as_ref().is_none_or(|agent| view.agent == *agent));
     let of_view = |view: ScheduleView| {
         let agent = roster.agent(&view.agent)?;
-        Some((agent.schedule(Some(&view.schedule))?, view))
+        Some((agent, agent.schedule(Some(&view.schedule))?, view))
     };
-    let known: Vec<(&Schedule, ScheduleView)> = known.into_iter().filter_map(of_view).collect();
-    let ids = known.iter().map(|(schedule, _)| schedule.id).collect();
+    let known: Vec<(&Agent, &Schedule, ScheduleView)> = known.into_iter().filter_map(of_view).collect();
+    let ids = known.iter().map(|(_, schedule, _)| schedule.id).collect();
     let firings = api.store.firings_between(ids, (from, to), MOST).await?;
-    let lanes = known.into_iter().zip(firings);
-    let schedules =
-        lanes.map(|((schedule, view), firings)| Lane::of(schedule, view, firings, now.max(from), to));
-    Ok(Json(Timeline { from, to, now, schedules: schedules.collect() }))
+    let outlook = Outlook::new(now, &roster, &snapshot);
+    let lanes = known.into_iter().zip(firings).map(|((agent, schedule, view), firings)| {
+        Lane::of(view, firings, outlook.firings(agent, schedule, from, MOST as usize), to)
+    });
+    Ok(Json(Timeline { from, to, now, schedules: lanes.collect() }))
 }
 
 impl Lane {
     fn of(
-        schedule: &Schedule,
         view: ScheduleView,
         firings: Vec<(LedgerRow, Option<JobOfFiring>)>,
-        from: Timestamp,
+        mut planned: Vec<Timestamp>,
         to: Timestamp,
     ) -> Self {
-        let fires = !matches!(
-            view.status,
-            ScheduleStatus::Disabled | ScheduleStatus::Error | ScheduleStatus::Finished
-        );
-        let count = if fires { MOST as usize } else { 0 };
-        let mut planned = coming(schedule, view.next_run_at, from, count);
         let cut = firings.len() == MOST as usize
             || planned.len() == MOST as usize && planned.last().is_some_and(|at| *at < to);
         planned.retain(|at| *at < to);
@@ -148,22 +143,98 @@ pub(super) struct NextAsked {
     count: Option<Count>,
 }
 
-/// When a schedule fires next. Nothing if it is off, or does not live by the clock.
+/// When a schedule fires next. Nothing if it is off, paused or over, or if the clock does not fire it.
 pub(super) async fn next(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
     Params(asked): Params<NextAsked>,
 ) -> Result<Json<Page<Timestamp>>, Problem> {
-    let agent: AgentName = named(&agent)?;
+    let (agent, now): (AgentName, _) = (named(&agent)?, api.now());
     let id = find(&api, &agent, &schedule)?;
-    let view = super::schedules::view(&api, &agent, &schedule).await?.0;
-    let fires =
-        !matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error | ScheduleStatus::Finished);
-    let count = if fires { Count::or(asked.count, 10) as usize } else { 0 };
     let roster = api.roster();
-    let schedule = roster.agents.iter().flat_map(|agent| &agent.schedules).find(|known| known.id == id);
-    let from = asked.from.unwrap_or_else(|| api.now());
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
     // The config may have been read again in between.
-    let schedule = schedule.ok_or_else(|| Problem::no_schedule(&agent, view.schedule.as_str()))?;
-    Ok(Json(Page::whole(coming(schedule, view.next_run_at, from, count))))
+    let known = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&agent))?;
+    let found = known.schedules.iter().find(|known| known.id == id);
+    let found = found.ok_or_else(|| Problem::no_schedule(&agent, &schedule))?;
+    let (from, count) = (asked.from.unwrap_or(now), Count::or(asked.count, 10) as usize);
+    Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).firings(known, found, from, count))))
+}
+
+/// How many firings are asked for; more than of other lists, since they are small.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+#[schemars(extend("minimum" = 1, "maximum" = 10_000))]
+struct Many(u32);
+
+impl TryFrom<u32> for Many {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        if (1..=10_000).contains(&count) {
+            Ok(Self(count))
+        } else {
+            Err(format!("{count} is not from 1 to 10000"))
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ComingAsked {
+    /// Only after this; unset means now.
+    from: Option<Timestamp>,
+    /// How many at most; unset means 10.
+    count: Option<Many>,
+    /// Only of this agent.
+    agent: Option<AgentName>,
+    /// Only of this schedule of that agent.
+    schedule: Option<String>,
+}
+
+/// A firing to come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComingFiring {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    pub at: Timestamp,
+    /// The zone of the schedule.
+    pub timezone: String,
+}
+
+/// When the schedules of the fleet fire next, the soonest first.
+pub(super) async fn coming(
+    State(api): State<Api>,
+    Params(asked): Params<ComingAsked>,
+) -> Result<Json<Page<ComingFiring>>, Problem> {
+    let ComingAsked { from, count, agent: of_agent, schedule: named } = asked;
+    match (&of_agent, &named) {
+        (Some(agent), Some(schedule)) => {
+            find(&api, agent, schedule)?;
+        }
+        (Some(agent), None) if api.roster().agent(agent).is_none() => return Err(Problem::no_agent(agent)),
+        (None, Some(_)) => return Err(Problem::bad_request("`schedule` needs `agent`")),
+        _ => {}
+    }
+    let (roster, now) = (api.roster(), api.now());
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let outlook = Outlook::new(now, &roster, &snapshot);
+    let (from, count) = (from.unwrap_or(now), count.map_or(10, |Many(count)| count) as usize);
+    let mut coming = Vec::new();
+    for agent in roster.agents.iter().filter(|agent| of_agent.as_ref().is_none_or(|name| agent.name == *name))
+    {
+        let wanted = |schedule: &&Schedule| named.as_ref().is_none_or(|name| schedule.name.as_str() == name);
+        for schedule in agent.schedules.iter().filter(wanted) {
+            let firings = outlook.firings(agent, schedule, from, count).into_iter();
+            coming.extend(firings.map(|at| ComingFiring {
+                agent: agent.name.clone(),
+                schedule: schedule.name.clone(),
+                at,
+                timezone: schedule.zone.to_string(),
+            }));
+        }
+    }
+    coming.sort_by_key(|firing| firing.at);
+    coming.truncate(count);
+    Ok(Json(Page::whole(coming)))
 }

@@ -54,7 +54,7 @@ pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
             agent
                 .next
                 .as_ref()
-                .map(|next| format!("{} {}", next.schedule, ago::from_now(now, next.at)))
+                .map(|next| format!("{} {}", next.schedule, ago::in_words(now, next.at)))
                 .unwrap_or_default(),
         ]);
     }

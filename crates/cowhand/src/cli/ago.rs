@@ -2,9 +2,12 @@
 
 use jiff::{SignedDuration, SpanRound, Timestamp, Unit};
 
-/// Two units are enough to plan by.
+/// `in 2h 10m`: two units are enough to plan by. What is due already is due `now`.
 pub(super) fn in_words(from: Timestamp, at: Timestamp) -> String {
-    words(at.duration_since(from)).map_or_else(String::new, |words| format!("in {words}"))
+    match words(at.duration_since(from)) {
+        Some(words) if at > from && words != NOTHING => format!("in {words}"),
+        _ => "now".to_owned(),
+    }
 }
 
 /// Before or after now, whichever it is.
@@ -12,8 +15,14 @@ pub(super) fn from_now(now: Timestamp, at: Timestamp) -> String {
     if at > now {
         return in_words(now, at);
     }
-    words(now.duration_since(at)).map_or_else(String::new, |words| format!("{words} ago"))
+    match words(now.duration_since(at)) {
+        Some(words) if words != NOTHING => format!("{words} ago"),
+        _ => "just now".to_owned(),
+    }
 }
+
+/// How no time at all is written.
+const NOTHING: &str = "0s";
 
 pub(super) fn seconds(count: u64) -> String {
     words(SignedDuration::from_secs(count.try_into().unwrap_or(i64::MAX))).unwrap_or_default()
@@ -40,7 +49,10 @@ mod tests {
         let at = |seconds: i64| now + SignedDuration::from_secs(seconds);
         assert_eq!(from_now(now, at(-65)), "1m 5s ago");
         assert_eq!(from_now(now, at(90_061)), "in 1d 1h");
-        assert_eq!(from_now(now, now), "0s ago");
+        assert_eq!(from_now(now, now), "just now");
+        assert_eq!(from_now(now, now + SignedDuration::from_millis(300)), "now");
+        assert_eq!(in_words(now, at(-3)), "now");
+        assert_eq!(in_words(now, at(3)), "in 3s");
         assert_eq!(seconds(3_725), "1h 2m");
     }
 }

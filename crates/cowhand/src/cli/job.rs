@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Answered, Ask, AskState, Denial};
 use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
@@ -48,7 +49,7 @@ impl Job {
         if self.json {
             print::json(&job);
         } else {
-            details(&job.job, Timestamp::now());
+            details(&job.job, job.cancelled_by.as_ref(), Timestamp::now());
             asks(&job.asks, Timestamp::now());
             denials(&job.denials);
             report(job.report.as_ref());
@@ -124,7 +125,7 @@ pub(super) fn outcome(job: &JobRecord) -> String {
     error.or(ended).or_else(|| job.summary.clone()).unwrap_or_default()
 }
 
-fn details(job: &JobRecord, now: Timestamp) {
+fn details(job: &JobRecord, cancelled_by: Option<&Actor>, now: Timestamp) {
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", ago::from_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let rows = [
@@ -139,11 +140,12 @@ fn details(job: &JobRecord, now: Timestamp) {
             job.error.as_ref().map(|error| format!("{} ({})", print::plain(&error.message), error.kind)),
         ),
         ("ended", job.termination.map(|how| how.to_string())),
+        ("cancelled by", cancelled_by.map(ToString::to_string)),
         ("fork of", job.forked_from.as_ref().map(ToString::to_string)),
         ("retry of", job.retry_of.as_ref().map(ToString::to_string)),
         ("made", at(Some(job.started_at))),
         ("started", at(job.run_started_at)),
-        ("next attempt", at(job.not_before)),
+        ("next attempt", at(job.not_before.filter(|at| *at > now))),
         ("finished", at(job.finished_at)),
         ("took", job.duration_seconds.map(ago::seconds)),
         ("attempt", Some(job.attempt.to_string())),

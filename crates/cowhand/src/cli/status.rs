@@ -50,7 +50,7 @@ impl Status {
                 print::prose(&format!("{said}; `cowhand config check` shows its mistakes"), 2);
             }
             for parked in &status.parked {
-                let (name, until) = (&parked.provider, ago::from_now(now, parked.until));
+                let (name, until) = (&parked.provider, ago::in_words(now, parked.until));
                 let (message, used_up) =
                     (print::one_line(&parked.message, 300), print::styled("used up", print::ODD));
                 print::prose(
@@ -101,25 +101,23 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     for view in schedules {
         let name = format!("{}/{}", view.agent, view.schedule);
         let note = view.skip_note.as_ref().map(|note| print::one_line(note, 300));
-        let line = match (view.status, view.skip_reason, note, &view.last_error) {
-            (ScheduleStatus::Paused, _, Some(note), _) => {
+        let line = match (view.status, note, &view.last_error) {
+            (ScheduleStatus::Paused, Some(note), _) => {
                 let again =
-                    view.skip_until.map(|until| format!(", tries again {}", ago::from_now(now, until)));
+                    view.skip_until.map(|until| format!(", tries again {}", ago::in_words(now, until)));
                 format!(
                     "{}: {name}{}: {note}",
                     print::styled("paused", print::ODD),
                     again.unwrap_or_default()
                 )
             }
-            (ScheduleStatus::Error, _, _, Some(error)) => {
+            (ScheduleStatus::Error, _, Some(error)) => {
                 format!("{}: {name}: {}", print::styled("given up", print::ODD), print::one_line(error, 300))
             }
-            // Told with the job itself.
-            (_, Some(SkipReason::Requeued), _, _) => continue,
-            (_, reason, Some(note), _) if reason != Some(SkipReason::UsageLimit) => {
+            (_, Some(note), _) if view.skip_note_reason == Some(SkipReason::OverBudget) => {
                 format!("{}: {note}", print::styled("no money", print::ODD))
             }
-            (_, _, _, Some(error)) if view.preparing => {
+            (_, _, Some(error)) if view.preparing => {
                 format!("{}: {name}: {}", print::styled("held up", print::ODD), print::one_line(error, 300))
             }
             _ => continue,

@@ -100,20 +100,21 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
         (
             Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
             _,
-        ) if view.skip_note.is_some() => explained(view, now),
+        ) if view.skip_note_reason == view.skip_reason => explained(view, now),
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType) | None, _) if view.preparing => {
             Some("It has fired, and finds out what there is to run for.".to_owned())
         }
         (Some(SkipReason::NotDue) | None, Some(at)) => {
-            Some(format!("It is not due: it fires next {} ({at:.0}).", ago::from_now(now, at)))
+            Some(format!("It is not due: it fires next {} ({at:.0}).", ago::in_words(now, at)))
         }
+        (Some(SkipReason::NotDue), None) => Some(
+            "Its calendar (`active_hours`, `exclude_dates`, `end_at`) leaves no time at which it fires."
+                .to_owned(),
+        ),
         (Some(SkipReason::UnsupportedType), _) => {
             Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
         }
-        (Some(reason), Some(due)) => {
-            Some(format!("It was due {} and waits: {}.", ago::from_now(now, due), because(reason)))
-        }
-        (Some(reason), None) => Some(format!("It waits: {}.", because(reason))),
+        (Some(reason), next) => Some(waits(view, reason, next, now)),
         (None, None) if view.status == ScheduleStatus::Idle => {
             Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
         }
@@ -136,15 +137,23 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
     lines
 }
 
+/// `It was due 3m ago and waits: its previous job had not ended. Its next time is in 57m (…).`
+fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
+    let since = view.due_since.map(|due| format!("It was due {} and waits", ago::from_now(now, due)));
+    let since = since.unwrap_or_else(|| "It waits".to_owned());
+    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", ago::in_words(now, at)));
+    format!("{since}: {}.{}", because(reason), next.unwrap_or_default())
+}
+
 /// `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and when that ends.
 fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     Some(match (view.skip_reason, view.skip_until) {
         (Some(SkipReason::Paused), Some(until)) => {
-            format!("Why: {}\nIt tries again {} ({until:.0}), once.", stop(&note), ago::from_now(now, until))
+            format!("Why: {}\nIt tries again {} ({until:.0}), once.", stop(&note), ago::in_words(now, until))
         }
         (_, Some(until)) => {
-            format!("It waits, and goes on {} at the latest: {}", ago::from_now(now, until), stop(&note))
+            format!("It waits, and goes on {} at the latest: {}", ago::in_words(now, until), stop(&note))
         }
         (_, None) => format!("It waits: {}", stop(&note)),
     })
@@ -186,7 +195,7 @@ fn reason_of(firing: &FiringView) -> &'static str {
     }
 }
 
-const fn because(reason: SkipReason) -> &'static str {
+pub(super) const fn because(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::UnsupportedType => "the clock does not fire this type of trigger",
         SkipReason::Disabled => "it was turned off",

@@ -34,6 +34,7 @@ mod work;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cowhand_core::event::Fact;
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
@@ -44,6 +45,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::audit;
 use crate::clock::Clock;
 use crate::daemon::{Contents, Daemon, Engine, Loaded, load};
 use crate::run::sandbox;
@@ -61,8 +63,8 @@ pub(crate) use output::{Listening, result};
 pub use output::{Output, Said};
 pub(crate) use prune::prune;
 pub use prune::{PruneAsked, PruneView, PrunedJob};
-pub(crate) use schedules::schedules;
 pub use schedules::{ScheduleStatus, ScheduleView};
+pub(crate) use schedules::{schedules, schedules_of};
 pub(crate) use stop::Course;
 pub use stop::Stop;
 pub use trigger::{Changes, Trigger, Triggered};
@@ -291,8 +293,14 @@ impl Fleet {
         let alone = Arc::clone(&self.taking).lock_owned().await;
         let contents = load(config).and_then(|contents| not_half_written(contents, &self.roster()));
         let at = self.engine.clock.now();
-        self.config_refused_at.send_replace(contents.is_err().then_some(at));
-        let contents = contents?;
+        let was_refused = self.config_refused_at.send_replace(contents.is_err().then_some(at)).is_some();
+        let contents = match contents {
+            Ok(contents) => contents,
+            Err(error) => {
+                self.note(Fact::FleetConfigRefused).await;
+                return Err(error);
+            }
+        };
         let roster = &contents.roster;
         if roster.store != self.roster().store {
             warn!("`store` has changed; it stays as it is until a restart");
@@ -307,7 +315,19 @@ impl Fleet {
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
         self.take(contents, alone).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
+        // What changed tells of itself; pages that show a refusal have to learn that it is over.
+        if was_refused || audit::current().is_some() {
+            self.note(Fact::FleetReloaded { agents: reloaded.agents, schedules }).await;
+        }
         Ok(reloaded)
+    }
+
+    /// Records a fact about the whole fleet. A store that cannot be written keeps nothing else from being done.
+    async fn note(&self, fact: Fact) {
+        let name = fact.type_name();
+        if let Err(error) = self.store().note(fact, self.engine.clock.now()).await {
+            warn!("the event {name} is not written: {error}");
+        }
     }
 
     /// When the config on disk was refused, if it was when it was last read.

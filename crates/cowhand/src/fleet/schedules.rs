@@ -1,7 +1,8 @@
 //! How the schedules of a fleet stand, and when they fire.
 
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
-use cowhand_core::plan::{self, LiveJob, LiveState, Snapshot};
+use cowhand_core::plan::coming::Outlook;
+use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
@@ -24,7 +25,8 @@ pub struct ScheduleView {
     pub kind: String,
     pub status: ScheduleStatus,
     pub last_run_at: Option<Timestamp>,
-    /// A time that has passed means: due, and held back.
+    /// The next firing by the clock, never in the past. None if it is off, paused or over, if it counts from the end of
+    /// a job that has not ended, if it waits for something whose end nobody knows, and if the clock does not fire it.
     pub next_run_at: Option<Timestamp>,
     /// It has fired, and what it runs for is being found out.
     pub preparing: bool,
@@ -37,9 +39,17 @@ pub struct ScheduleView {
     /// Where its `enabled: false` is written, as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_in_file: Option<String>,
-    /// That reason in a sentence, where there is more to say.
+    /// What holds it in a sentence, where there is more to say, or will hold it when it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note: Option<String>,
+    /// What the sentence is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_note_reason: Option<SkipReason>,
+    /// Since when a firing is due that waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_since: Option<Timestamp>,
+    /// Of its cron expression, its active hours and its excluded dates.
+    pub timezone: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,16 +91,21 @@ pub(crate) async fn schedules(
     roster: &Roster,
     now: Timestamp,
 ) -> Result<Vec<ScheduleView>, StoreError> {
-    let snapshot = store.snapshot_of(roster, now).await?;
-    let next = plan::next_runs(now, roster, &snapshot);
+    Ok(schedules_of(roster, &store.snapshot_of(roster, now).await?, now))
+}
+
+/// Describes all schedules as they stand in a snapshot, in the order of the fleet's files. API, command line, pages,
+/// `state.yaml` and metrics show nothing else.
+pub(crate) fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec<ScheduleView> {
+    let outlook = Outlook::new(now, roster, snapshot);
     let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
         let view = |schedule: &Schedule| {
-            let view = ScheduleView::of(agent, schedule, &snapshot, next.get(&schedule.id).copied(), now);
-            view.explained(roster, agent, schedule, &snapshot, now)
+            let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
+            view.explained(roster, agent, schedule, snapshot, now)
         };
         agent.schedules.iter().map(view).collect()
     };
-    Ok(roster.agents.iter().flat_map(of_agent).collect())
+    roster.agents.iter().flat_map(of_agent).collect()
 }
 
 impl ScheduleView {
@@ -120,7 +135,10 @@ impl ScheduleView {
             }
             ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),
         };
-        let waiting = record.and_then(|record| record.waiting.as_ref()).map(|waiting| waiting.reason);
+        let held = record.and_then(|record| record.waiting.as_ref());
+        let waiting = held.map(|waiting| waiting.reason);
+        let has_jobs = snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id));
+        let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
         let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
         let waiting = waiting.or_else(waits);
         let skip_reason = match status {
@@ -133,8 +151,10 @@ impl ScheduleView {
                     // It looks for something to do by itself, and nobody knows when it finds it.
                     (Driver::Strategy, _) => None,
                     (Driver::Clock, Some(at)) => (at > now).then_some(SkipReason::NotDue),
-                    // An interval counts from the end of what runs.
-                    (Driver::Clock, None) => runs.then_some(SkipReason::AlreadyRunning),
+                    // An interval counts from the end of what it has fired.
+                    (Driver::Clock, None) if has_jobs || preparing => Some(SkipReason::AlreadyRunning),
+                    // Its calendar has no time for it any more.
+                    (Driver::Clock, None) => Some(SkipReason::NotDue),
                 }
             }),
         };
@@ -146,17 +166,20 @@ impl ScheduleView {
             status,
             last_run_at: record.and_then(|record| record.last_run_at),
             next_run_at,
-            preparing: snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id),
+            preparing,
             last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,
             off_in_file: schedule.place_of_off(),
             skip_note: None,
+            skip_note_reason: None,
+            due_since: held.map(|waiting| waiting.due),
+            timezone: schedule.zone.to_string(),
         }
     }
 
-    /// With all there is to say about a pause or a budget. One that waits for something else has the note all the same:
-    /// that is what it will wait for then.
+    /// With all there is to say about a pause, a budget or a used-up provider. One that waits for something else has the
+    /// note all the same: that is what it will wait for then.
     fn explained(
         mut self,
         roster: &Roster,
@@ -168,24 +191,33 @@ impl ScheduleView {
         let state = snapshot.schedules.get(&schedule.id).map(|record| &record.state);
         if let (ScheduleStatus::Paused, Some(ScheduleState::Paused { reason, until })) = (self.status, state)
         {
-            (self.skip_until, self.skip_note) = (Some(*until), Some(reason.clone()));
+            return self.noted(SkipReason::Paused, Some(*until), reason.clone());
+        }
+        if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return self;
         }
-        if matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running)
-            && let Some(over) = roster.over_budget(agent, &snapshot.ledger, now)
-        {
+        if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
             if matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
                 self.skip_reason = Some(SkipReason::OverBudget);
             }
-            (self.skip_until, self.skip_note) = (over.until, Some(over.sentence(&agent.name, roster.zone())));
-        } else if let Some(parked) = limit(agent, schedule, snapshot, now) {
-            self.skip_reason = Some(SkipReason::UsageLimit);
-            (self.skip_until, self.skip_note) = (Some(parked.until), Some(parked.sentence()));
-        } else if let Some((until, sentence)) = put_back(schedule, snapshot, now) {
-            self.skip_reason = Some(SkipReason::Requeued);
-            (self.skip_until, self.skip_note) = (Some(until), Some(sentence));
+            return self.noted(SkipReason::OverBudget, over.until, over.sentence(&agent.name, roster.zone()));
         }
-        self
+        if let Some(parked) = limit(agent, schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::UsageLimit);
+            return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
+        }
+        if let Some((until, sentence)) = put_back(schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::Requeued);
+            return self.noted(SkipReason::Requeued, Some(until), sentence);
+        }
+        match snapshot.limit(agent, now) {
+            Some(parked) => self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence()),
+            None => self,
+        }
+    }
+
+    fn noted(self, reason: SkipReason, until: Option<Timestamp>, note: String) -> Self {
+        Self { skip_until: until, skip_note: Some(note), skip_note_reason: Some(reason), ..self }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The event log: numbered in the order of the commits, without gaps.
 
+use cowhand_core::actor::Actor;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use jiff::Timestamp;
@@ -16,6 +17,8 @@ statements! {
         where actor is not null and seq > $1 order by seq limit $2";
     LAST_ASKED = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null order by seq desc limit $1";
+    CANCELLED_BY = same "select seq, at, agent, schedule, job_id, data, actor from events \
+        where actor is not null and job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq limit 1";
     LAST_EVENT = same "select value from counters where name = 'event'";
 }
 
@@ -61,6 +64,14 @@ impl Store {
     pub async fn last_asked(&self, limit: u32) -> Result<Vec<Event>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKED, args![limit]).await }));
         rows.await?.iter().rev().map(read_event).collect()
+    }
+
+    /// Returns who asked for the end of a job; none if nobody did, or the fleet itself.
+    pub async fn cancelled_by(&self, job: JobId) -> Result<Option<Actor>, StoreError> {
+        let row =
+            self.read(move |tx| Box::pin(async move { tx.one(CANCELLED_BY, args![job.as_str()]).await }));
+        let event = row.await?.as_ref().map(read_event).transpose()?;
+        Ok(event.and_then(|event| event.by))
     }
 
     /// A fact that changes nothing in the store, of the whole fleet.

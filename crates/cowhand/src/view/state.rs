@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus};
-use cowhand_core::plan::{LiveState, Snapshot, next_runs};
-use cowhand_core::roster::{Agent, Roster, Schedule};
-use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
+use cowhand_core::plan::{LiveState, Snapshot};
+use cowhand_core::roster::{Agent, Roster};
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Views, write_yaml};
+use crate::fleet::{self, schedules_of};
 use crate::store::Store;
 
 const HEAD: &str =
@@ -52,10 +52,11 @@ pub(super) async fn write(
     roster: &Roster,
     now: Timestamp,
 ) -> anyhow::Result<()> {
-    let snapshot = store.snapshot().await?;
+    let snapshot = store.snapshot_of(roster, now).await?;
+    let schedules = schedules_of(roster, &snapshot, now);
     let last = store.last_ended().await?;
     let last: HashMap<&AgentName, &Job> = last.iter().map(|job| (job.agent(), job)).collect();
-    let look = Look { snapshot: &snapshot, next: next_runs(now, roster, &snapshot), last, now };
+    let look = Look { snapshot: &snapshot, schedules: &schedules, last };
     let agents = roster.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
     let state = State { fleet: FleetState { started_at: views.started_at }, agents };
     write_yaml(&views.state.path().join("state.yaml"), HEAD, &state)
@@ -63,9 +64,8 @@ pub(super) async fn write(
 
 struct Look<'a> {
     snapshot: &'a Snapshot,
-    next: HashMap<ScheduleId, Timestamp>,
+    schedules: &'a [fleet::ScheduleView],
     last: HashMap<&'a AgentName, &'a Job>,
-    now: Timestamp,
 }
 
 impl<'a> Look<'a> {
@@ -76,9 +76,9 @@ impl<'a> Look<'a> {
         let current = self.snapshot.jobs.iter().find(running);
         let last = self.last.get(&agent.name);
         let failed = last.is_some_and(|job| job.status() == JobStatus::Failed);
-        let upcoming =
-            agent.schedules.iter().filter_map(|schedule| Some((self.next.get(&schedule.id)?, schedule)));
-        let next = upcoming.min_by_key(|(at, _)| **at);
+        let own = || self.schedules.iter().filter(|view| view.agent == agent.name);
+        let upcoming = own().filter_map(|view| Some((view.next_run_at?, &view.schedule)));
+        let next = upcoming.min_by_key(|(at, _)| *at);
         AgentState {
             status: if current.is_some() {
                 "running"
@@ -89,38 +89,20 @@ impl<'a> Look<'a> {
             },
             current_job: current.map(|job| &job.id),
             last_job: last.map(|job| job.id()),
-            next_schedule: next.map(|(_, schedule)| &schedule.name),
-            next_trigger_at: next.map(|(at, _)| *at),
-            schedules: agent
-                .schedules
-                .iter()
-                .map(|schedule| (&schedule.name, self.schedule(schedule)))
-                .collect(),
+            next_schedule: next.map(|(_, name)| name),
+            next_trigger_at: next.map(|(at, _)| at),
+            schedules: own().map(|view| (&view.schedule, ScheduleView::from(view))).collect(),
         }
     }
+}
 
-    fn schedule(&self, schedule: &'a Schedule) -> ScheduleView<'a> {
-        let record = self.snapshot.schedules.get(&schedule.id);
-        ScheduleView {
-            status: self.status(schedule, record),
-            last_run_at: record.and_then(|record| record.last_run_at),
-            next_run_at: self.next.get(&schedule.id).copied(),
-            last_error: record.and_then(|record| record.last_error.as_deref()),
-        }
-    }
-
-    fn status(&self, schedule: &Schedule, record: Option<&ScheduleRecord>) -> &'static str {
-        let disabled = matches!(record, Some(ScheduleRecord { state: ScheduleState::Disabled { .. }, .. }));
-        if disabled || !schedule.enabled {
-            "disabled"
-        } else if matches!(record, Some(ScheduleRecord { state: ScheduleState::Paused { .. }, .. })) {
-            "paused"
-        } else if self.snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id)) {
-            "running"
-        } else if record.is_some_and(|record| record.is_finished(schedule, self.now)) {
-            "finished"
-        } else {
-            "idle"
+impl<'a> From<&'a fleet::ScheduleView> for ScheduleView<'a> {
+    fn from(view: &'a fleet::ScheduleView) -> Self {
+        Self {
+            status: view.status.as_str(),
+            last_run_at: view.last_run_at,
+            next_run_at: view.next_run_at,
+            last_error: view.last_error.as_deref(),
         }
     }
 }

@@ -176,6 +176,16 @@ fn a_hundred_thousand_lines_stay_smooth() {
 }
 
 #[test]
+fn what_is_shown_is_so() {
+    Scene::new().story("truth");
+}
+
+#[test]
+fn a_daemon_that_is_gone() {
+    Scene::new().story("away");
+}
+
+#[test]
 fn a_daemon_that_goes_and_comes_back() {
     Scene::new().story("life");
 }

@@ -7,6 +7,7 @@ mod asks;
 mod bounds;
 mod clock;
 mod concurrency;
+mod documents;
 mod fallbacks;
 mod followups;
 mod job_socket;
@@ -184,7 +185,7 @@ impl Scene {
                 (r"job-\d{4}-\d\d-\d\d-[a-z0-9]{6}", "[JOB]"),
                 (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "[UUID]"),
                 (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "[TIME]"),
-                (r"\d+[smhd]( \d+[smhd])? ago", "[AGO]"),
+                (r"\d+[smhd]( \d+[smhd])? ago|just now", "[AGO]"),
                 (r"in \d+[smhd]( \d+[smhd])?\b", "[IN]"),
                 (r"\b\d+s\b", "[TOOK]"),
                 (r#""uid":\d+,"name":"[^"]+""#, "[WHO]"),

@@ -58,7 +58,7 @@ fn when_they_fire() {
     command: ['true']
     schedules:
       office: {type: cron, cron: 0 */6 * * *, timezone: UTC, active_hours: {start: '08:00', end: '20:00'}}
-      often: {type: interval, interval: 5h}
+      often: {type: interval, interval: 5h, start_at: '2030-01-01T00:00:00Z'}
       asked: {type: manual}
 ",
     );

@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod agree;
 mod audit;
 mod canaries;
 mod dashboard;
+mod dashboard_facts;
 mod described;
 mod examples;
 mod flood;

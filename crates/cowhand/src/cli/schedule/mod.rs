@@ -126,6 +126,7 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
         let note = view
             .skip_note
             .as_deref()
+            .filter(|_| view.skip_note_reason == view.skip_reason)
             .map(|note| print::one_line(&format!(": {note}"), 60))
             .unwrap_or_default();
         let waits = view.skip_reason.filter(|reason| !plain(reason)).map(|reason| format!("{reason}{note}"));
@@ -135,7 +136,7 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
             view.kind.clone(),
             view.status.as_str().to_owned(),
             when(view.last_run_at),
-            when(view.next_run_at),
+            view.next_run_at.map(|at| ago::in_words(now, at)).unwrap_or_default(),
             why.unwrap_or_default(),
         ]);
     }

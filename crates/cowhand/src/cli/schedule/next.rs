@@ -4,17 +4,17 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::cron::Cron;
-use cowhand_core::plan::coming::{coming as coming_of, times};
+use cowhand_core::plan::coming::times;
 use cowhand_core::policy::Zone;
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::FullName;
-use crate::api::Page;
-use crate::cli::place::Place;
-use crate::cli::{Exit, Failure, ago, print};
-use crate::config;
+use crate::api::{ComingFiring, Page, segment};
+use crate::cli::why::because;
+use crate::cli::{Failure, ago, place, print};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ impl Next {
             return Ok(());
         }
         if coming.is_empty() {
-            print::line("nothing fires by the clock");
+            print::prose(&self.nothing(config)?, 0);
         }
         for Coming { at, zone, name } in coming {
             let local = at.to_zoned(zone);
@@ -95,36 +95,48 @@ impl Next {
         Ok(times.map(|at| Coming { at, zone: zone.clone(), name: None }).collect())
     }
 
+    /// What the API says, so that the dashboard says the same.
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
-        let place = Place::find(config)?;
-        let roster = config::load(&place.config).loaded.roster;
-        let views =
-            place.ask(async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items))?;
-        let mut coming = Vec::new();
-        let mut known = false;
-        for agent in &roster.agents {
-            for schedule in &agent.schedules {
-                let this = |name: &FullName| name.agent == agent.name && name.schedule == schedule.name;
-                if self.name.as_ref().is_some_and(|name| !this(name)) {
-                    continue;
-                }
-                known = true;
-                let view =
-                    views.iter().find(|view| view.agent == agent.name && view.schedule == schedule.name);
-                if view.is_some_and(|view| view.status == ScheduleStatus::Disabled) {
-                    continue;
-                }
-                let next = view.and_then(|view| view.next_run_at);
-                let (name, zone) = (format!("{}/{}", agent.name, schedule.name), schedule.zone.time_zone());
-                let times = coming_of(schedule, next, from, self.count as usize).into_iter();
-                coming.extend(times.map(|at| Coming { at, zone: zone.clone(), name: Some(name.clone()) }));
+        let only = self.name.as_ref().map(|FullName { agent, schedule }| {
+            format!("&agent={agent}&schedule={}", segment(schedule.as_str()))
+        });
+        let from = segment(&from.to_string());
+        let address = format!("schedules/next?from={from}&count={}{}", self.count, only.unwrap_or_default());
+        let coming: Page<ComingFiring> = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        coming.items.into_iter().map(Coming::of).collect()
+    }
+
+    /// Says why there is nothing to show.
+    fn nothing(&self, config: Option<&Path>) -> Result<String, Failure> {
+        let Some(name) = &self.name else { return Ok("nothing fires by the clock".to_owned()) };
+        let address = name.address();
+        let view: ScheduleView = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let why = match (view.status, view.skip_reason) {
+            (ScheduleStatus::Disabled, _) => "it is turned off".to_owned(),
+            (ScheduleStatus::Error, _) => "it has given up".to_owned(),
+            (ScheduleStatus::Finished, _) => "its `end_at` has passed".to_owned(),
+            (ScheduleStatus::Paused, _) => {
+                let until = view.skip_until.map(|until| format!(" until {until:.0}")).unwrap_or_default();
+                format!("it has paused itself{until}")
             }
-        }
-        if let (Some(name), false) = (&self.name, known) {
-            let message = format!("there is no schedule {}/{} in the config", name.agent, name.schedule);
-            return Err(Failure::new(Exit::Refused, message));
-        }
-        Ok(coming)
+            (_, Some(SkipReason::UnsupportedType) | None) => {
+                format!("a schedule of type {} does not fire by the clock", view.kind)
+            }
+            (_, Some(SkipReason::AlreadyRunning)) => {
+                "it counts from the end of the job that it has fired".to_owned()
+            }
+            (_, Some(SkipReason::NotDue)) => "its calendar leaves no time for it".to_owned(),
+            (_, Some(reason)) => because(reason).to_owned(),
+        };
+        let name = format!("{}/{}", view.agent, view.schedule);
+        Ok(format!("{name} has no next firing: {why}; `cowhand why {name}` says more"))
+    }
+}
+
+impl Coming {
+    fn of(ComingFiring { agent, schedule, at, timezone }: ComingFiring) -> Result<Self, Failure> {
+        let zone: Zone = timezone.parse().map_err(|error| usage("timezone", error))?;
+        Ok(Self { at, zone: zone.time_zone().clone(), name: Some(format!("{agent}/{schedule}")) })
     }
 }
 

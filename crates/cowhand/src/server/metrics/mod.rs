@@ -17,6 +17,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use cowhand_core::plan::LiveState;
+use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use crate::api::Problem;
@@ -88,6 +89,12 @@ impl Metrics {
             places,
         );
         let schedules = self.fleet.schedules().await.map_err(Problem::from)?;
+        let next = schedules.iter().map(|view| {
+            let labels = [("agent", view.agent.to_string()), ("schedule", view.schedule.to_string())];
+            (labels, view.next_run_at.map_or(0, Timestamp::as_second))
+        });
+        let help = "When a schedule fires next by the clock; 0 if no time is known.";
+        page.family(Kind::Gauge, "cowhand_schedule_next_run_timestamp_seconds", help, next);
         let schedules = schedules.iter().map(|view| {
             let labels = [
                 ("agent", view.agent.to_string()),

@@ -87,11 +87,13 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
 /// When it fires, or why it does not.
 pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
     html! {
+        @if let Some(time) = schedule.next_run_at { (marks::due(time, now)) }
         @match (schedule.next_run_at, schedule.skip_reason) {
-            (Some(time), _) if time >= now => (marks::from_now(time, now)),
-            (_, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },
-            (_, Some(reason)) => span.muted { (reason.as_str().replace('_', " ")) },
-            (Some(_), None) => "now",
+            (Some(_), Some(SkipReason::NotDue) | None) => {},
+            (Some(_), Some(reason)) => span.muted { " · " (reason.as_str().replace('_', " ")) },
+            (None, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },
+            (None, Some(SkipReason::NotDue)) => span.muted { "never again" },
+            (None, Some(reason)) => span.muted { (reason.as_str().replace('_', " ")) },
             (None, None) => span.muted { "–" },
         }
     }

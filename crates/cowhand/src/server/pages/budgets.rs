@@ -31,7 +31,7 @@ pub(super) fn table(budgets: &[BudgetView]) -> Markup {
                         td { (budget.window) }
                         td.grow.wide { svg.share aria-hidden="true" width="100%" height="10" {
                             rect.ground width="100%" height="10" rx="2" {}
-                            rect.value width={ (share(budget.spent, budget)) "%" } height="10" rx="2" {} } }
+                            rect.value.full[is_tight(budget)] width={ (share(budget.spent, budget)) "%" } height="10" rx="2" {} } }
                         td.end { span.number { (amount(budget.unit, budget.spent)) } }
                         td.end.wide { span.number { (amount(budget.unit, budget.reserved)) } }
                         td.end { span.number { (amount(budget.unit, budget.limit)) } }
@@ -52,6 +52,9 @@ pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
 
 /// Those of which less than a tenth is left.
 pub(super) fn tight(budgets: &[BudgetView]) -> Vec<BudgetView> {
-    let tight = |budget: &&BudgetView| budget.spent + budget.reserved >= budget.limit * 0.9;
-    budgets.iter().filter(tight).cloned().collect()
+    budgets.iter().filter(|budget| is_tight(budget)).cloned().collect()
+}
+
+fn is_tight(budget: &BudgetView) -> bool {
+    budget.spent + budget.reserved >= budget.limit * 0.9
 }

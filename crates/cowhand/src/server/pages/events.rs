@@ -1,25 +1,25 @@
 //! What happened, the latest first.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use cowhand_core::event::Event;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty};
-use super::{Answer, Pages, marks, text};
+use super::{Answer, Pages, Params, marks, text};
 use crate::api::Page;
 
 const PAGE: i64 = 100;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     /// Events up to this one; unset means the newest.
     before: Option<i64>,
 }
 
-pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked>) -> Answer {
     let newest = pages.newest_event().await?;
     let end = asked.before.map_or(newest, |before| before.min(newest));
     let start = (end - PAGE).max(0);

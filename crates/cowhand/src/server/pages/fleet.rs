@@ -1,9 +1,12 @@
 //! The fleet at a glance: what runs, what comes, what went wrong.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 use cowhand_core::ask::Ask;
 use cowhand_core::budget::tokens;
 use cowhand_core::job::JobRecord;
+use cowhand_core::schedule::SkipReason;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
@@ -18,7 +21,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let client = &pages.client;
     let status: Status = client.get("status").await?;
     let running: Page<JobRecord> = client.get("jobs?status=running&limit=50").await?;
-    let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=50").await?;
+    let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=10").await?;
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
     let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
@@ -29,7 +32,8 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let asks: Page<Ask> = client.get("asks").await?;
     let lines = last_lines(&pages, &running.items).await?;
     let main = html! {
-        (head(&status, running.items.len(), waiting.items.len(), &today, &spent, now))
+        (head(&status, &today, &spent, now))
+        (alerts(&status, &schedules.items, now))
         (asks::waiting(&asks.items))
         @if !tight.is_empty() {
             (part("budgets", "Budgets that are nearly used up", &html! { a href="/usage" { "All budgets" } }, &budgets::table(&tight)))
@@ -37,9 +41,9 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
         @if schedules.items.iter().any(|schedule| stopped(schedule).is_some()) {
             (part("stopped", "Schedules that do not fire", &html! {}, &do_not_fire(&schedules.items)))
         }
-        (part("running", "Running now", &html! {}, &running_now(&running.items, &lines, now)))
+        (part("running", "Running now", &more(status.running, running.items.len(), "running"), &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
-            (part("waiting", "Waiting", &html! {}, &waiting_now(&waiting.items, now)))
+            (part("waiting", "Waiting", &more(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, now)))
         }
         div.columns {
             (part("next", "Fires next", &html! { a href="/timeline" { "Timeline" } }, &fires_next(schedules.items, now)))
@@ -59,15 +63,18 @@ async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>,
     Ok(lines)
 }
 
-fn head(
-    status: &Status,
-    running: usize,
-    waiting: usize,
-    today: &Total,
-    spent: &UsageView,
-    now: Timestamp,
-) -> Markup {
-    let Status { daemon, agents, parked, given_up, asks: _ } = status;
+/// Where the others are, if not all are shown.
+fn more(all: usize, shown: usize, status: &str) -> Markup {
+    html! {
+        @if all > shown {
+            span.muted { (shown) " of " (all) }
+            a href={ "/jobs?status=" (status) } { "All " (all) }
+        }
+    }
+}
+
+fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Markup {
+    let Status { daemon, agents, running, queued, given_up, .. } = status;
     let tokens = tokens(&today.usage);
     html! {
         div.page-head #head data-live {
@@ -77,7 +84,7 @@ fn head(
                 @if let Some(since) = daemon.started_at { span { "up " (marks::elapsed(since, now)) } }
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
-                span { (waiting) " waiting" }
+                span { (queued) " waiting" }
                 @if !given_up.is_empty() { a.bad href="/work" { (given_up.len()) " given up" } }
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
                     @match today.usage.cost_usd {
@@ -89,11 +96,23 @@ fn head(
                 }
             }
         }
-        @if let Some(at) = daemon.config_refused_at {
-            p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the one before it is in force; " code { "cowhand config check" } " shows its mistakes." }
-        }
-        @for parked in parked {
-            p.alert { b { (parked.provider) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
+    }
+}
+
+/// What concerns the whole fleet and is not as it should be.
+fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup {
+    let poor = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
+    // Each budget once, of however many schedules.
+    let poor: BTreeSet<&str> = poor.filter_map(|view| view.skip_note.as_deref()).collect();
+    html! {
+        div #alerts data-live {
+            @if let Some(at) = status.daemon.config_refused_at {
+                p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the one before it is in force; " code { "cowhand config check" } " shows its mistakes." }
+            }
+            @for note in poor { p.alert { b { "No money: " } (Text(note)) } }
+            @for parked in &status.parked {
+                p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
+            }
         }
     }
 }
@@ -155,18 +174,17 @@ fn waiting_now(waiting: &[JobRecord], now: Timestamp) -> Markup {
         table {
             thead { tr { th { "Job" } th { "Agent" } th.wide { "Schedule" } th { "Made" } th.wide { "Not before" } } }
             tbody {
-                @for job in waiting.iter().take(10) {
+                @for job in waiting {
                     tr {
                         td { (marks::job(&job.id)) }
                         td { (marks::agent(&job.agent)) }
                         td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } }
                         td { (marks::from_now(job.started_at, now)) }
-                        td.wide { @if let Some(time) = job.not_before { (marks::from_now(time, now)) } }
+                        td.wide { @if let Some(time) = job.not_before.filter(|time| *time > now) { (marks::due(time, now)) } }
                     }
                 }
             }
         }
-        @if waiting.len() > 10 { p { a href="/jobs?status=pending" { "All waiting jobs" } } }
     }
 }
 
@@ -184,14 +202,7 @@ fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
                     tr {
                         td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
                         td { (marks::agent(&schedule.agent)) }
-                        td.end {
-                            @if let Some(time) = schedule.next_run_at {
-                                @if time < now { "held back" } @else { (marks::from_now(time, now)) }
-                            }
-                            @if let Some(reason) = schedule.skip_reason.filter(|_| schedule.next_run_at.is_some_and(|time| time < now)) {
-                                span.muted { " " (reason.as_str().replace('_', " ")) }
-                            }
-                        }
+                        td.end { @if let Some(time) = schedule.next_run_at { (marks::due(time, now)) } }
                     }
                 }
             }
@@ -236,7 +247,7 @@ fn agents(agents: &[AgentView], now: Timestamp) -> Markup {
                             a.plain href={ "/jobs/" (last.id.as_str()) } { (marks::job_status(last.status)) }
                             span.muted.wide { " " (marks::from_now(last.finished_at.unwrap_or(last.started_at), now)) }
                         } @else { span.muted { "none yet" } } }
-                        td.end { @if let Some(next) = &agent.next { (marks::from_now(next.at, now)) } @else { span.muted { "–" } } }
+                        td.end { @if let Some(next) = &agent.next { (marks::due(next.at, now)) } @else { span.muted { "–" } } }
                     }
                 }
             }

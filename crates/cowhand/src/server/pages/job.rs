@@ -1,6 +1,7 @@
 //! One job: how it stands, what it was told, what it says, and what can be done with it.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
+use cowhand_core::actor::Actor;
 use cowhand_core::budget::assumed_sentence;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -11,32 +12,42 @@ use serde::Deserialize;
 use super::layout::{Frame, Tab};
 use super::output::{PAGE, View, Window};
 use super::text::{self, Text};
-use super::{Answer, Pages, asks, hook_runs, marks, now, reports, workspace};
+use super::{Answer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
 use crate::api::{JobView, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
-    /// `raw` shows the lines of the JSONL.
-    view: String,
+    view: Shown,
     /// How many lines to leave out.
     after: Option<u64>,
+}
+
+/// How the output is shown; links that say nothing leave it empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+enum Shown {
+    #[default]
+    #[serde(rename = "")]
+    Transcript,
+    /// The lines of the JSONL.
+    #[serde(rename = "raw")]
+    Raw,
 }
 
 pub(super) async fn page(
     State(pages): State<Pages>,
     Path(id): Path<String>,
-    Query(asked): Query<Asked>,
+    Params(asked): Params<Asked>,
 ) -> Answer {
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let chain = followups(&view);
-    let JobView { job, asks, denials, report, hooks, workspace, waits, .. } = view;
+    let JobView { job, asks, denials, report, hooks, workspace, waits, cancelled_by, .. } = view;
     let changes = pages.changes(&job).await?;
-    let view = if asked.view == "raw" { View::Raw } else { View::Transcript };
+    let view = if asked.view == Shown::Raw { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), cancelled_by.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
         (told(&job))
@@ -50,7 +61,7 @@ pub(super) async fn page(
     pages.page(Frame { title: &title, tab: Tab::Jobs, follow: Some(&follow) }, main).await
 }
 
-fn head(job: &JobRecord, waits: Option<&Waits>, now: Timestamp) -> Markup {
+fn head(job: &JobRecord, waits: Option<&Waits>, cancelled_by: Option<&Actor>, now: Timestamp) -> Markup {
     let address = format!("/api/v1/jobs/{}", job.id);
     let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     html! {
@@ -72,11 +83,14 @@ fn head(job: &JobRecord, waits: Option<&Waits>, now: Timestamp) -> Markup {
         dl.grid {
             div { dt { "Status" } dd { (marks::job_status(job.status))
                 @if let Some(reason) = job.exit_reason.filter(|_| job.status == JobStatus::Failed) { span.muted { " " (reason.as_str().replace('_', " ")) } } } }
+            @if job.status == JobStatus::Cancelled {
+                div { dt { "Cancelled by" } dd.any { @match cancelled_by { Some(by) => (text::short(&by.to_string(), 80)), None => "cowhand itself" } } }
+            }
             div { dt { "Trigger" } dd { (job.trigger_type.as_str()) } }
             div { dt { "Made" } dd { (marks::at(job.started_at)) } }
             div { dt { "Ran" } dd { (marks::duration(job, now)) } }
             @if job.attempt > 1 { div { dt { "Attempts" } dd { (job.attempt) } } }
-            @if let Some(time) = job.not_before { div { dt { "Not before" } dd { (marks::at(time)) } } }
+            @if let Some(time) = job.not_before.filter(|time| *time > now) { div { dt { "Not before" } dd { (marks::at(time)) } } }
             div { dt { "Cost" } dd { (marks::cost(job.usage.as_ref())) } }
             @if let Some(usage) = &job.usage {
                 @let tokens: u64 = usage.per_model.values().map(|model| model.input_tokens + model.output_tokens).sum();

@@ -1,18 +1,18 @@
 //! All jobs, the newest first, as the address asks for them.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use cowhand_core::job::{JobRecord, JobStatus, TriggerType};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty};
-use super::{Answer, Pages, marks, now, query};
+use super::{Answer, Pages, Params, marks, now, query};
 use crate::api::{AgentView, Page, segment};
 
 /// All as text, and empty when a form leaves a field empty.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     agent: String,
     schedule: String,
@@ -56,7 +56,7 @@ const TRIGGERS: [TriggerType; 8] = [
     TriggerType::Fork,
 ];
 
-pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked>) -> Answer {
     let now = now();
     let after =
         if asked.after.is_empty() { String::new() } else { format!("after={}&", segment(&asked.after)) };

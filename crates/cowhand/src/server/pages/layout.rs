@@ -36,12 +36,13 @@ pub(super) struct Frame<'a> {
     pub(super) follow: Option<&'a str>,
 }
 
-/// A page. `seq` is the newest event it knows of; without one it does not follow them.
-pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, main: &Markup) -> Markup {
+/// A page. `seq` is the newest event it knows of; without one it does not follow them. `asks` is how many answers agents
+/// wait for.
+pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head(frame.title))
+            (head(frame.title, asks))
             body data-seq=[seq] data-follow=[frame.follow] {
                 (marks::symbols())
                 a.skip href="#main" { "Skip to the content" }
@@ -55,9 +56,9 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, main: &Markup) -> Markup
                             a href=(address) data-go=(key) aria-current=[(tab == frame.tab).then_some("page")] { (name) }
                         }
                     }
-                    span.pulse #pulse role="status" aria-live="polite" hidden {}
                     button.quiet.script data-opens="keys" aria-label="Keyboard shortcuts" title="Keyboard shortcuts" { "?" }
                 }
+                p.pulse #pulse role="status" aria-live="polite" hidden {}
                 main #main tabindex="-1" { (main) }
                 p.note.no-script { "This browser runs no script: pages can be read, times are UTC, and to change something there is the command line." }
                 (keys())
@@ -73,7 +74,7 @@ pub(super) fn bare(title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head(title))
+            (head(title, 0))
             body.bare {
                 main #main {
                     img src=(assets::icon()) alt="" width="40" height="40";
@@ -85,14 +86,15 @@ pub(super) fn bare(title: &str, main: &Markup) -> Markup {
     }
 }
 
-fn head(title: &str) -> Markup {
+/// `asks`: how many answers agents wait for, which is seen from another tab.
+fn head(title: &str, asks: usize) -> Markup {
     html! {
         head {
             meta charset="utf-8";
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             meta name="robots" content="noindex";
-            title { (super::text::Text(title)) " · cowhand" }
+            title { @if asks > 0 { "(" (asks) ") " } (super::text::Text(title)) " · cowhand" }
             link rel="icon" href=(assets::icon());
             link rel="stylesheet" href=(assets::style());
             script src=(assets::script()) defer {}

@@ -79,6 +79,14 @@ pub(super) fn from_now(time: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(time) title=(exact) data-from-now { (text) } }
 }
 
+/// How far away a time is that has not come: `in 5m`, and `now` from then on.
+pub(super) fn due(time: Timestamp, now: Timestamp) -> Markup {
+    let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    let distance = time.duration_since(now);
+    let text = if distance.as_secs() > 0 { format!("in {}", span(distance)) } else { "now".to_owned() };
+    html! { time datetime=(time) title=(exact) data-due { (text) } }
+}
+
 /// How long it runs; the script counts on.
 pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
     let exact = format!("since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"));

@@ -8,6 +8,7 @@ mod agent;
 mod asks;
 mod assets;
 mod budgets;
+mod definition;
 mod diff;
 mod events;
 mod fleet;
@@ -33,14 +34,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::extract::{ConnectInfo, FromRequestParts, Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use cowhand_core::ask::Ask;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
 use maud::{Markup, html};
+use serde::de::DeserializeOwned;
 
 use super::access::{Access, Caller};
 use crate::api::{Api, Client, Code, Page, Problem, segment};
@@ -73,14 +77,39 @@ impl Pages {
         Ok(page.items.last().map_or(0, |event| event.seq))
     }
 
+    /// How many answers agents wait for, for the title.
+    async fn open_asks(&self) -> Result<usize, Problem> {
+        Ok(self.client.get::<Page<Ask>>("asks").await?.items.len())
+    }
+
     async fn page(&self, frame: Frame<'_>, main: Markup) -> Answer {
         let seq = match KNOWN.try_get() {
             Ok(seq) => seq,
             // One that nobody had to be let in for.
             Err(_) => self.newest_event().await?,
         };
-        Ok(Html(layout::page(&frame, Some(seq), &main).into_string()).into_response())
+        let asks = self.open_asks().await?;
+        Ok(Html(layout::page(&frame, Some(seq), asks, &main).into_string()).into_response())
     }
+}
+
+/// What stands behind the `?` of a page; a mistake in it is answered with a page.
+struct Params<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let query = Query::from_request_parts(parts, state).await;
+        query
+            .map(|Query(params)| Self(params))
+            .map_err(|error| Problem::bad_request(error.body_text()).into())
+    }
+}
+
+/// For every address that nothing else answers.
+async fn nowhere(uri: Uri) -> Refused {
+    Problem::not_found(format!("there is no page {}", uri.path())).into()
 }
 
 /// A page, or why there is none, which is a page as well.
@@ -104,7 +133,7 @@ impl IntoResponse for Refused {
             p.lead { (text::Text(&self.0.message)) }
             p { a href="/" { "Back to the fleet" } }
         };
-        let page = layout::page(&Frame { title, tab: Tab::None, follow: None }, None, &main);
+        let page = layout::page(&Frame { title, tab: Tab::None, follow: None }, None, 0, &main);
         (status, Html(page.into_string())).into_response()
     }
 }
@@ -123,6 +152,7 @@ pub(super) fn router(pages: Pages) -> Router {
         .route("/usage", get(usage::page))
         .route("/events", get(events::page))
         .route("/settings", get(settings::page))
+        .route("/{*rest}", get(nowhere))
         .layer(from_fn_with_state(pages.clone(), only_known));
     let outside =
         Router::new().route("/login/{code}", get(login::enter)).route("/assets/{name}", get(assets::serve));

@@ -1,12 +1,17 @@
 //! One schedule: how it stands, when it fires, and what became of every firing.
 
+use std::collections::HashMap;
+
 use axum::extract::{Path, State};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{Answer, Pages, marks, now, text};
+use super::{Answer, Pages, definition, marks, now, text};
 use crate::api::{FiringView, Page, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
@@ -19,12 +24,17 @@ pub(super) async fn page(
     let view: ScheduleView = pages.client.get(&base).await?;
     let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
     let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;
+    let of_schedule = format!("agent={}&schedule={}", segment(&agent), segment(&schedule));
+    let jobs: Page<JobRecord> = pages.client.get(&format!("jobs?{of_schedule}&limit=200")).await?;
+    let ends = jobs.items.into_iter().map(|job| (job.id, job.status)).collect();
+    let definition = pages.definition(&view).await?;
     let main = html! {
         (head(&view, &base, now))
         @if !next.items.is_empty() {
             (part("next", "Next firings", &html! {}, &coming(&next.items, now)))
         }
-        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&ledger.items)))
+        (definition::part(&definition, &view))
+        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&view, &ledger.items, &ends)))
     };
     let title = format!("{} · {}", text::short(view.schedule.as_str(), 60), view.agent);
     let follow = format!("agent={}", view.agent);
@@ -55,12 +65,18 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 div { dt { "Type" } dd { (view.kind) } }
                 div { dt { "Last run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
+                @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (marks::from_now(due, now)) } } }
             }
             @if let Some(note) = &view.skip_note {
                 p.alert {
-                    b { @if view.status == ScheduleStatus::Paused { "It has paused itself: " } @else { "No money: " } }
+                    b { @match view.skip_note_reason {
+                        Some(SkipReason::Paused) => "It has paused itself: ",
+                        Some(SkipReason::UsageLimit) => "Its provider is used up: ",
+                        Some(SkipReason::Requeued) => "It could not start: ",
+                        _ => "No money: ",
+                    } }
                     (text::Text(note))
-                    @if let Some(until) = view.skip_until { ". That ends " (marks::from_now(until, now)) "." }
+                    @if let Some(until) = view.skip_until { ". That ends " (marks::due(until, now)) "." }
                 }
             }
             @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It has given up: " } else { "Last error: " }) } (text::Text(error)) } }
@@ -70,16 +86,15 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
 
 fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
     html! {
-        ol.coming { @for time in times { li { (marks::at(*time)) " " span.muted { (marks::from_now(*time, now)) } } } }
+        ol.coming { @for time in times { li { (marks::at(*time)) " " span.muted { (marks::due(*time, now)) } } } }
     }
 }
 
-fn table(firings: &[FiringView]) -> Markup {
+/// `ends` says how jobs ended, as far as they are still there.
+fn table(view: &ScheduleView, firings: &[FiringView], ends: &HashMap<JobId, JobStatus>) -> Markup {
     if firings.is_empty() {
-        return empty(
-            "It has not fired yet. Why a schedule does not run:",
-            Some("cowhand why AGENT SCHEDULE"),
-        );
+        let command = format!("cowhand why {}/{}", view.agent, text::short(view.schedule.as_str(), 60));
+        return empty("It has not fired yet. Why it does not run:", Some(&command));
     }
     html! {
         table {
@@ -88,7 +103,7 @@ fn table(firings: &[FiringView]) -> Markup {
                 @for firing in firings {
                     tr {
                         td { (marks::at(firing.due)) }
-                        td { (marks::status(&firing.outcome)) }
+                        td { (outcome(firing, ends)) }
                         td {
                             @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) }
                             @if let Some(note) = &firing.note { span.muted { " " (Text(note)) } }
@@ -99,5 +114,16 @@ fn table(firings: &[FiringView]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// What became of a firing; of one that ran, how its job ended.
+fn outcome(firing: &FiringView, ends: &HashMap<JobId, JobStatus>) -> Markup {
+    let end = firing.job.as_ref().and_then(|job| ends.get(job));
+    match (firing.outcome.as_str(), end) {
+        ("ran", Some(status)) => marks::job_status(*status),
+        // Nobody knows any more how it ended.
+        ("ran", None) => marks::status_as("idle", "ran"),
+        (outcome, _) => marks::status(outcome),
     }
 }

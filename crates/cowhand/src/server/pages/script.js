@@ -22,12 +22,19 @@
   function put(element, text) {
     if (element.textContent !== text) element.textContent = text;
   }
+  // Since when the daemon has not answered; until it does again nothing on the page is known to be true, and no clock goes on.
+  let away = null;
   function tick(root = document) {
+    if (away) return;
     const now = Date.now();
     for (const time of $$('time[data-elapsed]', root)) put(time, span(now - Date.parse(time.dateTime)));
     for (const time of $$('time[data-from-now]', root)) {
-      const away = Date.parse(time.dateTime) - now;
-      put(time, Math.abs(away) < 1000 ? 'now' : away > 0 ? `in ${span(away)}` : `${span(-away)} ago`);
+      const distance = Date.parse(time.dateTime) - now;
+      put(time, Math.abs(distance) < 1000 ? 'now' : distance > 0 ? `in ${span(distance)}` : `${span(-distance)} ago`);
+    }
+    for (const time of $$('time[data-due]', root)) {
+      const distance = Date.parse(time.dateTime) - now;
+      put(time, distance < 1000 ? 'now' : `in ${span(distance)}`);
     }
   }
   function localise(root = document) {
@@ -36,6 +43,11 @@
       if (Number.isNaN(date.getTime())) continue;
       time.title = `${exact.format(date)} (${time.dateTime})`;
       if (time.hasAttribute('data-at')) put(time, clock.format(date));
+    }
+    for (const title of $$('title[data-time]', root)) {
+      const text = `${title.dataset.before} ${clock.format(new Date(title.dataset.time))}${title.dataset.after}`;
+      put(title, text);
+      title.closest('a')?.setAttribute('aria-label', text);
     }
     for (const text of $$('text[data-clock]', root)) {
       if (text.textContent.trim() !== 'now') put(text, hours.format(new Date(text.dataset.clock)));
@@ -84,6 +96,7 @@
   }
   function replace(fresh) {
     localise(fresh);
+    document.title = fresh.title;
     for (const old of $$('[data-live]')) {
       const part = fresh.getElementById(old.id);
       if (!part) { old.remove(); continue; }
@@ -127,18 +140,34 @@
   let after = seq;
   let events;
   function concerns(event) {
-    if (!follow) return true;
+    // The title counts what agents ask.
+    if (!follow || String(event.type).startsWith('ask:')) return true;
     const [key, value] = follow.split(/=(.*)/s);
     return event[key] === value;
+  }
+  // The daemon does not answer: the page says so, and since when.
+  function gone() {
+    if (away) return;
+    away = new Date();
+    document.body.classList.add('away');
+    $('#pulse').textContent = `Not connected since ${clock.format(away)}: the daemon does not answer, and what is shown is from then.`;
+    $('#pulse').hidden = false;
+  }
+  function back() {
+    if (!away) return;
+    away = null;
+    document.body.classList.remove('away');
+    $('#pulse').hidden = true;
+    tick();
+    soon();
   }
   function listen() {
     if (seq === undefined || document.hidden || events) return;
     events = new EventSource(`/api/v1/events?follow=1&after=${after}`);
-    events.onopen = () => { $('#pulse').hidden = true; };
+    events.onopen = back;
     events.onmessage = heard;
     events.onerror = () => {
-      $('#pulse').textContent = 'not connected';
-      $('#pulse').hidden = false;
+      gone();
       if (events?.readyState === EventSource.CLOSED) { events = undefined; setTimeout(listen, 5000); }
     };
   }
@@ -243,13 +272,15 @@
         headers: { 'content-type': 'application/json', 'x-cowhand': '1' },
         body: JSON.stringify(body),
       });
-      const answer = await response.json();
+      const answer = await response.json().catch(() => ({}));
       if (!response.ok) { say(answer.detail ?? answer.message ?? 'That did not work.'); return; }
       if (element.dataset.then === 'job' && answer.id) { location.href = `/jobs/${encodeURIComponent(answer.id)}`; return; }
       say(element.dataset.said ?? 'Done.');
       soon();
-    } catch (error) {
-      say(`That did not work: ${error.message}`);
+    } catch {
+      // What was sent may or may not have arrived.
+      gone();
+      say('The daemon does not answer. When it is back, this page shows whether that was done.');
     } finally { button.disabled = false; }
   }
   function sure(text) {

@@ -47,7 +47,10 @@ struct Mark {
     kind: &'static str,
     at: f64,
     until: f64,
+    /// What it is called: these words, a time, and these.
     title: String,
+    time: Timestamp,
+    after: String,
     job: Option<String>,
     /// How many stand here.
     count: usize,
@@ -89,7 +92,9 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
         kind: "planned",
         at: scale.percent(*time),
         until: scale.percent(*time),
-        title: format!("planned {}", clock(*time)),
+        title: "planned".to_owned(),
+        time: *time,
+        after: String::new(),
         job: None,
         count: 1,
     });
@@ -100,7 +105,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
                 last.until = last.until.max(mark.until);
                 last.count += 1;
                 last.title = format!("{} {}, the last of them: {}", last.count, last.kind, mark.title);
-                last.job = mark.job;
+                (last.time, last.after, last.job) = (mark.time, mark.after, mark.job);
             }
             _ => together.push(mark),
         }
@@ -108,7 +113,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
     // The API tells so many and no more; the clock goes on.
     if let Some(last) = together.last_mut().filter(|last| lane.cut && last.kind == "planned") {
         last.until = 100.0;
-        last.title.push_str(", and so on");
+        last.after.push_str(", and so on");
     }
     together
 }
@@ -128,7 +133,9 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
         kind,
         at: scale.percent(begin),
         until: scale.percent(end),
-        title: format!("{kind}{why}, due {}{}", clock(firing.due), took.unwrap_or_default()),
+        title: format!("{kind}{why}, due"),
+        time: firing.due,
+        after: took.unwrap_or_default(),
         job: firing.job.as_ref().map(ToString::to_string),
         count: 1,
     }
@@ -146,14 +153,17 @@ fn kind_of(firing: &PastFiring) -> &'static str {
     }
 }
 
-fn clock(time: Timestamp) -> String {
-    time.strftime("%b %-d %H:%M:%S UTC").to_string()
+impl Mark {
+    /// In UTC; the script says it in the zone of the axis.
+    fn label(&self) -> String {
+        format!("{} {}{}", self.title, self.time.strftime("%b %-d %H:%M:%S UTC"), self.after)
+    }
 }
 
 fn drawn(mark: &Mark) -> Markup {
     let long = mark.until - mark.at >= CLOSE;
     let shape = html! {
-        title { (mark.title) }
+        title data-time=(mark.time) data-before=(mark.title) data-after=(mark.after) { (mark.label()) }
         @if long {
             rect.bar x={ (mark.at) "%" } width={ (mark.until - mark.at) "%" } y="11" height="10" rx="3" {}
         } @else {
@@ -164,7 +174,7 @@ fn drawn(mark: &Mark) -> Markup {
     html! {
         g class={ "m m-" (mark.kind) } {
             @match &mark.job {
-                Some(job) => a href={ "/jobs/" (job) } tabindex="-1" aria-label=(mark.title) { (shape) },
+                Some(job) => a href={ "/jobs/" (job) } tabindex="-1" aria-label=(mark.label()) { (shape) },
                 None => (shape),
             }
         }
@@ -246,9 +256,9 @@ mod tests {
         let told: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at.round(), mark.count)).collect();
         assert_eq!(told, [("done", 0.0, 2), ("skipped", 25.0, 1), ("planned", 75.0, 1)]);
         assert!(
-            marks[1].title.starts_with("skipped: already running, due Jan 1 12:00:00 UTC"),
+            marks[1].label().starts_with("skipped: already running, due Jan 1 12:00:00 UTC"),
             "{}",
-            marks[1].title
+            marks[1].label()
         );
     }
 }

@@ -1,6 +1,6 @@
 //! What the fleet has spent, by day, agent and model.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use cowhand_core::job::ModelUsage;
 use jiff::civil::Date;
 use maud::{Markup, html};
@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::short;
-use super::{Answer, Pages, budgets, marks, query};
+use super::{Answer, Pages, Params, budgets, marks, query};
 use crate::api::{DayUsage, UsageView};
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     since: String,
     until: String,
 }
 
-pub(super) async fn page(State(pages): State<Pages>, Query(asked): Query<Asked>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked>) -> Answer {
     let query = query(&[("since", &asked.since), ("until", &asked.until)]);
     let usage: UsageView = pages.client.get(&format!("usage?{query}")).await?;
     let measure = Measure::of(&usage.total.usage);

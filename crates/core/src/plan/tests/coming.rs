@@ -1,0 +1,259 @@
+//! The next firings as they are shown: never in the past, never of what does not fire.
+
+use super::*;
+use crate::budget::{Amount, Budget, Dearest, Spending};
+use crate::plan::coming::Outlook;
+use crate::provider::Parked;
+
+/// The first three from now on.
+fn coming(scene: &Scene, now: &str) -> String {
+    from(scene, now, now, 3)
+}
+
+fn from(scene: &Scene, now: &str, from: &str, count: usize) -> String {
+    let outlook = Outlook::new(at(now), &scene.roster, &scene.snapshot);
+    let agent = &scene.roster.agents[0];
+    let times = outlook.firings(agent, &agent.schedules[0], at(from), count);
+    let next = outlook.next(agent, &agent.schedules[0]);
+    if from == now {
+        assert_eq!(times.first().copied(), next, "the first of the list is the next one");
+    }
+    assert!(times.iter().all(|time| *time >= at(now)), "none has passed: {times:?}");
+    times.into_iter().map(short).collect::<Vec<_>>().join(" ")
+}
+
+fn check(cases: impl IntoIterator<Item = (&'static str, Scene, &'static str, &'static str)>) {
+    for (case, scene, now, expected) in cases {
+        assert_eq!(coming(&scene, now), expected, "{case}");
+    }
+}
+
+fn state(schedule: &str, state: ScheduleState) -> Scene {
+    let mut scene = Scene::new(schedule);
+    scene.record().state = state;
+    scene
+}
+
+/// Spent five dollars of five, unless it says otherwise.
+fn poor(schedule: &str, spent: u64, reserved: u64) -> Scene {
+    let mut scene = Scene::new(schedule);
+    scene.roster.agents[0].settings.budget = Some(Budget { per_day_usd: Some(5.0), ..Budget::default() });
+    let dollars = |dollars: u64| Amount { microdollars: dollars * 1_000_000, tokens: 0 };
+    let (spent, held) = (dollars(spent), dollars(reserved));
+    let own = Spending { day: spent, month: spent, heard: Amount::default(), held };
+    let dearest = Dearest { microdollars: Some(1_000_000), tokens: None };
+    scene.snapshot.ledger.agents.insert("a".parse().unwrap(), (own, dearest));
+    scene
+}
+
+fn parked(schedule: &str, until: &str) -> Scene {
+    let mut scene = Scene::new(schedule);
+    scene.roster.agents[0].settings.provider = Some("shared".to_owned());
+    let parked = Parked {
+        provider: "shared".into(),
+        since: at("09:00"),
+        until: at(until),
+        message: "the limit".into(),
+        times: 1,
+    };
+    let state = ProviderState { parked: Some(parked), last_start: None };
+    scene.snapshot.providers.insert("shared".to_owned(), state);
+    scene
+}
+
+#[test]
+fn by_trigger_and_state() {
+    let paused = || ScheduleState::Paused { reason: "it fails".into(), until: at("12:00") };
+    let off = || ScheduleState::Disabled { why: DisabledBy::Person };
+    let mut in_file = Scene::new(HOURLY);
+    in_file.roster.agents[0].schedules[0].enabled = false;
+    let mut unknown = Scene::new(EVERY);
+    unknown.snapshot.schedules.clear();
+    check([
+        ("the next hours", Scene::new(HOURLY).last_due("10:00"), "10:05", "11:00 12:00 13:00"),
+        (
+            "a due time that is decided is over",
+            Scene::new(HOURLY).last_due("11:00"),
+            "10:30",
+            "12:00 13:00 14:00",
+        ),
+        ("never ran: now", Scene::new(EVERY), "10:05", "10:05 10:10 10:15"),
+        ("from the end of the last run", Scene::new(EVERY).last_run("10:03"), "10:05", "10:08 10:13 10:18"),
+        ("overdue: now", Scene::new(EVERY).last_run("09:00"), "10:05", "10:05 10:10 10:15"),
+        (
+            "not while its own job lives",
+            Scene::new(EVERY).last_run("10:03").job("clock", RUNNING),
+            "10:05",
+            "",
+        ),
+        (
+            "one by hand does not move it",
+            Scene::new(EVERY).last_run("10:03").job("hand", RUNNING),
+            "10:05",
+            "10:08 10:13 10:18",
+        ),
+        ("paused", state(HOURLY, paused()), "10:05", ""),
+        ("an interval that is paused", state(EVERY, paused()), "10:05", ""),
+        ("off", state(HOURLY, off()), "10:05", ""),
+        ("off in the file", in_file, "10:05", ""),
+        ("given up", state(HOURLY, ScheduleState::Error { reason: "no".into() }), "10:05", ""),
+        ("by hand only", Scene::new(r#"{"type":"manual"}"#), "10:05", ""),
+        ("not loaded yet: as if it were loaded now", unknown, "10:05", "10:05 10:10 10:15"),
+        ("a delay", Scene::new(r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z"}"#), "10:05", "11:00"),
+        (
+            "a delay whose time has passed",
+            Scene::new(r#"{"type":"delay","run_at":"2026-01-05T09:00:00Z"}"#),
+            "10:05",
+            "10:05",
+        ),
+        (
+            "a delay that may not fire yet",
+            Scene::new(
+                r#"{"type":"delay","run_at":"2026-01-05T09:00:00Z","start_at":"2026-01-05T11:30:00Z"}"#,
+            ),
+            "10:05",
+            "11:30",
+        ),
+    ]);
+}
+
+#[test]
+fn by_calendar() {
+    let hours = r#""active_hours":{"start":"09:00","end":"11:00"}"#;
+    let timed = |trigger: &str, policies: &str| {
+        Scene::new(&format!("{},{policies}}}", trigger.trim_end_matches('}')))
+    };
+    let end = r#""end_at":"2026-01-05T12:00:00Z""#;
+    check([
+        ("cron in its hours", timed(HOURLY, hours), "10:05", "01-06 09:00 01-06 10:00 01-07 09:00"),
+        (
+            "an interval in its hours",
+            timed(EVERY, hours).last_run("10:53"),
+            "10:55",
+            "10:58 01-06 09:00 01-06 09:05",
+        ),
+        (
+            "held back by them",
+            timed(EVERY, hours).last_run("10:57").waiting("11:02", SkipReason::OutsideHours),
+            "12:00",
+            "01-06 09:00 01-06 09:05 01-06 09:10",
+        ),
+        (
+            "excluded days",
+            timed(HOURLY, r#""exclude_dates":["2026-01-05","2026-01-06"]"#),
+            "10:05",
+            "01-07 00:00 01-07 01:00 01-07 02:00",
+        ),
+        ("until its end", timed(HOURLY, end), "10:05", "11:00"),
+        ("an interval until its end", timed(EVERY, end).last_run("11:50"), "11:51", "11:55"),
+        ("past its end", timed(HOURLY, end), "12:05", ""),
+        ("an interval past its end", timed(EVERY, end), "12:05", ""),
+        (
+            "from its start",
+            timed(EVERY, r#""start_at":"2026-01-05T14:00:00Z""#),
+            "10:05",
+            "14:00 14:05 14:10",
+        ),
+        (
+            "every second, but only on one day far away",
+            timed(r#"{"type":"cron","expression":"* * * * * *"}"#, r#""start_at":"2027-03-01T00:00:00Z""#),
+            "10:05",
+            "03-01 00:00 03-01 00:00:01 03-01 00:00:02",
+        ),
+        (
+            "hours that never hold a firing",
+            timed(r#"{"type":"cron","expression":"0 3 * * *"}"#, hours),
+            "10:05",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn by_what_holds_it() {
+    check([
+        (
+            "a place frees who knows when: the held one has no time, those after it do",
+            Scene::new(HOURLY).last_due("09:00").waiting("10:00", SkipReason::AtCapacity),
+            "10:05",
+            "11:00 12:00 13:00",
+        ),
+        (
+            "an interval counts from the one that is held",
+            Scene::new(EVERY).last_run("09:00").waiting("09:05", SkipReason::AtCapacity),
+            "10:05",
+            "",
+        ),
+        (
+            "no money: firings of today are skipped",
+            poor(HOURLY, 5, 0).last_due("10:00"),
+            "10:05",
+            "01-06 00:00 01-06 01:00 01-06 02:00",
+        ),
+        (
+            "an interval waits for money",
+            poor(EVERY, 5, 0).last_run("09:00").waiting("09:05", SkipReason::OverBudget),
+            "10:05",
+            "01-06 00:00 01-06 00:05 01-06 00:10",
+        ),
+        ("money that others may leave", poor(HOURLY, 3, 2).last_due("10:00"), "10:05", "11:00 12:00 13:00"),
+        (
+            "and an interval that is due waits for it",
+            poor(EVERY, 3, 2).last_run("09:00"),
+            "10:05",
+            "01-06 00:00 01-06 00:05 01-06 00:10",
+        ),
+        (
+            "used up: the first makes the job that waits, the others are skipped",
+            parked(HOURLY, "13:30").last_due("10:00"),
+            "10:05",
+            "11:00 14:00 15:00",
+        ),
+        (
+            "it waits already",
+            parked(HOURLY, "13:30").last_due("10:00").job("clock", PENDING),
+            "10:05",
+            "14:00 15:00 16:00",
+        ),
+        (
+            "an interval goes on after that",
+            parked(EVERY, "13:30").last_run("10:03"),
+            "10:05",
+            "10:08 13:35 13:40",
+        ),
+        (
+            "and while its job waits nobody knows",
+            parked(EVERY, "13:30").last_run("10:03").job("clock", PENDING),
+            "10:05",
+            "",
+        ),
+        ("a limit that is over", parked(HOURLY, "10:00").last_due("10:00"), "10:05", "11:00 12:00 13:00"),
+    ]);
+    let mut queues = parked(HOURLY, "13:30").last_due("10:00").job("clock", PENDING);
+    queues.roster.agents[0].schedules[0].timing.overlap = crate::policy::Overlap::Queue;
+    assert_eq!(coming(&queues, "10:05"), "11:00 12:00 13:00", "firings that queue are made");
+}
+
+#[test]
+fn from_a_later_time() {
+    let late = "2026-03-01T00:00";
+    assert_eq!(from(&Scene::new(HOURLY), "10:05", late, 2), "03-01 01:00 03-01 02:00");
+    assert_eq!(from(&Scene::new(EVERY).last_run("10:03"), "10:05", late, 2), "03-01 00:03 03-01 00:08");
+    let delay = Scene::new(r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z"}"#);
+    assert_eq!(from(&delay, "10:05", late, 2), "");
+    let park = parked(HOURLY, "13:30").last_due("10:00");
+    assert_eq!(from(&park, "10:05", "11:30", 2), "14:00 15:00", "what comes before counts all the same");
+}
+
+/// A jittered due time may lie behind, and its firing ahead.
+#[test]
+fn with_jitter() {
+    let mut scene = Scene::new(HOURLY).last_due("09:00");
+    scene.roster.agents[0].schedules[0].timing.jitter = serde_json::from_str("10").unwrap();
+    let outlook = Outlook::new(at("10:00"), &scene.roster, &scene.snapshot);
+    let agent = &scene.roster.agents[0];
+    let next = outlook.next(agent, &agent.schedules[0]).unwrap();
+    assert!(next > at("10:00") && next < at("10:06"), "{next}");
+    let wake = plan(at("10:00"), &scene.roster, &scene.snapshot).wake_at;
+    assert_eq!(wake, Some(next), "shown is what the plan waits for");
+}

@@ -1,0 +1,63 @@
+//! Commands that texts advise.
+
+use std::collections::BTreeSet;
+
+use super::{name_of, told};
+use crate::Scene;
+
+/// Every command that a text advises can be run, and does what the text says.
+pub(super) fn follow(scene: &Scene) {
+    let advised = collect(scene);
+    for expected in ["schedule enable broken/fails", "unpark shared", "asks", "config check"] {
+        assert!(advised.contains(expected), "{expected} in {advised:?}");
+    }
+    for command in &advised {
+        let arguments: Vec<&str> = command.split_whitespace().collect();
+        let (code, out, said) = scene.run(&arguments);
+        let expected = if command == "config check" { 3 } else { 0 };
+        assert_eq!(code, expected, "cowhand {command}: {out}{said}");
+        match arguments.as_slice() {
+            // A delay whose time has passed fires once more, and is done again.
+            ["schedule", "enable", name] if *name != "steady/once" => {
+                let status = told(scene, &["schedule", "show", name])["status"].clone();
+                assert_ne!(status, "disabled", "{name} is on");
+            }
+            ["unpark", _] => {
+                let (_, status, _) = scene.run(&["status"]);
+                assert!(
+                    !status.contains("used up: shared takes jobs again") || status.contains("You have hit"),
+                    "{status}"
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// From everything that says how the fleet stands.
+fn collect(scene: &Scene) -> BTreeSet<String> {
+    let mut texts =
+        vec![scene.run(&["status"]).1, scene.run(&["schedule", "list"]).1, scene.run(&["asks"]).1];
+    for view in told(scene, &["schedule", "list"]).as_array().unwrap() {
+        let name = name_of(view);
+        texts.push(scene.run(&["why", &name]).1);
+        texts.push(scene.run(&["schedule", "next", &name]).1);
+    }
+    for job in told(scene, &["jobs", "--limit", "100"]).as_array().unwrap() {
+        texts.push(scene.run(&["job", job["id"].as_str().unwrap()]).1);
+    }
+    texts.iter().flat_map(|text| commands(text)).collect()
+}
+
+/// What stands between backticks and begins with the name of the program. A place for something is no command.
+fn commands(text: &str) -> Vec<String> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let quoted = text.split('`').skip(1).step_by(2);
+    let commands = quoted.filter_map(|quoted| quoted.strip_prefix("cowhand "));
+    commands
+        .filter(|command| {
+            !command.split(' ').any(|word| word.len() > 1 && word.chars().all(char::is_uppercase))
+        })
+        .map(ToOwned::to_owned)
+        .collect()
+}

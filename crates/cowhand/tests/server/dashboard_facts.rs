@@ -1,0 +1,145 @@
+//! What pages say is so: counts, next firings, who did it, what a schedule is, and addresses that lead nowhere.
+
+use serde_json::{Value, json};
+
+use crate::{Scene, answer};
+
+const FLEET: &str = r#"
+server: {listen: "127.0.0.1:0"}
+agents:
+  - name: busy
+    runtime: command
+    command: [sh, -c, "while ! [ -e done ]; do sleep 0.1; done"]
+    default_prompt: Work.
+  - name: fails
+    runtime: command
+    command: [sh, -c, "exit 3"]
+    schedules: {by-hand: {type: manual, prompt: Work.}}
+  - name: worker
+    runtime: command
+    command: [sh, -c, cat]
+    default_prompt: The prompt of the agent.
+    schedules:
+      nightly: {type: cron, cron: "30 2 * * *", timezone: Europe/Berlin, prompt: "Look over the <day>.", active_hours: {start: "01:00", end: "05:00"}}
+      hook: {type: webhook, secret: "canary-own-secret-of-a-webhook", prompt: "x"}
+      plain: {type: interval, interval: 7h}
+"#;
+
+async fn page(scene: &Scene, token: &str, path: &str) -> (u16, String, String) {
+    let answer = scene.ask("GET", path).bearer_auth(token).send().await.unwrap();
+    let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    (answer.status().as_u16(), kind, answer.text().await.unwrap())
+}
+
+#[tokio::test]
+async fn all_waiting_jobs_are_counted() {
+    let scene = Scene::of(FLEET);
+    let token = scene.token("boss", "admin");
+    for number in 0..61 {
+        let body = json!({ "prompt": format!("job {number}") });
+        let asked =
+            scene.ask("POST", "/api/v1/agents/busy/trigger").bearer_auth(&token).body(body.to_string());
+        assert_eq!(answer(asked).await.0, 201);
+    }
+    scene.until("one to run", || {
+        let status: Value = serde_json::from_str(&scene.run(&["status", "--json"]).1).unwrap();
+        status["running"] == 1
+    });
+    let (_, status) = answer(scene.ask("GET", "/api/v1/status").bearer_auth(&token)).await;
+    assert_eq!((&status["queued"], &status["agents"][0]["queued"]), (&json!(60), &json!(60)));
+    let (_, _, text) = page(&scene, &token, "/").await;
+    for expected in ["<span>1 running</span>", "<span>60 waiting</span>", "10 of 60", "All 60"] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    std::fs::write(scene.path("done"), "").unwrap();
+}
+
+#[tokio::test]
+async fn addresses_that_lead_nowhere_get_a_page() {
+    let scene = Scene::of(FLEET);
+    let token = scene.token("reader", "read");
+    let cases = [
+        ("/nope", 404),
+        ("/nope/and/more", 404),
+        ("/agents/nobody", 404),
+        ("/jobs?status=bogus", 400),
+        ("/jobs?colour=red", 400),
+        ("/usage?colour=red", 400),
+        ("/usage?since=yesterday", 400),
+        ("/events?before=x", 400),
+        ("/events?colour=red", 400),
+        ("/jobs/job-2026-01-05-abc123?view=bogus", 400),
+    ];
+    for (path, expected) in cases {
+        let (code, kind, text) = page(&scene, &token, path).await;
+        assert!(code == expected && kind.starts_with("text/html"), "{path}: {code} {kind} {text}");
+        assert!(text.contains("Back to the fleet"), "{path}: {text}");
+    }
+    let (code, kind, _) = page(&scene, &token, "/api/v1/nope").await;
+    assert_eq!(
+        (code, kind.starts_with("application/")),
+        (404, true),
+        "the API answers in its own shape: {kind}"
+    );
+    let stranger = scene.ask("GET", "/nope").send().await.unwrap();
+    assert_eq!(stranger.status().as_u16(), 401, "strangers are not told what there is");
+    assert!(stranger.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
+}
+
+#[tokio::test]
+async fn a_cancelled_job_says_who_cancelled_it() {
+    let scene = Scene::of(FLEET);
+    let token = scene.token("boss", "admin");
+    let mut jobs = Vec::new();
+    for _ in 0..2 {
+        let asked = scene.ask("POST", "/api/v1/agents/busy/trigger").bearer_auth(&token).body("{}");
+        jobs.push(answer(asked).await.1["id"].as_str().unwrap().to_owned());
+    }
+    scene.until("one to run", || {
+        let job: Value = serde_json::from_str(&scene.run(&["job", &jobs[0], "--json"]).1).unwrap();
+        job["status"] == "running"
+    });
+    // One that waits by a token, and one that runs by whoever owns the fleet.
+    let asked = scene.ask("POST", &format!("/api/v1/jobs/{}/cancel", jobs[1])).bearer_auth(&token);
+    assert_eq!(answer(asked).await.0, 200);
+    let (code, _, said) = scene.run(&["cancel", &jobs[0]]);
+    assert_eq!(code, 0, "{said}");
+    let cancelled =
+        |id: &str| -> Value { serde_json::from_str(&scene.run(&["job", id, "--json"]).1).unwrap() };
+    scene.until("the running one to end", || cancelled(&jobs[0])["status"] == "cancelled");
+    assert_eq!(cancelled(&jobs[1])["cancelled_by"]["name"], "boss");
+    assert_eq!(cancelled(&jobs[0])["cancelled_by"]["who"], "person");
+    let (_, _, text) = page(&scene, &token, &format!("/jobs/{}", jobs[1])).await;
+    assert!(text.contains("<dt>Cancelled by</dt><dd class=\"any\">token boss from 127.0.0.1</dd>"), "{text}");
+    let (_, said, _) = scene.run(&["job", &jobs[1]]);
+    assert!(said.contains("cancelled by") && said.contains("token boss from 127.0.0.1"), "{said}");
+}
+
+#[tokio::test]
+async fn a_schedule_shows_its_definition() {
+    let scene = Scene::of(FLEET);
+    let token = scene.token("reader", "read");
+    let (_, _, nightly) = page(&scene, &token, "/schedules/worker/nightly").await;
+    for expected in ["30 2 * * *", "Europe/Berlin", "Look over the &lt;day&gt;.", "05:00"] {
+        assert!(nightly.contains(expected), "{expected} in {nightly}");
+    }
+    let (_, _, hook) = page(&scene, &token, "/schedules/worker/hook").await;
+    assert!(hook.contains(&format!("{}/hooks/worker/hook", scene.url)), "{hook}");
+    assert!(!hook.contains("canary"), "no secret: {hook}");
+    let (_, _, plain) = page(&scene, &token, "/schedules/worker/plain").await;
+    assert!(plain.contains("<code class=\"any\">7h</code>"), "{plain}");
+    assert!(plain.contains("The prompt of the agent."), "{plain}");
+}
+
+#[tokio::test]
+async fn the_ledger_shows_how_jobs_ended() {
+    let scene = Scene::of(FLEET);
+    let token = scene.token("reader", "read");
+    for _ in 0..2 {
+        assert_eq!(scene.run(&["trigger", "fails", "by-hand", "--wait"]).0, 1);
+    }
+    let (_, _, text) = page(&scene, &token, "/schedules/fails/by-hand").await;
+    let ledger = text.split("id=\"ledger\"").nth(1).unwrap();
+    assert_eq!(ledger.matches("class=\"status s-failed\"").count(), 2, "{ledger}");
+    assert!(!ledger.contains("s-ran"), "nothing that failed looks as if it had gone well: {ledger}");
+}

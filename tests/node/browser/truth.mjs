@@ -1,0 +1,47 @@
+// What is shown is so: budgets, refused configs, counts of open asks, zones.
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { FLEET, base, ended, story } from './story.mjs';
+
+await story(async ({ page }) => {
+  ended('dependency-updater');
+  await page.goto(`${base}/usage`);
+  const bar = page.locator('#budgets tr', { hasText: 'dependency-updater' }).locator('svg.share');
+  const [ground, value] = await bar.evaluate((svg) => ['.ground', '.value'].map((part) => {
+    const rect = svg.querySelector(part);
+    return { fill: getComputedStyle(rect).fill, width: rect.getBoundingClientRect().width };
+  }));
+  assert.notEqual(ground.fill, 'rgb(0, 0, 0)', 'the ground of a bar is not black');
+  assert.notEqual(ground.fill, value.fill, 'what was spent is told from the rest');
+  assert.ok(Math.abs(value.width / ground.width - 0.25) < 0.01, `a quarter is spent: ${value.width} of ${ground.width}`);
+
+  // A config that is refused is told on the page that is open, and so is its end.
+  await page.goto(`${base}/`);
+  const file = join(FLEET, 'cowhand.yaml');
+  const good = readFileSync(file, 'utf8');
+  const refused = page.getByText('The config on disk was refused');
+  assert.equal(await refused.count(), 0);
+  writeFileSync(file, `${good}\nnonsense: true\n`);
+  await refused.waitFor();
+  writeFileSync(file, good);
+  await refused.waitFor({ state: 'detached' });
+
+  // The axis of the timeline and its tooltips are in the zone of the browser.
+  await page.goto(`${base}/timeline`);
+  const marks = await page.locator('title[data-time]').evaluateAll((all) => all.map((title) => [title.dataset.time, title.textContent]));
+  assert.ok(marks.length > 0);
+  const clock = new Intl.DateTimeFormat('en-GB', { timeZone: 'Europe/Berlin', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+  for (const [time, text] of marks) {
+    assert.ok(text.includes(clock.format(new Date(time))) && !text.includes('UTC'), `${time}: ${text}`);
+  }
+  const axis = await page.locator('text[data-clock]').evaluateAll((all) => all.map((text) => [text.dataset.clock, text.textContent.trim()]));
+  const hours = new Intl.DateTimeFormat('en-GB', { timeZone: 'Europe/Berlin', hour: '2-digit', minute: '2-digit', hour12: false });
+  for (const [time, text] of axis) assert.ok(text === 'now' || text === hours.format(new Date(time)), `${time}: ${text}`);
+
+  // Addresses that lead nowhere are pages with a way back.
+  for (const path of ['/nope', '/jobs?status=bogus', '/jobs?colour=red', '/jobs/nothing']) {
+    await page.goto(base + path);
+    await page.getByRole('link', { name: 'Back to the fleet' }).waitFor();
+  }
+});
