@@ -66,6 +66,12 @@ agents:
     work_source: {type: files, path: tasks}
     schedules:
       poll: {type: manual, prompt: Work.}
+  - name: unlucky
+    runtime: command
+    command: [sh, -c, "exit 3"]
+    work_source: {type: files, path: hard}
+    schedules:
+      hard: {type: manual, prompt: Work.}
   - name: asker
     runtime: command
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > token.new; mv token.new token; while ! [ -e go ]; do sleep 0.1; done']
@@ -73,7 +79,7 @@ agents:
 "#;
 
 /// Schedule, status and why it does not fire now.
-pub(super) const STATES: [(&str, &str, Option<&str>); 16] = [
+pub(super) const STATES: [(&str, &str, Option<&str>); 17] = [
     ("steady/nightly", "idle", Some("not_due")),
     ("steady/office", "idle", Some("not_due")),
     ("steady/often", "idle", Some("not_due")),
@@ -90,15 +96,17 @@ pub(super) const STATES: [(&str, &str, Option<&str>); 16] = [
     ("holder/full", "idle", Some("at_capacity")),
     ("runner/runs", "running", Some("already_running")),
     ("worker/poll", "running", Some("unsupported_type")),
+    ("unlucky/hard", "idle", Some("unsupported_type")),
 ];
 
 /// In every state that it has, and at rest: nothing changes any more by itself for a while.
 pub(super) async fn driven() -> Scene {
     let mut scene = Scene::prepared(&fleet());
     fs::create_dir(scene.path("tasks")).unwrap();
-    for name in ["first", "second"] {
-        let text = format!("---\ntitle: Do the {name}\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n");
-        fs::write(scene.path(&format!("tasks/{name}.md")), text).unwrap();
+    fs::create_dir(scene.path("hard")).unwrap();
+    for name in ["tasks/first", "tasks/second", "hard/third"] {
+        let text = format!("---\ntitle: Do {name}\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n");
+        fs::write(scene.path(&format!("{name}.md")), text).unwrap();
     }
     // Before anything fires: whoever comes second has no place.
     fs::write(scene.path("cowhand.yaml"), without_full(&fleet())).unwrap();
@@ -116,9 +124,13 @@ pub(super) async fn driven() -> Scene {
     told(&scene, &["trigger", "poor"]);
     told(&scene, &["trigger", "limited", "parked"]);
     told(&scene, &["trigger", "worker", "poll"]);
+    told(&scene, &["trigger", "unlucky", "hard"]);
     told(&scene, &["schedule", "disable", "steady/switched"]);
     ask(&scene).await;
     scene.until("every schedule to be in its state", || in_their_states(&scene));
+    scene.until("an item to be given up", || {
+        told(&scene, &["status"])["given_up"].as_array().is_some_and(|items| items.len() == 1)
+    });
     scene.until("the jobs to stand", || {
         let job = |id: &str| told(&scene, &["job", id])["status"].clone();
         job(&waiting) == "pending" && job(&cancelled) == "cancelled"

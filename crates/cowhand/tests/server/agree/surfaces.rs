@@ -192,11 +192,20 @@ impl Surfaces<'_> {
         let items = self.api("work?all=1").await["items"].as_array().unwrap().clone();
         assert_eq!(told(self.scene, &["work", "list", "--all"]).as_array().unwrap(), &items);
         let page = self.page("/work").await;
-        for status in ["available", "claimed"] {
+        for status in ["available", "claimed", "given_up"] {
             let count = items.iter().filter(|item| item["status"] == status).count();
             assert!(count > 0, "one is {status}: {items:?}");
-            assert!(page.contains(&format!("<span>{count} {status}</span>")), "{status}: {page}");
+            let told = format!(">{count} {}</span>", status.replace('_', " "));
+            assert!(page.contains(&told), "{status}: {page}");
         }
+        let given_up = self.api("status").await["given_up"].clone();
+        assert_eq!(given_up.as_array().unwrap().len(), 1, "{given_up}");
+        assert_eq!(told(self.scene, &["why", "unlucky/hard"])["given_up"], given_up);
+        let reason = given_up[0]["given_up"]["reason"].as_str().unwrap().to_owned();
+        let item = items.iter().find(|item| item["status"] == "given_up").unwrap();
+        assert_eq!((&item["id"], &item["given_up"]["reason"]), (&given_up[0]["id"], &json!(reason)));
+        assert!(page.contains(&escaped(&reason)), "{reason} in {page}");
+        assert!(self.page("/").await.contains("1 given up"));
     }
 
     pub(super) async fn asks(&self) {
