@@ -143,6 +143,18 @@ pub enum Fact {
     /// The config on disk has mistakes; the one before it stays in force.
     #[serde(rename = "fleet:config_refused")]
     FleetConfigRefused,
+    /// What another program did before was imported, at the first start.
+    #[serde(rename = "fleet:imported")]
+    FleetImported {
+        /// `herdctl`.
+        source: String,
+        /// Schedules that stay disabled.
+        disabled: usize,
+        /// Schedules whose last run is known.
+        last_runs: usize,
+        sessions: usize,
+        jobs: usize,
+    },
     /// The daemon is asked to end.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
@@ -281,6 +293,7 @@ impl Fact {
             Self::AgentCleared => "agent:cleared",
             Self::FleetReloaded { .. } => "fleet:reloaded",
             Self::FleetConfigRefused => "fleet:config_refused",
+            Self::FleetImported { .. } => "fleet:imported",
             Self::FleetStopping { .. } => "fleet:stopping",
             Self::ClockStepped { .. } => "clock:stepped",
             Self::ProviderUnparked { .. } => "provider:unparked",

@@ -64,6 +64,8 @@ pub struct Agent {
     pub schedules: Vec<Schedule>,
     /// Where its processes run.
     pub directory: PathBuf,
+    /// Whether its processes get the daemon's whole environment, as agents of a `herdctl.yaml` do.
+    pub inherits_environment: bool,
     /// Everything else as it was written, merged; its schedules are above.
     pub settings: shape::Agent,
 }
@@ -272,8 +274,15 @@ impl Agent {
 
     /// With everything that has a default left at it.
     pub fn new(name: AgentName) -> Self {
-        let (directory, settings) = (PathBuf::from("."), shape::Agent::default());
-        Self { name, max_concurrent: 1, retry: Retry::default(), schedules: Vec::new(), directory, settings }
+        Self {
+            name,
+            max_concurrent: 1,
+            retry: Retry::default(),
+            schedules: Vec::new(),
+            directory: PathBuf::from("."),
+            inherits_environment: false,
+            settings: shape::Agent::default(),
+        }
     }
 }
 

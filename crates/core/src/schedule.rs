@@ -202,6 +202,21 @@ impl ScheduleRecord {
         true
     }
 
+    /// Takes over how far another program came with it. What fell due since its last run counts as missed.
+    pub fn import(&mut self, disabled: bool, last_run_at: Option<Timestamp>, last_error: Option<String>) {
+        if disabled {
+            self.state = ScheduleState::Disabled { why: DisabledBy::Person };
+        }
+        if let Some(at) = last_run_at {
+            self.last_run_at = Some(at);
+            self.counted_from = Some(at.into());
+            self.last_due = Some(at);
+            self.armed_at = self.armed_at.min(at);
+        }
+        self.run_error.clone_from(&last_error);
+        self.last_error = last_error;
+    }
+
     /// Does nothing to one that is on or finished already. What fell due while it was off is not made up: an interval
     /// that has run before is due one interval later. A delay that is done, or a trigger that gave up, starts anew.
     pub fn enable(&mut self, now: Moment) -> bool {

@@ -11,6 +11,7 @@ pub mod daemon;
 mod fault;
 pub mod fleet;
 mod gone;
+pub mod herdctl;
 mod histogram;
 mod hook;
 pub mod mcp;

@@ -122,7 +122,9 @@ fn assemble(
     let max_concurrent =
         settings.instances.as_ref().and_then(|instances| instances.max_concurrent).unwrap_or(1);
     let retry = settings.retry.clone().unwrap_or_default();
-    Agent { name, max_concurrent, retry, schedules, directory, settings }
+    // Whoever lists variables has left herdctl's way.
+    let inherits_environment = draft.herdctl && settings.pass_env.is_none();
+    Agent { name, max_concurrent, retry, schedules, directory, inherits_environment, settings }
 }
 
 fn schedule(

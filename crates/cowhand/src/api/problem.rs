@@ -180,6 +180,7 @@ impl From<FleetError> for Problem {
             | FleetError::Output { .. }
             | FleetError::Prune(_)
             | FleetError::AlreadyRunning(_)
+            | FleetError::Herdctl(_)
             | FleetError::State { .. }
             | FleetError::Died => Code::Unavailable,
         };

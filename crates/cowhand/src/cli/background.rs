@@ -6,10 +6,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cowhand_core::event::Event;
+use jiff::Timestamp;
+
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, interrupt, print};
-use crate::api::{Client, DaemonView, LoginLink, Problem, Status};
+use crate::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
+use crate::herdctl::HerdctlFolder;
+use crate::store::Imported;
 
 const LOOK: Duration = Duration::from_millis(50);
 /// For so long a socket may be there at which nobody answers.
@@ -20,6 +25,7 @@ pub(super) fn start(place: &Place, arguments: &[String]) -> Result<(), Failure> 
     place.state.create().map_err(|error| cannot("cannot use the state folder", &error))?;
     let log = place.state.log();
     let said = fs::metadata(&log).map_or(0, |log| log.len());
+    let began = Timestamp::now();
     let child = spawn(place, arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
@@ -27,9 +33,21 @@ pub(super) fn start(place: &Place, arguments: &[String]) -> Result<(), Failure> 
     };
     let daemon = wait(ready)?;
     print::line(ready_line(daemon.url.as_deref()));
+    if HerdctlFolder::beside(&place.config).is_some() {
+        print_import(place, began)?;
+    }
     if daemon.url.is_some() && io::stdout().is_terminal() {
         print_link(&place.ask(async |client| Ok(client.post("login", &()).await?))?);
     }
+    Ok(())
+}
+
+/// Prints what a start imported from herdctl. It is among the first events of a fleet.
+fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
+    let events: Page<Event> =
+        place.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
+    let imported = events.items.iter().filter(|event| event.at >= began);
+    imported.filter_map(|event| Imported::of(&event.fact)).for_each(print::note);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `cowhand doctor`: can this fleet run here, and if not, what to do.
 
 mod agents;
+mod environment;
 mod git;
 mod hooks;
 mod sandboxes;
@@ -79,6 +80,7 @@ impl Doctor {
         ];
         findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
         findings.extend(wait(async { Ok(git::look(&loaded.roster).await) })?);
+        findings.extend(environment::look(&loaded.roster, |name| std::env::var_os(name).is_some()));
         findings.extend(sandboxes::look(&loaded.roster));
         findings.extend(starts::look(&loaded.roster, &place.state, &variables, &files));
         let base = place.config.parent().unwrap_or(Path::new(""));

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -10,16 +10,27 @@ use super::place::cannot;
 use super::{Exit, Failure, print};
 
 #[derive(Debug, Args)]
-pub(super) struct Init {}
+pub(super) struct Init {
+    /// Write a cowhand.yaml although there is a herdctl.yaml beside it, which is then no longer used
+    #[arg(long)]
+    force: bool,
+}
 
 const FLEET: &str = include_str!("init.yaml");
 
 impl Init {
-    #[expect(clippy::unused_self, reason = "every verb is run in the same way")]
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let here = config.unwrap_or(Path::new("."));
         let file = if here.is_dir() { here.join("cowhand.yaml") } else { here.to_owned() };
         let shown = file.display();
+        if let Some(other) = herdctl_beside(&file).filter(|_| !self.force) {
+            let message = format!(
+                "{} is a fleet already, and cowhand runs it as it is: `cowhand start`. With a cowhand.yaml beside it, it \
+                 would no longer be used; `cowhand init --force` writes one all the same",
+                other.display()
+            );
+            return Err(Failure::new(Exit::Refused, message));
+        }
         let written = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -39,4 +50,10 @@ impl Init {
         print::line("cowhand logs helper              shows what the agent said");
         Ok(())
     }
+}
+
+/// The file of herdctl that a new `cowhand.yaml` would replace.
+fn herdctl_beside(file: &Path) -> Option<PathBuf> {
+    let names = ["herdctl.yaml", "herdctl.yml"].map(|name| file.with_file_name(name));
+    names.into_iter().find(|other| other.exists())
 }

@@ -18,6 +18,7 @@ use crate::api::{Api, Socket};
 use crate::clock::Clock;
 use crate::config::ConfigWatch;
 use crate::fleet::{Agents, Fleet, FleetError, Options, Stop};
+use crate::herdctl::HerdctlError;
 use crate::server::{JobSocket, ListenError, Listener};
 use crate::state::StateFolder;
 use crate::{trigger, work};
@@ -30,6 +31,9 @@ pub(super) struct Start {
     /// How long running jobs may finish after a signal, before they are cancelled
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     stop_timeout: u64,
+    /// On the first start with a herdctl.yaml, do not import the state that herdctl left in .herdctl
+    #[arg(long)]
+    fresh: bool,
     #[command(flatten)]
     listen: Listen,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
@@ -54,6 +58,9 @@ impl Start {
             let mut arguments = self.listen.arguments();
             let stop_timeout = self.stop_timeout.to_string();
             arguments.extend(["--stop-timeout".into(), stop_timeout, "--log-format".into(), format]);
+            if self.fresh {
+                arguments.push("--fresh".into());
+            }
             return background::start(&place, &arguments);
         }
         self.log();
@@ -72,7 +79,15 @@ impl Start {
         let server = self.listen.server(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
         let (work_sources, triggers) = (work::Registry::default(), trigger::Registry::default());
-        let options = Options { agents, state, clock: Clock::System, program, work_sources, triggers };
+        let options = Options {
+            agents,
+            state,
+            clock: Clock::System,
+            program,
+            work_sources,
+            triggers,
+            fresh: self.fresh,
+        };
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
         runtime.block_on(serve(options, server, files, stop))
@@ -167,7 +182,9 @@ async fn reload(fleet: &Fleet) {
 impl From<FleetError> for Failure {
     fn from(error: FleetError) -> Self {
         let exit = match error {
-            FleetError::AlreadyRunning(_) => Exit::Refused,
+            FleetError::AlreadyRunning(_) | FleetError::Herdctl(HerdctlError::Running { .. }) => {
+                Exit::Refused
+            }
             FleetError::Config(_) => Exit::Config,
             _ => Exit::CannotRunHere,
         };

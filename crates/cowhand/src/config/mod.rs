@@ -69,7 +69,7 @@ pub struct FromDisk {
 /// Loads a fleet with the real environment and, below it, the `.env` beside the root file.
 pub fn load(file: &Path) -> FromDisk {
     let dotenv = file.with_file_name(".env");
-    let (variables, notes) = match read(&dotenv) {
+    let (variables, mut notes) = match read(&dotenv) {
         Ok(text) => env_file::parse(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), Vec::new()),
         Err(error) => (HashMap::new(), vec![format!(".env cannot be read: {error}")]),
@@ -87,7 +87,18 @@ pub fn load(file: &Path) -> FromDisk {
     let outside =
         Outside { read: &mut read, env: &env, is_folder: &|path| path.is_dir(), zone: system_zone() };
     let loaded = load_files(file, outside);
+    notes.extend(inherited_environment(&loaded));
     FromDisk { loaded, variables, notes, files }
+}
+
+/// A note about agents that get the daemon's whole environment because herdctl passes it on.
+fn inherited_environment(loaded: &Loaded) -> Option<String> {
+    let inherits = loaded.roster.agents.iter().any(|agent| agent.inherits_environment);
+    inherits.then(|| {
+        "agents of a herdctl.yaml get the daemon's whole environment, as under herdctl; \
+         with `pass_env: [NAME, …]` an agent gets the minimal set and these variables only"
+            .to_owned()
+    })
 }
 
 fn read(path: &Path) -> io::Result<String> {

@@ -52,6 +52,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::fault;
 use crate::fleet::{Course, FleetError};
+use crate::herdctl::Import;
 use crate::panic;
 use crate::run::cgroup;
 use crate::state::StateFolder;
@@ -92,11 +93,13 @@ impl Daemon {
         clock: Clock,
         program: PathBuf,
         registry: Registry,
+        import: Import,
     ) -> Result<Self, FleetError> {
         let place = state.path().display().to_string();
         let cannot = |source| FleetError::State { place: place.clone(), source };
         state.create().map_err(cannot)?;
         let lock = state.lock().map_err(cannot)?.ok_or_else(|| FleetError::AlreadyRunning(place.clone()))?;
+        import.refuse_if_running()?;
         let node = state.node().map_err(cannot)?;
         let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
@@ -106,6 +109,7 @@ impl Daemon {
         let first_event = store.last_event().await?;
         let (uptime, presence) = uptime::begin(&store, &node, &clock).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
+        import.run(&store, &state, &node, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
         let home = Home { state, node, job_key, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));

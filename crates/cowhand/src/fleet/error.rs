@@ -11,6 +11,7 @@ use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
+use crate::herdctl::HerdctlError;
 use crate::store::StoreError;
 use crate::work::WorkSourceError;
 
@@ -24,6 +25,8 @@ pub enum FleetError {
     Config(String),
     #[error("cannot use the state folder {place}: {source}")]
     State { place: String, source: io::Error },
+    #[error(transparent)]
+    Herdctl(HerdctlError),
     #[error("there is no agent {0} in the fleet; `cowhand agents` lists them")]
     NoAgent(AgentName),
     #[error("{agent} has no schedule {schedule}; `cowhand schedule list` lists them")]
@@ -103,6 +106,12 @@ fn explained(reason: SkipReason) -> &'static str {
             ", its `when_command` or `filter` said no, or whoever wrote the words is not trusted; `cowhand why` tells which"
         }
         _ => "",
+    }
+}
+
+impl From<HerdctlError> for FleetError {
+    fn from(error: HerdctlError) -> Self {
+        Self::Herdctl(error)
     }
 }
 

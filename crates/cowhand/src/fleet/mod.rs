@@ -48,6 +48,7 @@ use tracing::{info, warn};
 use crate::audit;
 use crate::clock::Clock;
 use crate::daemon::{Contents, Daemon, Engine, Loaded, load};
+use crate::herdctl::Import;
 use crate::run::sandbox;
 use crate::state::StateFolder;
 use crate::store::Store;
@@ -82,6 +83,8 @@ pub struct Options {
     pub work_sources: Registry,
     /// Types of triggers that are not built in.
     pub triggers: Triggers,
+    /// Start without the state that herdctl left beside a `herdctl.yaml`.
+    pub fresh: bool,
 }
 
 /// Who is in the fleet.
@@ -148,6 +151,7 @@ impl Options {
             program: program.into(),
             work_sources: Registry::default(),
             triggers: Triggers::default(),
+            fresh: false,
         }
     }
 }
@@ -155,7 +159,7 @@ impl Options {
 impl Fleet {
     /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
-        let Options { agents, state, clock, program, work_sources, triggers } = options;
+        let Options { agents, state, clock, program, work_sources, triggers, fresh } = options;
         // Keepers work elsewhere.
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
@@ -172,7 +176,8 @@ impl Fleet {
         };
         let surroundings = Surroundings { base, clock: clock.clone(), registry: Arc::new(work_sources) };
         let loaded = surroundings.loaded(contents);
-        let daemon = Daemon::open(loaded, state, clock, program, triggers).await?;
+        let import = Import::of(config.as_deref(), fresh);
+        let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
         secrets::note(&engine).await?;

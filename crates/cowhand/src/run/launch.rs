@@ -7,6 +7,7 @@ use cowhand_core::id::ScheduleName;
 use cowhand_core::job::Job;
 use cowhand_core::prompt;
 use cowhand_core::roster::Agent;
+use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::work::WorkItem;
 
 use super::attempt::Start;
@@ -106,18 +107,31 @@ const PASSED_ON: [&str; 16] = [
 const PASSED_ON_BEGINNINGS: [&str; 9] =
     ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
-/// Nothing else is inherited; later ones win.
+/// Returns whether an agent's processes get this variable of the daemon's environment. In a sandbox no agent inherits
+/// more than the minimal set and what `pass_env` names.
+pub(crate) fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_PREFIX);
+    let named = agent.settings.pass_env.iter().flatten().any(|passed| passed == name);
+    inherited
+        || named
+        || PASSED_ON.contains(&upper.as_str())
+        || PASSED_ON_BEGINNINGS.iter().any(|start| name.starts_with(start))
+}
+
+/// Variables that the daemon itself reads or sets; an agent that inherits everything gets only those of its own job.
+const OWN_PREFIX: &str = "COWHAND_";
+
+/// Builds the environment of an agent's process. Later sources win: the daemon's own variables over those of `.env`,
+/// `env` of the config over both.
 pub(crate) fn environment(
     agent: &Agent,
     job: &Job,
     own: impl Iterator<Item = (String, String)>,
     dotenv: &HashMap<String, String>,
 ) -> HashMap<String, String> {
-    let passed_on = |name: &str| {
-        let upper = name.to_ascii_uppercase();
-        PASSED_ON.contains(&upper.as_str())
-            || PASSED_ON_BEGINNINGS.iter().any(|start| name.starts_with(start))
-    };
+    let sandboxed = agent.sandbox(job.schedule(), job.confined().is_some()).kind != SandboxKind::None;
+    let passed_on = |name: &str| is_passed_on(agent, sandboxed, name);
     let mut variables: HashMap<String, String> = own.filter(|(name, _)| passed_on(name)).collect();
     for (name, value) in dotenv {
         // The real environment wins over the file.
@@ -262,6 +276,38 @@ mod tests {
             let (_, text) = launch.files.iter().find(|(name, _)| name == "work-item.json").unwrap();
             let read: WorkItem = serde_json::from_str(text).unwrap();
             assert_eq!(Some(&read), job.work_item());
+        }
+    }
+
+    /// The names of the variables that an agent gets of a daemon that has four.
+    fn inherited(agent: &Agent) -> Vec<String> {
+        let own =
+            ["PATH", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "COWHAND_LOG"].map(|name| (name.into(), "x".into()));
+        let environment = environment(agent, &job(), own.into_iter(), &HashMap::new());
+        let mut names: Vec<String> = environment
+            .into_keys()
+            .filter(|name| name == "COWHAND_LOG" || !name.starts_with("COWHAND_"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn variables_are_passed_on_by_name() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        assert_eq!(inherited(&agent), ["PATH"]);
+        agent.settings.pass_env = Some(vec!["GITHUB_TOKEN".into(), "NOT_SET".into()]);
+        assert_eq!(inherited(&agent), ["GITHUB_TOKEN", "PATH"]);
+    }
+
+    #[test]
+    fn an_agent_of_herdctl_inherits_everything_but_not_into_a_sandbox() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.inherits_environment = true;
+        assert_eq!(inherited(&agent), ["GITHUB_TOKEN", "PATH", "SSH_AUTH_SOCK"]);
+        for sandbox in ["landlock", "bubblewrap", "docker"] {
+            agent.settings.sandbox = Some(serde_json::from_value(serde_json::json!(sandbox)).unwrap());
+            assert_eq!(inherited(&agent), ["PATH"], "{sandbox}");
         }
     }
 

@@ -28,6 +28,7 @@ mod failures;
 mod firings;
 mod followups;
 mod hooks;
+mod imports;
 mod items;
 mod jobs;
 mod latency;
@@ -72,6 +73,7 @@ pub use firings::{
 };
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
+pub(crate) use imports::Imported;
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::{BusyNode, Joined, Presence};
@@ -169,6 +171,7 @@ impl Store {
             firings::ALL,
             followups::ALL,
             hooks::ALL,
+            imports::ALL,
             items::ALL,
             jobs::ALL,
             nodes::ALL,

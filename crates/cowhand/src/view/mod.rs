@@ -151,7 +151,7 @@ impl Views {
     }
 
     fn write_job(&self, record: &JobRecord) -> anyhow::Result<()> {
-        write_yaml(&self.state.view(&record.id), "", record)
+        write_job(&self.state, record)
     }
 
     /// Writes the record unless the file says just that.
@@ -163,6 +163,11 @@ impl Views {
             && fs::read(&path).is_ok_and(|found| found == yaml.as_bytes());
         if same { Ok(()) } else { write_text(&path, &yaml) }
     }
+}
+
+/// Writes the view of one job.
+pub(crate) fn write_job(state: &StateFolder, record: &JobRecord) -> anyhow::Result<()> {
+    write_yaml(&state.view(&record.id), "", record)
 }
 
 /// Whether the job's schedule asks for `output.log`.

@@ -146,3 +146,15 @@ fn help() {
     let directory = directory(&[]);
     insta::assert_snapshot!(cowhand(directory.path(), &["config", "--help"], &[]));
 }
+
+#[test]
+fn a_first_config_does_not_replace_one_of_herdctl() {
+    let directory = directory(&[("herdctl.yaml", "agents: []")]);
+    let refused = cowhand(directory.path(), &["init"], &[]);
+    insta::assert_snapshot!(refused);
+    assert!(!directory.path().join("cowhand.yaml").exists());
+    let forced = cowhand(directory.path(), &["init", "--force"], &[]);
+    assert!(forced.starts_with("exit: 0\n--- stdout\nwrote ./cowhand.yaml"), "{forced}");
+    let again = cowhand(directory.path(), &["init", "--force"], &[]);
+    assert!(again.contains("exists already, and is not overwritten"), "{again}");
+}

@@ -10,6 +10,7 @@ mod concurrency;
 mod documents;
 mod fallbacks;
 mod followups;
+mod herdctl;
 mod job_socket;
 mod jobs;
 mod life;

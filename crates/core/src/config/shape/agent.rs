@@ -105,6 +105,9 @@ pub struct Agent {
     /// Variables for the agent's processes, beside those that every agent gets.
     #[schemars(extend("x-secret" = true))]
     pub env: IndexMap<String, String>,
+    /// Names of variables of the daemon's environment that the agent's processes also get.
+    #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
+    pub pass_env: Option<Vec<String>>,
     pub retry: Option<Retry>,
     /// The longest that one attempt may take; unset means 1h, 0 means for ever.
     pub timeout: Option<Timeout>,

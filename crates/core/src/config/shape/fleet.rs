@@ -100,6 +100,8 @@ pub struct Defaults {
     pub plugins: Option<Vec<Plugin>>,
     pub partial_messages: Option<bool>,
     pub mcp_servers: Option<IndexMap<String, McpServer>>,
+    #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
+    pub pass_env: Option<Vec<String>>,
     pub retry: Option<Retry>,
     pub timeout: Option<Timeout>,
     pub idle_timeout: Option<Timeout>,

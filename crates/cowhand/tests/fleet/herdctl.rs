@@ -1,0 +1,265 @@
+//! A folder that herdctl used: the first start takes over where it stopped.
+
+use std::fs;
+use std::process::Command;
+
+use jiff::{SignedDuration, Timestamp, ToSpan};
+use serde_json::{Value, json};
+
+use super::{Scene, until};
+
+/// An agent file of herdctl; the command stands for the agent's program, since there is none here.
+const AGENT: &str = r#"
+name: coder
+runtime: command
+command: [sh, -c, "echo worked; env > environment"]
+instances: {max_concurrent: 10}
+schedules:
+"#;
+
+const SESSION: &str = "5f0c6f9e-0000-4000-8000-000000000001";
+
+struct Past {
+    scene: Scene,
+}
+
+impl Past {
+    /// A fleet with these schedules, and the state that herdctl wrote about each of them.
+    fn new(schedules: &[(&str, String, Value)]) -> Self {
+        let scene = Scene::with("agents: []");
+        fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+        scene.write("herdctl.yaml", "version: 1\nagents:\n  - path: agent.yaml\n");
+        let written: String =
+            schedules.iter().map(|(name, trigger, _)| format!("  {name}: {trigger}\n")).collect();
+        scene.write("agent.yaml", &format!("{AGENT}{written}"));
+        for folder in ["jobs", "sessions"] {
+            fs::create_dir_all(scene.root.join(".herdctl").join(folder)).unwrap();
+        }
+        let states: serde_json::Map<_, _> =
+            schedules.iter().map(|(name, _, state)| ((*name).to_owned(), state.clone())).collect();
+        let state = json!({"fleet": {}, "agents": {"coder": {"status": "idle", "schedules": states}}});
+        scene.write(".herdctl/state.yaml", &state.to_string());
+        Self { scene }
+    }
+
+    fn add_job(&self, id: &str, changes: &Value) {
+        let mut job = json!({
+            "id": id, "agent": "coder", "schedule": "hourly", "trigger_type": "schedule", "status": "completed",
+            "exit_reason": "success", "session_id": SESSION, "forked_from": null,
+            "started_at": "2026-08-01T10:00:00.000Z", "finished_at": "2026-08-01T10:05:00.000Z",
+            "duration_seconds": 300, "prompt": "Look around.", "summary": "All well.", "output_file": format!("{id}.jsonl"),
+            "usage": {"per_model": {"opus": {"input_tokens": 5, "output_tokens": 7}}, "num_turns": 2, "total_cost_usd": 0.25},
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            job[key] = value.clone();
+        }
+        self.scene.write(&format!(".herdctl/jobs/{id}.yaml"), &job.to_string());
+        let line = json!({"type": "assistant", "content": format!("said by {id}"), "timestamp": "2026-08-01T10:01:00.000Z"});
+        self.scene.write(&format!(".herdctl/jobs/{id}.jsonl"), &format!("{line}\n"));
+    }
+
+    /// All files of `.herdctl` with their contents.
+    fn untouched(&self) -> Vec<(String, Vec<u8>)> {
+        let mut files = Vec::new();
+        for folder in ["", "jobs", "sessions"] {
+            for entry in fs::read_dir(self.scene.root.join(".herdctl").join(folder)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    files.push((path.display().to_string(), fs::read(&path).unwrap()));
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
+    fn imports(&self) -> Vec<Value> {
+        let events = self.scene.run(&["events", "--json", "--after", "0"]).stdout;
+        let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.filter(|event| event["type"] == "fleet:imported").collect()
+    }
+}
+
+fn of_minutes(minutes: i64) -> String {
+    format!("{{type: interval, interval: {minutes}m, prompt: Work.}}")
+}
+
+/// A cron expression that matches one day of the year, at a quarter past three.
+fn on_the_day(at: Timestamp) -> String {
+    let day = at.to_zoned(jiff::tz::TimeZone::UTC);
+    format!("{{type: cron, cron: 15 3 {} {} *, timezone: UTC, prompt: Work.}}", day.day(), day.month())
+}
+
+/// When herdctl would run a schedule next, by its own rule: the next time after the last run; one that never ran and one
+/// whose time has passed run at once, but a cron schedule that never ran waits for its time. None means at once.
+fn herdctls_next(interval: i64, last: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    last.map(|last| last + SignedDuration::from_mins(interval)).filter(|next| *next > now)
+}
+
+#[test]
+fn schedules_go_on_where_herdctl_stopped() {
+    let now = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap();
+    let ago = |minutes: i64| now - minutes.minutes();
+    let ran = |minutes: i64| json!({"last_run_at": ago(minutes).to_string(), "status": "idle"});
+    let past = Past::new(&[
+        ("recent", of_minutes(60), ran(20)),
+        ("overdue", of_minutes(61), ran(120)),
+        ("never", of_minutes(62), json!({"status": "idle"})),
+        (
+            "disabled",
+            of_minutes(63),
+            json!({"last_run_at": (now - 90.minutes()).to_string(), "status": "disabled"}),
+        ),
+        ("missed", on_the_day(now - 48.hours()), ran(5 * 24 * 60)),
+        ("done", on_the_day(now - 48.hours()), ran(24 * 60)),
+        ("unknown", on_the_day(now - 48.hours()), json!({"status": "idle"})),
+    ]);
+    let before = past.untouched();
+    past.scene.start();
+    let jobs = until("what is due to run", || {
+        let jobs = past.scene.json(&["jobs", "--status", "completed"]);
+        (jobs.as_array().unwrap().len() == 3).then_some(jobs)
+    });
+    let mut ran: Vec<&str> =
+        jobs.as_array().unwrap().iter().map(|job| job["schedule"].as_str().unwrap()).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, ["missed", "never", "overdue"], "the same that herdctl would run at once");
+    let schedules = past.scene.json(&["schedule", "list"]);
+    let of = |name: &str| {
+        schedules.as_array().unwrap().iter().find(|schedule| schedule["schedule"] == name).unwrap().clone()
+    };
+    let next = |name: &str| of(name)["next_run_at"].as_str().map(|at| at.parse::<Timestamp>().unwrap());
+    assert_eq!(next("recent"), herdctls_next(60, Some(ago(20)), now));
+    for (name, interval, last) in [("overdue", 61, Some(ago(120))), ("never", 62, None)] {
+        assert_eq!(herdctls_next(interval, last, now), None, "{name} runs at once");
+    }
+    assert_eq!((of("disabled")["status"].as_str(), next("disabled")), (Some("disabled"), None));
+    for name in ["done", "unknown"] {
+        assert!(next(name).unwrap() > now + SignedDuration::from_hours(24 * 300), "{name}: {:?}", next(name));
+    }
+    assert_eq!(past.scene.json(&["jobs"]).as_array().unwrap().len(), 3, "nothing ran beside them");
+    assert_eq!(past.untouched(), before, "herdctl's own files stay as they are");
+}
+
+#[test]
+fn history_and_sessions_are_kept() {
+    let past = Past::new(&[("hourly", "{type: manual}".to_owned(), json!({"status": "idle"}))]);
+    past.add_job("job-2026-08-01-aaaaaa", &json!({}));
+    past.add_job("job-2026-08-02-bbbbbb", &json!({
+        "started_at": "2026-08-02T10:00:00.000Z", "status": "failed", "exit_reason": "timeout", "trigger_type": "spawned",
+        "finished_at": "2026-08-02T11:00:00.000Z",
+    }));
+    past.add_job("job-2026-08-03-cccccc", &json!({
+        "started_at": "2026-08-03T10:00:00.000Z", "finished_at": null, "status": "running", "exit_reason": null, "usage": null,
+    }));
+    past.scene.write(".herdctl/jobs/job-2026-08-04-dddddd.yaml", "id: [broken");
+    let pointer = |agent: &str, session: &str| {
+        json!({"agent_name": agent, "session_id": session, "created_at": "2026-08-01T10:00:00Z", "job_count": 3,
+            "last_used_at": "2026-08-03T10:00:00Z", "mode": "autonomous", "working_directory": past.scene.root})
+    };
+    past.scene.write(".herdctl/sessions/coder.json", &pointer("coder", SESSION).to_string());
+    past.scene.write(".herdctl/sessions/gone.json", &pointer("gone", "another-session").to_string());
+    let said = past.scene.run(&["start", "-d", "--no-server"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let note = "note: imported from .herdctl: 4 jobs, 2 sessions, 0 last runs and 0 disabled schedules; .herdctl itself is not changed\n";
+    assert!(said.stderr.ends_with(note), "{}", said.stderr);
+    let shown = |id: &str| {
+        let job = past.scene.job(id);
+        let error = job["error"]["kind"].as_str().unwrap_or("none").to_owned();
+        format!("{} {} {error} {}", job["status"], job["exit_reason"], job["trigger_type"])
+    };
+    assert_eq!(shown("job-2026-08-01-aaaaaa"), r#""completed" "success" none "schedule""#);
+    assert_eq!(shown("job-2026-08-02-bbbbbb"), r#""failed" "timeout" timeout "manual""#);
+    assert_eq!(shown("job-2026-08-03-cccccc"), r#""failed" "error" lost "schedule""#);
+    let logs = past.scene.run(&["logs", "job-2026-08-01-aaaaaa"]).stdout;
+    assert!(logs.contains("said by job-2026-08-01-aaaaaa"), "{logs}");
+    assert!(past.scene.root.join(".cowhand/jobs/job-2026-08-01-aaaaaa.yaml").exists());
+    assert!(past.scene.log().contains("jobs/job-2026-08-04-dddddd.yaml is left out"), "{}", past.scene.log());
+    let resume = past.scene.json(&["resume", "job-2026-08-03-cccccc"]);
+    assert_eq!(resume["session_id"], SESSION);
+    let usage = past.scene.json(&["usage", "--since", "2026-08-01", "--until", "2026-08-31"]);
+    assert!(usage.to_string().contains("0.5"), "both jobs that cost something are counted: {usage}");
+    past.scene.run(&["stop"]);
+    past.scene.start();
+    assert_eq!(past.imports().len(), 1, "a second start imports nothing");
+    assert_eq!(past.scene.json(&["jobs"]).as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_start_that_dies_while_it_imports_is_finished_by_the_next() {
+    for place in ["import_copied", "imported"] {
+        let past = Past::new(&[("hourly", of_minutes(60), json!({"status": "disabled"}))]);
+        past.add_job("job-2026-08-01-aaaaaa", &json!({}));
+        let mut start = past.scene.command(&["start", "--no-server"]);
+        assert!(!start.env("COWHAND_FAULT", place).output().unwrap().status.success(), "{place}");
+        past.scene.start();
+        assert_eq!(past.imports().len(), 1, "{place}");
+        assert_eq!(past.scene.json(&["jobs"]).as_array().unwrap().len(), 1, "{place}");
+        assert_eq!(past.scene.json(&["schedule", "show", "coder/hourly"])["status"], "disabled", "{place}");
+    }
+}
+
+#[test]
+fn nothing_is_imported_when_a_person_starts_afresh() {
+    let past = Past::new(&[("hourly", of_minutes(60), json!({"status": "disabled"}))]);
+    past.add_job("job-2026-08-01-aaaaaa", &json!({}));
+    let said = past.scene.run(&["start", "-d", "--no-server", "--fresh"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
+    past.scene.run(&["stop"]);
+    past.scene.start();
+    assert_eq!(past.imports(), Vec::<Value>::new(), "the decision is remembered");
+    assert_eq!(past.scene.json(&["schedule", "show", "coder/hourly"])["status"], "idle");
+}
+
+#[test]
+fn herdctl_must_not_run_beside_us_and_its_state_must_be_readable() {
+    let past = Past::new(&[("hourly", of_minutes(60), json!({"status": "disabled"}))]);
+    let mut herdctl = Command::new("sleep").arg("600").spawn().unwrap();
+    past.scene.write(".herdctl/herdctl.pid", &herdctl.id().to_string());
+    let said = past.scene.run(&["start", "-d", "--no-server"]);
+    herdctl.kill().unwrap();
+    assert_eq!(said.code, Some(5), "{}", said.stderr);
+    let message = format!("names process {} (sleep 600); stop it with `herdctl stop`", herdctl.id());
+    assert!(said.stderr.contains(&message), "{}", said.stderr);
+    // A dead process that nobody waited for is dead.
+    past.scene.write(".herdctl/state.yaml", "agents:\n  coder: {schedules: {hourly: {last_run_at: soon}}}\n");
+    let said = past.scene.run(&["start", "-d", "--no-server"]);
+    herdctl.wait().unwrap();
+    assert_eq!(said.code, Some(6), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("agents.coder.schedules.hourly: `last_run_at: soon` cannot be read"),
+        "{}",
+        said.stderr
+    );
+    assert!(said.stderr.contains("cowhand start --fresh"), "{}", said.stderr);
+    let said = past.scene.run(&["start", "-d", "--no-server", "--fresh"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+}
+
+#[test]
+fn an_agent_of_herdctl_has_the_environment_that_it_had_there() {
+    let past = Past::new(&[("hourly", "{type: manual}".to_owned(), json!({}))]);
+    let check = past.scene.run(&["config", "check"]);
+    assert!(
+        check.stderr.contains("note: agents of a herdctl.yaml get the daemon's whole environment"),
+        "{}",
+        check.stderr
+    );
+    let environment = |past: &Past| {
+        let mut start = past.scene.command(&["start", "-d", "--no-server"]);
+        start.env("GITHUB_TOKEN", "canary-token").env("COWHAND_LOG", "info");
+        assert!(start.output().unwrap().status.success());
+        assert_eq!(past.scene.run(&["trigger", "coder", "--wait"]).code, Some(0));
+        past.scene.run(&["stop"]);
+        fs::read_to_string(past.scene.root.join("environment")).unwrap()
+    };
+    let inherited = environment(&past);
+    assert!(inherited.contains("GITHUB_TOKEN=canary-token"), "{inherited}");
+    assert!(!inherited.contains("COWHAND_LOG"), "{inherited}");
+    let agent = fs::read_to_string(past.scene.root.join("agent.yaml")).unwrap();
+    past.scene.write("agent.yaml", &format!("{agent}\npass_env: [OTHER]\n"));
+    let minimal = environment(&past);
+    assert!(!minimal.contains("canary-token"), "{minimal}");
+    let check = past.scene.run(&["config", "check"]);
+    assert!(!check.stderr.contains("whole environment"), "{}", check.stderr);
+}
