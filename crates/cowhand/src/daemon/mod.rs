@@ -59,6 +59,7 @@ use crate::state::StateFolder;
 use crate::store::{Claim, Presence, Starter, Store, StoreError};
 use crate::trace::Traces;
 use crate::trigger::Registry;
+use crate::veil::Veil;
 use crate::view::Views;
 use attempt::Charge;
 pub(crate) use attempt::Wish;
@@ -109,7 +110,8 @@ impl Daemon {
         let first_event = store.last_event().await?;
         let (uptime, presence) = uptime::begin(&store, &node, &clock).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
-        import.run(&store, &state, &node, clock.now()).await?;
+        let veil = Veil::over(&loaded, None);
+        import.run(&store, &state, &node, veil, clock.now()).await?;
         store.take_up_items(node.clone(), clock.now()).await?;
         let home = Home { state, node, job_key, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));

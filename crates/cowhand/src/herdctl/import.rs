@@ -1,10 +1,9 @@
 //! The first start of a fleet that herdctl ran: its state becomes ours.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use cowhand_core::id::JobId;
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 use tracing::{info, warn};
@@ -14,6 +13,7 @@ use crate::fault;
 use crate::fleet::FleetError;
 use crate::state::StateFolder;
 use crate::store::{Imported, Store};
+use crate::veil::Veil;
 use crate::view;
 
 /// What a start does about the state of herdctl.
@@ -51,6 +51,7 @@ impl Import {
         store: &Store,
         state: &StateFolder,
         node: &str,
+        veil: Veil,
         now: Timestamp,
     ) -> Result<(), FleetError> {
         let folder = match self {
@@ -62,7 +63,7 @@ impl Import {
             return Ok(());
         }
         let files = state.clone();
-        let history = tokio::task::spawn_blocking(move || read_and_copy(&folder, &files));
+        let history = tokio::task::spawn_blocking(move || read_and_copy(&folder, &files, &veil));
         let history = history.await.map_err(|_| FleetError::Died)??;
         for note in &history.notes {
             warn!("importing from herdctl: {note}");
@@ -76,27 +77,38 @@ impl Import {
     }
 }
 
-/// Reads the history and copies the output of its jobs, with a view of each.
-fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder) -> Result<History, FleetError> {
-    let history = folder.read()?;
+/// Reads the history and copies the output of its jobs, with a view of each. Output that cannot be read is left out.
+fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder, veil: &Veil) -> Result<History, FleetError> {
+    let mut history = folder.read(veil)?;
     let place = state.path().display().to_string();
     for past in &history.jobs {
-        let copied = copy_output(folder, state, past.job.id());
-        copied.map_err(|source| FleetError::State { place: place.clone(), source })?;
-        let record = JobRecord::from(past.job.clone());
-        if let Err(error) = view::write_job(state, &record) {
-            warn!("importing from herdctl: {error:#}");
+        let id = past.job.id();
+        match folder.output(id) {
+            Ok(None) => {}
+            Ok(Some(output)) => {
+                let copied = copy_output(output, &state.output(id), veil);
+                copied.map_err(|source| FleetError::State { place: place.clone(), source })?;
+            }
+            Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
         }
+        let record = JobRecord::from(past.job.clone());
+        view::write_job(state, &record)
+            .map_err(|error| FleetError::State { place: place.clone(), source: io::Error::other(error) })?;
     }
     Ok(history)
 }
 
-fn copy_output(folder: &HerdctlFolder, state: &StateFolder, job: &JobId) -> io::Result<()> {
-    let Some(mut output) = folder.output(job)? else { return Ok(()) };
-    let target = state.output(job);
-    let mut copy = tempfile::NamedTempFile::new_in(state.jobs())?;
-    io::copy::<File, _>(&mut output, &mut copy)?;
-    copy.persist(target)?;
+/// Copies line by line, without the secrets of the fleet.
+fn copy_output(output: File, target: &Path, veil: &Veil) -> io::Result<()> {
+    let folder = target.parent().unwrap_or(Path::new("."));
+    let mut copy = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        copy.write_all(veil.hide_in_line(&line).as_bytes())?;
+        copy.write_all(b"\n")?;
+    }
+    copy.into_inner()?.persist(target)?;
     Ok(())
 }
 

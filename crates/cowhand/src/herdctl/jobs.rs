@@ -10,9 +10,10 @@ use cowhand_core::job::{
 use jiff::Timestamp;
 
 use super::{HerdctlFolder, History, PastJob, field, yaml};
+use crate::veil::Veil;
 
 /// Adds every job that can be read, and a note for every one that cannot.
-pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
+pub(super) fn read(folder: &HerdctlFolder, veil: &Veil, history: &mut History) {
     let files = match folder.files("jobs", "yaml") {
         Ok(files) => files,
         Err(error) => {
@@ -21,21 +22,25 @@ pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
         }
     };
     for file in files {
-        match job(folder, &file) {
+        match job(folder, veil, &file) {
             Ok(job) => history.jobs.push(PastJob { job, session: None }),
             Err(why) => history.notes.push(format!("{} is left out: {why}", file.display())),
         }
     }
 }
 
-fn job(folder: &HerdctlFolder, file: &Path) -> Result<Job, String> {
+fn job(folder: &HerdctlFolder, veil: &Veil, file: &Path) -> Result<Job, String> {
     let text = folder.text(file).map_err(|error| error.to_string())?.ok_or("it is gone")?;
     let node = yaml(&text)?;
     let id: JobId = needed(&node, "id")?;
     if file.file_stem().and_then(|stem| stem.to_str()) != Some(id.as_str()) {
         return Err(format!("it describes another job, {id}"));
     }
-    record(id, &node).and_then(|record| Job::try_from(record).map_err(|error| error.to_string()))
+    let mut record = record(id, &node)?;
+    for text in [&mut record.prompt, &mut record.summary].into_iter().flatten() {
+        *text = veil.hide(text).into_owned();
+    }
+    Job::try_from(record).map_err(|error| error.to_string())
 }
 
 fn needed<T: std::str::FromStr>(node: &Node, key: &str) -> Result<T, String> {

@@ -26,6 +26,7 @@ use cowhand_core::job::Job;
 use jiff::Timestamp;
 
 use crate::beneath::{NotOpened, Root};
+use crate::veil::Veil;
 
 pub(crate) use import::Import;
 
@@ -99,11 +100,11 @@ impl HerdctlFolder {
         }
     }
 
-    /// Reads everything that is imported.
-    pub(crate) fn read(&self) -> Result<History, HerdctlError> {
+    /// Reads everything that is imported, without the secrets of the fleet.
+    pub(crate) fn read(&self, veil: &Veil) -> Result<History, HerdctlError> {
         let schedules = state::read(self)?;
         let mut history = History { schedules, ..History::default() };
-        jobs::read(self, &mut history);
+        jobs::read(self, veil, &mut history);
         sessions::read(self, &mut history);
         history.jobs.sort_by_key(|past| past.job.created_at());
         Ok(history)

@@ -17,6 +17,8 @@ instances: {max_concurrent: 10}
 schedules:
 "#;
 
+/// A secret that the fleet knows.
+const CANARY: &str = "canary-of-the-past";
 const SESSION: &str = "5f0c6f9e-0000-4000-8000-000000000001";
 
 struct Past {
@@ -47,14 +49,14 @@ impl Past {
             "id": id, "agent": "coder", "schedule": "hourly", "trigger_type": "schedule", "status": "completed",
             "exit_reason": "success", "session_id": SESSION, "forked_from": null,
             "started_at": "2026-08-01T10:00:00.000Z", "finished_at": "2026-08-01T10:05:00.000Z",
-            "duration_seconds": 300, "prompt": "Look around.", "summary": "All well.", "output_file": format!("{id}.jsonl"),
+            "duration_seconds": 300, "prompt": format!("Look around with {CANARY}."), "summary": "All well.", "output_file": format!("{id}.jsonl"),
             "usage": {"per_model": {"opus": {"input_tokens": 5, "output_tokens": 7}}, "num_turns": 2, "total_cost_usd": 0.25},
         });
         for (key, value) in changes.as_object().unwrap() {
             job[key] = value.clone();
         }
         self.scene.write(&format!(".herdctl/jobs/{id}.yaml"), &job.to_string());
-        let line = json!({"type": "assistant", "content": format!("said by {id}"), "timestamp": "2026-08-01T10:01:00.000Z"});
+        let line = json!({"type": "assistant", "content": format!("said by {id} {CANARY}"), "timestamp": "2026-08-01T10:01:00.000Z"});
         self.scene.write(&format!(".herdctl/jobs/{id}.jsonl"), &format!("{line}\n"));
     }
 
@@ -153,6 +155,11 @@ fn history_and_sessions_are_kept() {
         "started_at": "2026-08-03T10:00:00.000Z", "finished_at": null, "status": "running", "exit_reason": null, "usage": null,
     }));
     past.scene.write(".herdctl/jobs/job-2026-08-04-dddddd.yaml", "id: [broken");
+    // An agent of herdctl could put a link there.
+    let linked = past.scene.root.join(".herdctl/jobs/job-2026-08-03-cccccc.jsonl");
+    fs::remove_file(&linked).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", &linked).unwrap();
+    past.scene.write(".env", &format!("A_TOKEN={CANARY}\n"));
     let pointer = |agent: &str, session: &str| {
         json!({"agent_name": agent, "session_id": session, "created_at": "2026-08-01T10:00:00Z", "job_count": 3,
             "last_used_at": "2026-08-03T10:00:00Z", "mode": "autonomous", "working_directory": past.scene.root})
@@ -172,7 +179,14 @@ fn history_and_sessions_are_kept() {
     assert_eq!(shown("job-2026-08-02-bbbbbb"), r#""failed" "timeout" timeout "manual""#);
     assert_eq!(shown("job-2026-08-03-cccccc"), r#""failed" "error" lost "schedule""#);
     let logs = past.scene.run(&["logs", "job-2026-08-01-aaaaaa"]).stdout;
-    assert!(logs.contains("said by job-2026-08-01-aaaaaa"), "{logs}");
+    assert!(logs.contains("said by job-2026-08-01-aaaaaa ***"), "{logs}");
+    assert_eq!(past.scene.job("job-2026-08-01-aaaaaa")["prompt"], "Look around with ***.");
+    assert!(!past.scene.root.join(".cowhand/jobs/job-2026-08-03-cccccc.jsonl").exists());
+    assert!(
+        past.scene.log().contains("the output of job-2026-08-03-cccccc is left out"),
+        "{}",
+        past.scene.log()
+    );
     assert!(past.scene.root.join(".cowhand/jobs/job-2026-08-01-aaaaaa.yaml").exists());
     assert!(past.scene.log().contains("jobs/job-2026-08-04-dddddd.yaml is left out"), "{}", past.scene.log());
     let resume = past.scene.json(&["resume", "job-2026-08-03-cccccc"]);
