@@ -72,6 +72,7 @@ fn record(id: JobId, node: &Node) -> Result<JobRecord, String> {
         retry_of: None,
         attempt: 1,
         parks: 0,
+        requeued: None,
         run_started_at: Some(started_at),
         attempt_started_at: None,
         not_before: None,

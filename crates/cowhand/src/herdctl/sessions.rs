@@ -85,6 +85,7 @@ fn stand_alone(pointer: Pointer) -> Result<Job, String> {
         retry_of: None,
         attempt: 1,
         parks: 0,
+        requeued: None,
         run_started_at: Some(created_at),
         attempt_started_at: None,
         not_before: None,
