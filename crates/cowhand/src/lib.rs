@@ -3,6 +3,7 @@
 pub mod api;
 mod aside;
 pub mod audit;
+mod backup;
 mod beneath;
 pub mod cli;
 pub mod clock;

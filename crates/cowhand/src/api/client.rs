@@ -62,6 +62,17 @@ impl Client {
         all(good(self.send(Method::GET, path, Body::empty()).await?).await?).await
     }
 
+    /// Writes an answer that is a file.
+    pub async fn download(&self, path: &str, file: &mut impl std::io::Write) -> Result<(), Problem> {
+        let mut body = good(self.send(Method::GET, path, Body::empty()).await?).await?;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| cut_off(&error))?;
+            let bytes = frame.into_data().unwrap_or_default();
+            file.write_all(&bytes).map_err(|error| Problem::unavailable(format!("cannot write: {error}")))?;
+        }
+        Ok(())
+    }
+
     /// An answer that comes line by line.
     pub async fn lines(&self, path: &str) -> Result<Lines, Problem> {
         let body = good(self.send(Method::GET, path, Body::empty()).await?).await?;

@@ -14,7 +14,7 @@ use tracing::warn;
 use super::agents::{self, AgentView};
 use super::given::{Count, Given};
 use super::{Api, Problem, providers};
-use crate::fleet::{FleetStatus, Reloaded, Stop};
+use crate::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use crate::work::given_up::{GivenUpItem, given_up};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +52,9 @@ pub struct DaemonView {
     /// The config on disk has mistakes, so the one before it is in force. What they are is for those who may read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
+    /// Why nothing can be written, if so, and what to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_problem: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
@@ -69,7 +72,15 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
     let (agents, agents::Counts { running, queued }) = agents::views_and_counts(&api).await?;
-    Ok(Json(Status { daemon: view(&api), agents, running, queued, asks, parked, given_up }))
+    let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
+    Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up }))
+}
+
+/// The same that `/readyz` finds, with what is known about it.
+async fn store_problem(api: &Api) -> Option<String> {
+    let unready = api.daemon().ok()?.ready().await.err().filter(|unready| *unready != Unready::Stopping);
+    let known = api.store.trouble();
+    known.or_else(|| unready.map(|unready| format!("{unready}; is the disk full, or read-only?")))
 }
 
 pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {
@@ -108,5 +119,6 @@ fn view(api: &Api) -> DaemonView {
         node: Some(daemon.node().to_owned()),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         config_refused_at: daemon.config_refused_at(),
+        store_problem: None,
     }
 }

@@ -7,20 +7,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Api;
+use crate::fleet::Unready;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// The store was asked, and answered.
     pub store: bool,
-    /// New work is taken.
+    /// New work is taken, and can be written down.
     pub takes_work: bool,
     pub version: String,
 }
 
 pub(super) async fn health(State(api): State<Api>) -> Json<Health> {
     let store = api.store.last_event().await.is_ok();
-    let takes_work = store && api.daemon().is_ok_and(crate::fleet::Fleet::is_running);
+    let takes_work = store && unready(&api).await.is_none();
     Json(Health { store, takes_work, version: env!("CARGO_PKG_VERSION").to_owned() })
+}
+
+/// Why no work is taken, if so.
+async fn unready(api: &Api) -> Option<Unready> {
+    match api.daemon() {
+        Ok(fleet) => fleet.ready().await.err(),
+        Err(_) => Some(Unready::Stopping),
+    }
 }
 
 /// `/healthz`: this process answers. Says nothing else, so it needs no token.
@@ -28,12 +37,12 @@ pub(crate) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// `/readyz`: it can do its work as well.
-pub(crate) async fn ready(State(api): State<Api>) -> Result<&'static str, (StatusCode, &'static str)> {
-    let Json(health) = health(State(api)).await;
-    match health {
-        Health { takes_work: true, .. } => Ok("ok\n"),
-        Health { store: false, .. } => Err((StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n")),
-        Health { .. } => Err((StatusCode::SERVICE_UNAVAILABLE, "stopping\n")),
-    }
+/// `/readyz`: it can do its work as well, and what it is given can be written.
+pub(crate) async fn ready(State(api): State<Api>) -> Result<&'static str, (StatusCode, String)> {
+    let unready = if api.store.last_event().await.is_err() {
+        Some("the store does not answer".to_owned())
+    } else {
+        unready(&api).await.map(|unready| unready.to_string())
+    };
+    unready.map_or(Ok("ok\n"), |why| Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))))
 }

@@ -6,6 +6,7 @@
 
 mod agents;
 mod asks;
+mod backup;
 mod caller;
 mod client;
 mod config;

@@ -16,7 +16,7 @@ pub(super) async fn document() -> Json<Value> {
 }
 
 /// What any endpoint may answer instead, whatever it is about.
-const ALWAYS: [Code; 9] = [
+const ALWAYS: [Code; 10] = [
     Code::BadRequest,
     Code::Unauthorized,
     Code::Forbidden,
@@ -24,6 +24,7 @@ const ALWAYS: [Code; 9] = [
     Code::TooLarge,
     Code::TooMany,
     Code::Unavailable,
+    Code::StoreUnavailable,
     Code::Stopping,
     Code::NoDaemon,
 ];
@@ -157,6 +158,7 @@ fn content(answer: &Answer, told: &mut SchemaGenerator) -> Value {
     match answer.streams {
         Streams::No => json!({ "application/json": { "schema": schema } }),
         Streams::Text => json!({ "text/plain": { "schema": schema } }),
+        Streams::Bytes(media_type) => json!({ media_type: {} }),
         Streams::IfAsked => json!({
             "application/json": { "schema": schema },
             "application/x-ndjson": lines,

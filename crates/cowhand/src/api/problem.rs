@@ -58,7 +58,9 @@ pub enum Code {
     NotAWebhook,
     Stopping,
     NoDaemon,
-    /// The store, the disk or the connection.
+    /// The store does not answer, or cannot be written.
+    StoreUnavailable,
+    /// Something else that this needs: the disk, a connection.
     Unavailable,
 }
 
@@ -108,6 +110,10 @@ impl Problem {
         Self::new(Code::NoDaemon, "no daemon runs for this fleet; start one with `cowhand start -d`")
     }
 
+    pub fn store_unavailable(message: impl Into<String>) -> Self {
+        Self::new(Code::StoreUnavailable, message)
+    }
+
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, message)
     }
@@ -127,7 +133,7 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Conflict | Self::AlreadyStopped => StatusCode::CONFLICT,
             Self::BadConfig | Self::NotAWebhook => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Stopping | Self::NoDaemon => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Stopping | Self::NoDaemon | Self::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -144,6 +150,12 @@ impl From<StoreError> for Problem {
             StoreError::NoSchedule(_) => Self::not_found(error.to_string()),
             StoreError::Refused(refused) => Self::conflict(refused.to_string()),
             StoreError::Closed => Self::stopping(),
+            StoreError::NoCopy => Self::conflict(error.to_string()),
+            StoreError::Connection(_)
+            | StoreError::Statement { .. }
+            | StoreError::Commit(_)
+            | StoreError::Damaged(_)
+            | StoreError::Replaced { .. } => Self::store_unavailable(error.to_string()),
             other => Self::unavailable(other.to_string()),
         }
     }

@@ -45,6 +45,8 @@ pub(super) enum Streams {
     Always,
     /// It is plain text, and comes whole.
     Text,
+    /// It is a file of this media type.
+    Bytes(&'static str),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use super::{
     WorkView,
 };
 use super::{
-    agents, asks, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers, prune,
-    reports, schedules, sessions, timeline, tokens, usage, work,
+    agents, asks, backup, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers,
+    prune, reports, schedules, sessions, timeline, tokens, usage, work,
 };
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
@@ -46,6 +46,15 @@ fn of_daemon() -> Vec<Route> {
             .about("Asks for the daemon's end, and does not wait for it.")
             .takes::<StopAsked>()
             .tells::<DaemonView>(),
+        Route::get("/api/v1/backup", backup::backup)
+            .needs(Scope::Admin)
+            .about(
+                "A backup of the store and of what jobs said, as one SQLite file; only of a fleet on SQLite.",
+            )
+            .params::<backup::Asked>()
+            .tells::<String>()
+            .streams(Streams::Bytes(backup::MEDIA_TYPE))
+            .refuses(&[Conflict]),
         Route::get("/api/v1/openapi.json", openapi::document)
             .about("This description.")
             .tells::<serde_json::Value>(),

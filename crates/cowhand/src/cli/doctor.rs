@@ -149,6 +149,13 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 }
 
 async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, String> {
+    // What a daemon has open may be another file by now.
+    if let Ok(Some(client)) = Client::of_daemon(state).await
+        && let Ok(Status { daemon, .. }) = client.get::<Status>("status").await
+        && let Some(problem) = daemon.store_problem
+    {
+        return Err(problem);
+    }
     let database = state.database();
     state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;
     if configured.is_none() && !database.exists() {
@@ -156,11 +163,15 @@ async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, 
     }
     let file = database.display().to_string();
     let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
-    let checked = store.check_statements().await.map_err(|error| error.to_string());
+    let checked = async {
+        store.check_integrity().await?;
+        store.check_statements().await
+    };
+    let checked = checked.await.map_err(|error| error.to_string());
     store.close().await;
     // The address of a server may hold a password.
     let place = if configured.is_some() { "the configured server" } else { &file };
-    Ok(format!("{place} answers all {} kinds of question", checked?))
+    Ok(format!("{place} answers all {} kinds of question, and what it holds can be read", checked?))
 }
 
 async fn daemon(state: &StateFolder) -> Result<String, String> {

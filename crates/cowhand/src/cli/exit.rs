@@ -92,7 +92,7 @@ impl From<Problem> for Failure {
             | Code::Stopping => Exit::Refused,
             Code::BadConfig => Exit::Config,
             Code::NoDaemon => Exit::NoDaemon,
-            Code::Unavailable => Exit::CannotRunHere,
+            Code::Unavailable | Code::StoreUnavailable => Exit::CannotRunHere,
         };
         Self::new(exit, problem.message)
     }

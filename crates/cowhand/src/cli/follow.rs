@@ -121,7 +121,10 @@ impl Absence {
 
     /// Returns when it is time to ask again. What is no absence, and one that takes too long, is the end.
     async fn bear(&mut self, client: &Client, problem: Problem) -> Result<(), Failure> {
-        let away = matches!(problem.code, Code::Unavailable | Code::NoDaemon | Code::Stopping);
+        let away = matches!(
+            problem.code,
+            Code::Unavailable | Code::StoreUnavailable | Code::NoDaemon | Code::Stopping
+        );
         if client.is_alone() || !away {
             return Err(problem.into());
         }

@@ -4,6 +4,7 @@ mod agents;
 mod ago;
 mod asks;
 mod background;
+mod backup;
 mod cancel;
 mod clear;
 mod completions;
@@ -19,6 +20,7 @@ mod interrupt;
 mod job;
 mod jobs;
 mod listen;
+mod log;
 mod logs;
 mod mcp;
 mod place;
@@ -26,6 +28,7 @@ mod print;
 mod prune;
 mod reload;
 mod restart;
+mod restore;
 mod resume;
 mod retry;
 mod schedule;
@@ -127,6 +130,10 @@ enum Verb {
     Dashboard(dashboard::Dashboard),
     /// Remove the jobs that `retention` does not keep
     Prune(prune::Prune),
+    /// Write the store and what jobs said to one file, also while the daemon runs
+    Backup(backup::Backup),
+    /// Put a backup in the place of the store, while no daemon runs
+    Restore(restore::Restore),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config::Config),
@@ -182,6 +189,8 @@ pub fn run() -> ExitCode {
         Verb::Token(token) => token.run(config),
         Verb::Dashboard(dashboard) => dashboard.run(config),
         Verb::Prune(prune) => prune.run(config),
+        Verb::Backup(backup) => backup.run(config),
+        Verb::Restore(restore) => restore.run(config),
         Verb::Config(verb) => verb.run(config),
         Verb::Doctor(doctor) => doctor.run(config),
         Verb::Mcp(mcp) => mcp.run(config),

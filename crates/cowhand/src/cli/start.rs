@@ -1,6 +1,5 @@
 //! `cowhand start`: the daemon, in the foreground or behind it.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +8,9 @@ use clap::{Args, ValueEnum};
 use cowhand_core::server::Server as Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::error;
-use tracing_subscriber::EnvFilter;
 
 use super::listen::Listen;
+use super::log::{self, LogFormat};
 use super::place::{Place, cannot};
 use super::{Exit, Failure, background};
 use crate::api::{Api, Socket};
@@ -43,12 +42,6 @@ pub(super) struct Start {
     behind: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 impl Start {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
@@ -63,7 +56,7 @@ impl Start {
             }
             return background::start(&place, &arguments);
         }
-        self.log();
+        log::begin(self.log_format);
         let as_json = matches!(self.log_format, LogFormat::Json);
         self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
     }
@@ -91,22 +84,6 @@ impl Start {
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
         runtime.block_on(serve(options, server, files, stop))
-    }
-
-    fn log(&self) {
-        let filter =
-            EnvFilter::try_from_env("COWHAND_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-        let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(colour);
-        let log = log.with_writer(std::io::stderr);
-        match self.log_format {
-            LogFormat::Text => log.init(),
-            LogFormat::Json => {
-                log.json().flatten_event(true).init();
-                // Whoever reads lines of JSON cannot read anything else.
-                std::panic::set_hook(Box::new(|panic| error!("{panic}")));
-            }
-        }
     }
 }
 

@@ -40,6 +40,10 @@ impl Status {
             }
             let now = Timestamp::now();
             print::line(daemon(&status.daemon, now));
+            if let Some(problem) = &status.daemon.store_problem {
+                let problem = print::one_line(problem, 1_000);
+                print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
+            }
             if let Some(waiting) = waiting(status.asks) {
                 print::line(waiting);
             }

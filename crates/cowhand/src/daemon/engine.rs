@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use cowhand_core::config::shape::WorkSource;
@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     pub(crate) owed: Notify,
     /// A job may have ended that has hooks.
     pub(crate) hooks: Notify,
+    /// The daemon is on its way out.
+    pub(crate) ending: AtomicBool,
     /// How far the views have come in the event log.
     pub(crate) seen_by_views: AtomicI64,
     /// Held while a workspace is handed on or removed.
@@ -147,6 +149,7 @@ impl Engine {
             owed: Notify::new(),
             hooks: Notify::new(),
             preparing: Mutex::default(),
+            ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             workspaces: tokio::sync::Mutex::default(),
             roster: RwLock::new(Arc::new(loaded)),

@@ -62,7 +62,7 @@ impl Charge {
         // What is taken up again runs on, also if its agent is gone from the config.
         let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
         if !fresh || self.launch(&rules).await {
-            self.run(&rules, fresh).await;
+            Box::pin(self.run(&rules, fresh)).await;
         }
     }
 

@@ -48,6 +48,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::api::JobKey;
+use crate::backup;
 use crate::clock::Clock;
 use crate::config;
 use crate::fault;
@@ -101,6 +102,7 @@ impl Daemon {
         state.create().map_err(cannot)?;
         let lock = state.lock().map_err(cannot)?.ok_or_else(|| FleetError::AlreadyRunning(place.clone()))?;
         import.refuse_if_running()?;
+        backup::remove_scratch(&state).map_err(cannot)?;
         let node = state.node().map_err(cannot)?;
         let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
@@ -281,7 +283,10 @@ impl Daemon {
                 }
                 self.heartbeat_at = now.plus(HEARTBEAT);
             }
-            Err(error) => warn!("cannot renew the leases: {error}"),
+            Err(error) => {
+                warn!("cannot renew the leases: {error}");
+                self.heartbeat_at = now.plus(RETRY);
+            }
         }
     }
 
@@ -332,6 +337,7 @@ impl Daemon {
     async fn end(mut self, mut way: watch::Receiver<Course>) {
         self.triggers.stop().await;
         self.pruning.stop();
+        self.engine.ending.store(true, Ordering::Relaxed);
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
         for (job, _) in self.engine.held() {

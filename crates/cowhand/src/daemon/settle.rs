@@ -1,9 +1,11 @@
 //! Writing down how an attempt ended, for as long as that takes: a database that is away for a while must not make us
 //! forget it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cowhand_core::job::{MAX_REQUEUES, NotBegun, Settlement};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::attempt::{Charge, LONGEST_PAUSE, Rules, Wish};
@@ -13,6 +15,8 @@ use crate::run::attempt::Attempt;
 use crate::store::{GivenBack, Settled, StoreError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// A daemon that is to end waits so long for a store that cannot be written.
+const LAST_TRIES: Duration = Duration::from_secs(5);
 
 impl Charge {
     /// Until it is written.
@@ -20,7 +24,7 @@ impl Charge {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
         rules.veil.hide_in_outcome(&mut settlement.outcome);
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut until) = (FIRST_PAUSE, None);
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
             match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
@@ -44,8 +48,10 @@ impl Charge {
                 Err(StoreError::Closed) => return,
                 Err(error) => {
                     warn!(job = %self.job.id(), "its end is not written yet: {error}");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    if self.is_left(&mut until) {
+                        return;
+                    }
+                    pause = self.wait(pause).await;
                 }
             }
         }
@@ -62,7 +68,7 @@ impl Charge {
         if let Some(reason) = why.reason() {
             warn!(job = %self.job.id(), "it could not be started: {reason}");
         }
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut until) = (FIRST_PAUSE, None);
         loop {
             let (id, why) = (self.job.id().clone(), why.clone());
             match self.engine.store.give_back(id, self.epoch, why.clone(), self.now()).await {
@@ -83,12 +89,11 @@ impl Charge {
                     warn!(job = %self.job.id(), "it never began, and is not given back yet: {error}");
                 }
             }
-            if *self.wishes.borrow() == Wish::Leave {
+            if *self.wishes.borrow() == Wish::Leave || self.is_left(&mut until) {
                 // The next start takes it up.
                 return;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = self.wait(pause).await;
         }
     }
 
@@ -97,5 +102,24 @@ impl Charge {
         if let Err(error) = self.attempt().aside(Attempt::discard).await {
             warn!(job = %self.job.id(), "the folder of an attempt that never began is still there: {error}");
         }
+    }
+
+    /// Whether a daemon that ends has tried for long enough. The attempt's folder says how it ended, so the next start
+    /// settles it.
+    fn is_left(&self, until: &mut Option<Instant>) -> bool {
+        if !self.engine.ending.load(Ordering::Relaxed) {
+            return false;
+        }
+        *until.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now()
+    }
+
+    /// Says how long to wait the next time. A daemon that is asked to end does not wait for long.
+    async fn wait(&self, pause: Duration) -> Duration {
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !self.engine.ending.load(Ordering::Relaxed) {
+            tokio::time::sleep(FIRST_PAUSE.min(until - Instant::now())).await;
+        }
+        tokio::time::sleep(FIRST_PAUSE).await;
+        (pause * 2).min(LONGEST_PAUSE)
     }
 }

@@ -22,6 +22,7 @@ mod events;
 mod jobs;
 mod output;
 mod prune;
+mod ready;
 mod report;
 mod schedules;
 mod secrets;
@@ -64,6 +65,7 @@ pub(crate) use output::{Listening, result};
 pub use output::{Output, Said};
 pub(crate) use prune::prune;
 pub use prune::{PruneAsked, PruneView, PrunedJob};
+pub use ready::Unready;
 pub use schedules::{ScheduleStatus, ScheduleView};
 pub(crate) use schedules::{schedules, schedules_of};
 pub(crate) use stop::Course;
@@ -110,6 +112,7 @@ pub struct Fleet {
     /// Held from reading a config to taking it, so that nobody puts an older one in the place of a newer one.
     taking: Arc<Mutex<()>>,
     started_at: Timestamp,
+    probed: ready::Probed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -201,6 +204,7 @@ impl Fleet {
             config_refused_at,
             taking,
             started_at,
+            probed: ready::Probed::default(),
         })
     }
 

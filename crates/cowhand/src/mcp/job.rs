@@ -120,7 +120,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether it may be well after a while: the daemon restarts, or its store is away.
 const fn may_pass(code: Code) -> bool {
-    matches!(code, Code::NoDaemon | Code::Stopping | Code::Unavailable | Code::TooMany | Code::TooSlow)
+    matches!(
+        code,
+        Code::NoDaemon
+            | Code::Stopping
+            | Code::StoreUnavailable
+            | Code::Unavailable
+            | Code::TooMany
+            | Code::TooSlow
+    )
 }
 
 pub(super) fn tools() -> Vec<Tool<JobVoice>> {

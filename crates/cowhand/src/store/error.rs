@@ -2,11 +2,34 @@
 
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Refused;
+use sqlx::sqlite::SqliteError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot open the store at {place}: {why}")]
     Open { place: String, why: String },
+    #[error(
+        "the store at {place} is empty, which cowhand never leaves behind: its history is lost; `cowhand restore FILE` \
+         brings a backup back, or move the file away to begin with an empty history"
+    )]
+    Empty { place: String },
+    #[error(
+        "cannot open the store at {place}: it is damaged: {why}; `cowhand restore FILE` brings a backup back, or move the file away to \
+         begin with an empty history"
+    )]
+    DamagedFile { place: String, why: String },
+    #[error(
+        "the store is damaged: {0}; `cowhand stop --keep-agents` ends the daemon, `cowhand restore FILE` brings a \
+         backup back"
+    )]
+    Damaged(String),
+    #[error(
+        "{place} {how} while it was in use, so nothing is accepted that would be lost; `cowhand backup FILE` saves what \
+         the daemon still has, then `cowhand stop --keep-agents`, `cowhand restore FILE` and `cowhand start -d`"
+    )]
+    Replaced { place: String, how: String },
+    #[error("the store is PostgreSQL: `pg_dump` makes a backup of it, `pg_restore` brings it back")]
+    NoCopy,
     #[error(
         "the store at {place} was written by a newer cowhand (migration {found}; this one knows up to {known}); \
          use that version, or restore a backup from before the upgrade"
@@ -16,7 +39,9 @@ pub enum StoreError {
     Connection(#[source] sqlx::Error),
     #[error("the store refused {statement}: {source}")]
     Statement { statement: &'static str, source: sqlx::Error },
-    #[error("the store holds something that cowhand did not write: {what}")]
+    #[error(
+        "the store holds something that cowhand did not write: {what}; `cowhand restore FILE` brings a backup back"
+    )]
     Unreadable { what: String },
     #[error("there is no job {0}")]
     NoJob(JobId),
@@ -38,6 +63,7 @@ impl StoreError {
     pub(super) fn connection(error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::PoolClosed => Self::Closed,
+            error if is_damage(&error) => Self::Damaged(error.to_string()),
             error => Self::Connection(error),
         }
     }
@@ -45,7 +71,30 @@ impl StoreError {
     pub(super) fn statement(statement: &'static str, source: sqlx::Error) -> Self {
         match source {
             sqlx::Error::PoolClosed => Self::Closed,
+            source if is_damage(&source) => Self::Damaged(source.to_string()),
             source => Self::Statement { statement, source },
         }
     }
+}
+
+/// Whether SQLite says that the file is malformed, or no database at all.
+pub(super) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
+    const CORRUPT: i32 = 11;
+    const NOT_A_DATABASE: i32 = 26;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let code = match error.downcast_ref::<sqlx::Error>() {
+            Some(sqlx::Error::Database(error)) if error.try_downcast_ref::<SqliteError>().is_some() => {
+                error.code()
+            }
+            _ => None,
+        };
+        // The low byte is the kind, the rest says more.
+        let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
+        if matches!(code, Some(CORRUPT | NOT_A_DATABASE)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }

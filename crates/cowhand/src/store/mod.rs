@@ -15,6 +15,7 @@
 mod adoptions;
 mod asks;
 mod attempts;
+mod backup;
 mod budgets;
 mod changes;
 mod claims;
@@ -25,8 +26,10 @@ mod dialect;
 mod error;
 mod events;
 mod failures;
+pub(crate) mod file;
 mod firings;
 mod followups;
+mod health;
 mod hooks;
 mod imports;
 mod items;
@@ -48,6 +51,7 @@ mod workspaces;
 mod writer;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use cowhand_core::moment::Moment;
@@ -55,6 +59,8 @@ use sqlx::{PgPool, SqlitePool};
 
 use changes::Committed;
 use db::Tx;
+use file::StoreFile;
+use health::Standing;
 use latency::Latency;
 use writer::Writer;
 
@@ -90,6 +96,7 @@ pub struct Store {
     database: Database,
     committed: Committed,
     latency: Latency,
+    standing: Arc<Standing>,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
     /// Whose boot clock is written beside wall times. Without one, the wall clock decides about everything.
@@ -98,7 +105,7 @@ pub struct Store {
 
 #[derive(Debug, Clone)]
 enum Database {
-    Sqlite { readers: SqlitePool, writer: Writer },
+    Sqlite { readers: SqlitePool, writer: Writer, file: StoreFile },
     Postgres(PgPool),
 }
 
@@ -115,19 +122,25 @@ impl Store {
         let begin = Instant::now();
         let answer = match &self.database {
             Database::Sqlite { writer, .. } => writer.write(self.present(), verb).await,
-            Database::Postgres(pool) => {
-                let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
-                let tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
-                let mut tx = tx.called_at(self.present());
-                let answer = verb(&mut tx).await?;
-                let last_event = tx.write_events().await?;
-                transaction.commit().await.map_err(StoreError::connection)?;
-                self.committed.reached(last_event);
-                Ok(answer)
-            }
+            Database::Postgres(pool) => self.write_to_server(pool, verb).await,
         };
         self.latency.wrote_since(begin);
+        self.standing.wrote(&answer);
         answer
+    }
+
+    async fn write_to_server<T, F>(&self, pool: &PgPool, verb: F) -> Result<T, StoreError>
+    where
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
+    {
+        let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
+        let tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
+        let mut tx = tx.called_at(self.present());
+        let answer = verb(&mut tx).await?;
+        let last_event = tx.write_events().await?;
+        transaction.commit().await.map_err(StoreError::connection)?;
+        self.committed.reached(last_event);
+        Ok(answer)
     }
 
     /// Runs reads that see one moment of the store.
@@ -148,6 +161,7 @@ impl Store {
             }
         };
         self.latency.read_since(begin);
+        self.standing.read(&answer);
         answer
     }
 
@@ -170,6 +184,7 @@ impl Store {
             failures::ALL,
             firings::ALL,
             followups::ALL,
+            health::ALL,
             hooks::ALL,
             imports::ALL,
             items::ALL,
@@ -204,7 +219,7 @@ impl Store {
     /// Finishes what was asked for and closes the connections.
     pub async fn close(self) {
         match self.database {
-            Database::Sqlite { readers, writer } => {
+            Database::Sqlite { readers, writer, .. } => {
                 // The writer last: only it can fold the log back into the file.
                 readers.close().await;
                 writer.close().await;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
@@ -11,6 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection};
 
 use super::changes::Committed;
+use super::file::{self, StoreFile};
 use super::latency::Latency;
 use super::writer::Writer;
 use super::{Database, Store, StoreError};
@@ -38,29 +40,33 @@ impl Store {
         let place = path.display().to_string();
         let cannot =
             |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            // A commit that was answered survives a power cut; group commit pays for it.
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(BUSY);
+        let damaged_or = |error: sqlx::Error| match StoreError::connection(error) {
+            StoreError::Damaged(why) => StoreError::DamagedFile { place: place.clone(), why },
+            StoreError::Connection(error) => cannot(&error),
+            other => other,
+        };
+        let options = options(path);
         let first = lock_folder(path).await;
-        let mut writer = options.connect().await.map_err(|error| cannot(&error))?;
+        match std::fs::metadata(path) {
+            Ok(found) if found.len() == 0 => return Err(StoreError::Empty { place }),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(path, &place).await?,
+            Err(error) => return Err(cannot(&error)),
+        }
+        let mut writer = options.connect().await.map_err(damaged_or)?;
         SQLITE.run(&mut writer).await.map_err(|error| migration_error(&place, &SQLITE, &error))?;
         drop(first);
+        let file = StoreFile::opened(path).map_err(|error| cannot(&error))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             // A file does not hang up; asking whether it is still there costs each read a way to its thread and back.
             .test_before_acquire(false)
             .connect_with(options.read_only(true))
             .await
-            .map_err(|error| cannot(&error))?;
+            .map_err(damaged_or)?;
         let committed = Committed::new();
-        let writer = Writer::start(writer, committed.clone());
-        let database = Database::Sqlite { readers, writer };
-        Ok(Self { database, committed, latency: Latency::new(), random: || fastrand::u64(..), clock: None })
+        let writer = Writer::start(writer, committed.clone(), file.clone());
+        Ok(Self::of(Database::Sqlite { readers, writer, file }, committed))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
@@ -85,14 +91,12 @@ impl Store {
             .max_connections(POSTGRES_CONNECTIONS)
             .acquire_timeout(BUSY)
             .connect_lazy_with(options);
-        let database = Database::Postgres(pool);
-        Ok(Self {
-            database,
-            committed: Committed::new(),
-            latency: Latency::new(),
-            random: || fastrand::u64(..),
-            clock: None,
-        })
+        Ok(Self::of(Database::Postgres(pool), Committed::new()))
+    }
+
+    fn of(database: Database, committed: Committed) -> Self {
+        let (latency, standing) = (Latency::new(), Arc::default());
+        Self { database, committed, latency, standing, random: || fastrand::u64(..), clock: None }
     }
 
     /// The same store with another source of chance.
@@ -108,6 +112,29 @@ impl Store {
         self.clock = Some(clock);
         self
     }
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        // A commit that was answered survives a power cut; group commit pays for it.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY)
+}
+
+/// Makes a new store under another name and moves it into place when it is complete: so a file that is empty was not
+/// left by a start that was killed.
+async fn create(path: &Path, place: &str) -> Result<(), StoreError> {
+    let cannot =
+        |why: &dyn std::fmt::Display| StoreError::Open { place: place.to_owned(), why: why.to_string() };
+    let new = file::beside(path, ".new");
+    file::create(&new).map_err(|error| cannot(&error))?;
+    let mut connection = options(&new).connect().await.map_err(|error| cannot(&error))?;
+    SQLITE.run(&mut connection).await.map_err(|error| migration_error(place, &SQLITE, &error))?;
+    connection.close().await.map_err(|error| cannot(&error))?;
+    file::persist(&new, path).map_err(|error| cannot(&error))
 }
 
 /// Keeps others from migrating the same file at the same moment, which sqlx sees to on PostgreSQL only. A folder
@@ -126,6 +153,9 @@ fn migration_error(place: &str, known: &Migrator, error: &MigrateError) -> Store
             found: *found,
             known: known.iter().map(|migration| migration.version).max().unwrap_or_default(),
         },
+        other if super::error::is_damage(other) => {
+            StoreError::DamagedFile { place: place.to_owned(), why: other.to_string() }
+        }
         other => StoreError::Open { place: place.to_owned(), why: other.to_string() },
     }
 }

@@ -1,7 +1,8 @@
 //! Group commit on SQLite: one writer takes what has queued up and commits it together.
 //!
 //! A sync costs the same for one change as for a hundred. Each verb runs inside a savepoint of its own, unless it is
-//! alone, so that one that fails takes nothing else with it; nobody gets an answer before the commit.
+//! alone, so that one that fails takes nothing else with it; nobody gets an answer before the commit, nor after it if
+//! the file has been removed or replaced meanwhile.
 
 use std::panic::AssertUnwindSafe;
 
@@ -14,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::changes::Committed;
 use super::db::Tx;
+use super::file::StoreFile;
 use super::{Answer, StoreError};
 use crate::audit;
 
@@ -33,9 +35,9 @@ enum Request {
 }
 
 impl Writer {
-    pub(super) fn start(connection: SqliteConnection, committed: Committed) -> Self {
+    pub(super) fn start(connection: SqliteConnection, committed: Committed, file: StoreFile) -> Self {
         let (queue, requests) = mpsc::channel(QUEUE);
-        tokio::spawn(work(connection, requests, committed));
+        tokio::spawn(work(connection, requests, committed, file));
         Self { queue }
     }
 
@@ -60,7 +62,12 @@ impl Writer {
     }
 }
 
-async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Request>, committed: Committed) {
+async fn work(
+    mut connection: SqliteConnection,
+    mut requests: mpsc::Receiver<Request>,
+    committed: Committed,
+    file: StoreFile,
+) {
     let mut closing = None;
     while closing.is_none() {
         let mut group = Vec::new();
@@ -74,11 +81,16 @@ async fn work(mut connection: SqliteConnection, mut requests: mpsc::Receiver<Req
                 Request::Close(reply) => closing = Some(reply),
             }
         }
-        commit_together(&mut connection, group, &committed).await;
+        commit_together(&mut connection, group, &committed, &file).await;
     }
     requests.close();
-    // A close that fails has nothing left to lose: every answer that was given is on disk.
-    drop(connection.close().await);
+    if file.check().is_ok() {
+        // A close that fails has nothing left to lose: every answer that was given is on disk.
+        drop(connection.close().await);
+    } else {
+        // SQLite would remove the log by its path, and that may be somebody else's now.
+        std::mem::forget(connection);
+    }
     if let Some(reply) = closing {
         // Nobody waits any more if this fails.
         reply.send(()).unwrap_or_default();
@@ -89,21 +101,41 @@ async fn commit_together(
     connection: &mut SqliteConnection,
     mut group: Vec<Box<dyn Verb>>,
     committed: &Committed,
+    file: &StoreFile,
 ) {
-    let failed = match run_together(connection, &mut group).await {
+    let failed = match checked_together(connection, &mut group, file).await {
         Ok(last_event) => {
             committed.reached(last_event);
             None
         }
+        Err(error) => Some(error),
+    };
+    for verb in group {
+        verb.answer(failed.as_ref());
+    }
+}
+
+/// Commits to the file that its path leads to, or fails.
+async fn checked_together(
+    connection: &mut SqliteConnection,
+    group: &mut [Box<dyn Verb>],
+    file: &StoreFile,
+) -> Result<i64, StoreError> {
+    file.check()?;
+    let last_event = match run_together(connection, group).await {
+        Ok(last_event) => last_event,
         Err(error) => {
             // The connection may hold half a transaction; if even this fails the next begin says so.
             drop(connection.execute("rollback").await);
-            Some(error.to_string())
+            return Err(match StoreError::connection(error) {
+                damaged @ StoreError::Damaged(_) => damaged,
+                StoreError::Connection(error) => StoreError::Commit(error.to_string()),
+                other => other,
+            });
         }
     };
-    for verb in group {
-        verb.answer(failed.as_deref());
-    }
+    file.check()?;
+    Ok(last_event)
 }
 
 /// The number of the last event that was committed, 0 if there was none.
@@ -137,7 +169,7 @@ trait Verb: Send {
         &'r mut self,
         connection: &'r mut SqliteConnection,
     ) -> futures_util::future::BoxFuture<'r, Option<i64>>;
-    fn answer(self: Box<Self>, commit_failed: Option<&str>);
+    fn answer(self: Box<Self>, commit_failed: Option<&StoreError>);
 }
 
 struct Queued<T, F> {
@@ -173,10 +205,15 @@ where
         })
     }
 
-    fn answer(self: Box<Self>, commit_failed: Option<&str>) {
+    fn answer(self: Box<Self>, commit_failed: Option<&StoreError>) {
         let answer = match (commit_failed, self.done) {
             (_, Some(Err(error))) => Err(error),
-            (Some(why), _) => Err(StoreError::Commit(why.to_owned())),
+            (Some(StoreError::Replaced { place, how }), _) => {
+                Err(StoreError::Replaced { place: place.clone(), how: how.clone() })
+            }
+            (Some(StoreError::Damaged(why)), _) => Err(StoreError::Damaged(why.clone())),
+            (Some(StoreError::Commit(why)), _) => Err(StoreError::Commit(why.clone())),
+            (Some(other), _) => Err(StoreError::Commit(other.to_string())),
             (None, Some(answer)) => answer,
             (None, None) => Err(StoreError::Closed),
         };

@@ -106,6 +106,9 @@ fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup
     let poor: BTreeSet<&str> = poor.filter_map(|view| view.skip_note.as_deref()).collect();
     html! {
         div #alerts data-live {
+            @if let Some(problem) = &status.daemon.store_problem {
+                p.alert { b { "Nothing is accepted" } ": " (Text(problem)) }
+            }
             @if let Some(at) = status.daemon.config_refused_at {
                 p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the one before it is in force; " code { "cowhand config check" } " shows its mistakes." }
             }

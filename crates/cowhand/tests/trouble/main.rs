@@ -1,13 +1,25 @@
 //! Trouble with the machine, not with the agents: each gets a clear message, the right exit code, and nothing is
 //! lost or silently emptied.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+
+mod backup;
+mod disk;
+mod fleet;
+mod http;
+#[path = "../store/postgres.rs"]
+mod postgres;
+mod ready;
+mod store;
+mod tmpfs;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use fleet::Fleet;
 
 const COWHAND: &str = env!("CARGO_BIN_EXE_cowhand");
 const FLEET: &str = "agents:\n  - {name: a, runtime: command, command: [sh, -c, 'echo hi'], schedules: {s: {type: interval, interval: 1s}}}\n";

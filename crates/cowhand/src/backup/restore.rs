@@ -1,0 +1,114 @@
+//! Bringing a backup back: looked at first, and what it replaces is kept.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use jiff::Timestamp;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, Executor, Row};
+
+use super::{Contents, connect, has_table, inspect, output_names};
+use crate::gone::gone;
+use crate::state::StateFolder;
+use crate::store::Store;
+use crate::store::file::{self, beside};
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Restored {
+    pub(crate) contents: Contents,
+    /// Where the store is that was there before.
+    pub(crate) aside: Option<PathBuf>,
+}
+
+/// Puts the backup `from` in the place of the store. Only for whoever has the state folder alone. If anything is wrong
+/// with the backup, nothing is changed.
+pub(crate) async fn restore(from: &Path, state: &StateFolder, now: Timestamp) -> anyhow::Result<Restored> {
+    let copy = beside(&state.database(), ".restore");
+    let restored = restore_by(&copy, from, state, now).await;
+    if restored.is_err() {
+        // Whatever it was, it says more than this would.
+        file::remove(&copy).ok();
+    }
+    restored.with_context(|| format!("cannot restore {}", from.display()))
+}
+
+async fn restore_by(
+    copy: &Path,
+    from: &Path,
+    state: &StateFolder,
+    now: Timestamp,
+) -> anyhow::Result<Restored> {
+    file::create(copy)?;
+    copy_file(from, copy)?;
+    // A store that was in use has a log, and with it all that it knows.
+    if beside(from, "-wal").exists() {
+        copy_file(&beside(from, "-wal"), &beside(copy, "-wal"))?;
+    }
+    let contents = inspect(copy).await?;
+    let store = Store::open(&copy.display().to_string()).await?;
+    let checked = store.check_integrity().await;
+    store.close().await;
+    checked?;
+    let mut connection = connect(copy).await?;
+    take_out(&mut connection, state).await?;
+    connection.close().await?;
+    let aside = swap(copy, &state.database(), now)?;
+    // They count the events of another history.
+    for cursor in ["views", "traces"] {
+        gone(fs::remove_file(state.path().join(cursor)))?;
+    }
+    Ok(Restored { contents, aside })
+}
+
+fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut source = fs::File::open(from)?;
+    ensure!(source.metadata()?.is_file(), "it is no file");
+    let mut target = fs::OpenOptions::new().write(true).create(true).truncate(true).open(to)?;
+    io::copy(&mut source, &mut target)?;
+    Ok(())
+}
+
+/// Writes the outputs of jobs that have none, and leaves the store alone in the file.
+async fn take_out(connection: &mut SqliteConnection, state: &StateFolder) -> anyhow::Result<()> {
+    if !has_table(connection, "backup_files").await? {
+        return Ok(());
+    }
+    for name in output_names(connection).await? {
+        let path = state.jobs().join(&name);
+        if path.exists() {
+            continue;
+        }
+        let mut output = tempfile::NamedTempFile::new_in(state.jobs())?;
+        for part in 0_i64.. {
+            let row = sqlx::query("select bytes from backup_files where path = $1 and part = $2");
+            let Some(row) = row.bind(&name).bind(part).fetch_optional(&mut *connection).await? else { break };
+            output.write_all(row.try_get(0)?)?;
+        }
+        output.as_file().sync_all()?;
+        output.persist(&path)?;
+    }
+    connection.execute("drop table backup_files").await?;
+    connection.execute("vacuum").await?;
+    Ok(())
+}
+
+/// Gives the old store a second name, and its own to the new one. At no moment is there no store.
+fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
+    let aside = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
+    let there = store.exists();
+    if there {
+        fs::hard_link(store, &aside)
+            .with_context(|| format!("cannot keep the store at {}", aside.display()))?;
+    }
+    let log = beside(store, "-wal");
+    if log.exists() {
+        fs::hard_link(&log, beside(&aside, "-wal"))?;
+        fs::remove_file(&log)?;
+    }
+    gone(fs::remove_file(beside(store, "-shm")))?;
+    file::persist(new, store)?;
+    Ok(there.then_some(aside))
+}

@@ -1,0 +1,96 @@
+//! `cowhand backup`: the store and what jobs said, in one file.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use cowhand_core::size::in_words;
+use serde::Serialize;
+use tempfile::NamedTempFile;
+
+use super::place::{Place, WayIn, cannot};
+use super::{Exit, Failure, print};
+use crate::backup::{self, Contents};
+use crate::config;
+
+#[derive(Debug, Args)]
+pub(super) struct Backup {
+    /// Where the backup goes; an existing file is not overwritten
+    file: PathBuf,
+    /// Leave out what jobs said
+    #[arg(long)]
+    no_output: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Made<'m> {
+    file: &'m Path,
+    bytes: u64,
+    jobs: u64,
+    outputs: u64,
+}
+
+impl Backup {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let place = Place::find(config)?;
+        if self.file.symlink_metadata().is_ok() {
+            return Err(self.exists());
+        }
+        let (contents, bytes) = place.ask(async |client| {
+            if client.is_alone() && !has_store(&place) {
+                let nothing = "there is no store yet, so there is nothing to back up";
+                return Err(Failure::new(Exit::Refused, nothing));
+            }
+            self.write(client).await
+        })?;
+        let Contents { jobs, outputs } = contents;
+        if self.json {
+            print::json(&Made { file: &self.file, bytes, jobs, outputs });
+        } else {
+            let jobs = in_number(jobs);
+            print::line(format!(
+                "{}: {jobs}, the output of {outputs}, {}",
+                self.file.display(),
+                in_words(bytes)
+            ));
+        }
+        Ok(())
+    }
+
+    fn exists(&self) -> Failure {
+        Failure::new(Exit::Refused, format!("{} exists; name a file that does not", self.file.display()))
+    }
+
+    /// Under another name until it is whole and on disk.
+    async fn write(&self, client: &WayIn<'_>) -> Result<(Contents, u64), Failure> {
+        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
+        let mut file = NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+        let asked = if self.no_output { "backup?no_output=1" } else { "backup" };
+        client.download(asked, &mut file).await?;
+        file.as_file().sync_all().map_err(|error| failed(&error))?;
+        let contents = backup::inspect(file.path()).await.map_err(|error| {
+            Failure::new(Exit::CannotRunHere, format!("the backup is no good and was not kept: {error:#}"))
+        })?;
+        let bytes = file.as_file().metadata().map_err(|error| failed(&error))?.len();
+        file.persist_noclobber(&self.file).map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => self.exists(),
+            _ => failed(&error.error),
+        })?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error))?;
+        Ok((contents, bytes))
+    }
+}
+
+fn has_store(place: &Place) -> bool {
+    place.state.database().exists() || config::load(&place.config).loaded.roster.store.is_some()
+}
+
+pub(super) fn in_number(jobs: u64) -> String {
+    if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
+}

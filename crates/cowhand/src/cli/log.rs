@@ -1,0 +1,243 @@
+//! The daemon's log: as text or as JSON. What is said again and again is written once, and later how often it was said.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::io::IsTerminal;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber, error, warn};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Writes the log to standard error from now on.
+pub(super) fn begin(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("COWHAND_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(colour);
+    let log = log.with_writer(std::io::stderr);
+    let repeats = Arc::new(Repeats::default());
+    tell_counts(Arc::clone(&repeats));
+    match format {
+        LogFormat::Text => log.map_event_format(|inner| Once { inner, repeats }).init(),
+        LogFormat::Json => {
+            log.json().flatten_event(true).map_event_format(|inner| Once { inner, repeats }).init();
+            // Whoever reads lines of JSON cannot read anything else.
+            std::panic::set_hook(Box::new(|panic| error!("{panic}")));
+        }
+    }
+}
+
+/// Lines about lines, which are always written.
+const COUNT: &str = "cowhand::repeated";
+/// The first count comes after this long; then the time doubles, up to the longest.
+const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_mins(10);
+/// So many different complaints are remembered; others are written as they come.
+const MOST: usize = 1_000;
+
+/// Leaves out warnings and errors that were written a moment ago.
+struct Once<F> {
+    inner: F,
+    repeats: Arc<Repeats>,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Once<F>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    N: for<'n> FormatFields<'n> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if self.repeats.is_new(event) { self.inner.format_event(context, writer, event) } else { Ok(()) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Repeats {
+    seen: Mutex<HashMap<String, Seen>>,
+    /// Something was seen for the first time.
+    more: Condvar,
+}
+
+#[derive(Debug)]
+struct Seen {
+    level: Level,
+    /// How often since it was last written.
+    times: u64,
+    /// When that is told.
+    until: Instant,
+    pause: Duration,
+}
+
+impl Repeats {
+    fn is_new(&self, event: &Event<'_>) -> bool {
+        let level = *event.metadata().level();
+        if level > Level::WARN || event.metadata().target() == COUNT {
+            return true;
+        }
+        let mut text = Text::default();
+        event.record(&mut text);
+        self.note(level, text.whole(), Instant::now())
+    }
+
+    fn note(&self, level: Level, text: String, now: Instant) -> bool {
+        let mut seen = self.lock();
+        if let Some(known) = seen.get_mut(&text) {
+            known.times += 1;
+            return false;
+        }
+        if seen.len() < MOST {
+            seen.insert(text, Seen { level, times: 0, until: now + FIRST, pause: FIRST });
+            self.more.notify_one();
+        }
+        true
+    }
+
+    /// What is due to be told. What was not said again is forgotten.
+    fn due(&self, now: Instant) -> Vec<(Level, String, u64)> {
+        let mut counts = Vec::new();
+        self.lock().retain(|text, seen| {
+            if now < seen.until {
+                return true;
+            }
+            if seen.times == 0 {
+                return false;
+            }
+            counts.push((seen.level, text.clone(), seen.times));
+            seen.pause = (seen.pause * 2).min(LONGEST);
+            (seen.times, seen.until) = (0, now + seen.pause);
+            true
+        });
+        counts
+    }
+
+    /// Until the next count may be due; for ever while nothing went wrong.
+    fn wait(&self) {
+        let seen = self.lock();
+        let next = seen.values().map(|seen| seen.until).min();
+        match next {
+            Some(next) => {
+                let pause = next.saturating_duration_since(Instant::now());
+                drop(self.more.wait_timeout(seen, pause));
+            }
+            None => drop(self.more.wait(seen)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// On a thread of its own, so that counts come also when nothing else is logged.
+fn tell_counts(repeats: Arc<Repeats>) {
+    std::thread::spawn(move || {
+        loop {
+            repeats.wait();
+            for (level, text, repeated) in repeats.due(Instant::now()) {
+                if level == Level::ERROR {
+                    error!(target: COUNT, repeated, "{text}");
+                } else {
+                    warn!(target: COUNT, repeated, "{text}");
+                }
+            }
+        }
+    });
+}
+
+/// A line as it is compared: its message, then what it is about.
+#[derive(Debug, Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Text {
+    fn whole(self) -> String {
+        without_temporary_names(&(self.message + &self.fields))
+    }
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a text does not fail.
+        if field.name() == "message" {
+            write!(self.message, "{value:?}").unwrap_or_default();
+        } else {
+            write!(self.fields, " {}={value:?}", field.name()).unwrap_or_default();
+        }
+    }
+}
+
+/// The same trouble with another temporary file is the same trouble.
+fn without_temporary_names(text: &str) -> String {
+    const BEGIN: &str = "/.tmp";
+    const RANDOM: usize = 6;
+    let mut parts = text.split(BEGIN);
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let random = part.chars().take_while(char::is_ascii_alphanumeric).count() == RANDOM;
+        whole += BEGIN;
+        whole += if random { &part[RANDOM..] } else { part };
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_again_is_counted_and_told_less_and_less_often() {
+        let repeats = Repeats::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let say = |text: &str, seconds| repeats.note(Level::WARN, text.to_owned(), at(seconds));
+        assert!(say("full", 0) && say("slow", 1), "each is new");
+        assert!(!say("full", 1) && !say("full", 9));
+        assert_eq!(repeats.due(at(9)), []);
+        assert_eq!(repeats.due(at(11)), [(Level::WARN, "full".to_owned(), 2)]);
+        assert!(say("slow", 12), "it was not said again, so it is new");
+        assert!(!say("full", 20));
+        assert_eq!(repeats.due(at(30)), [], "now twenty seconds later");
+        assert_eq!(repeats.due(at(31)), [(Level::WARN, "full".to_owned(), 1)]);
+        assert_eq!(repeats.due(at(71)), []);
+        assert!(say("full", 72));
+    }
+
+    #[test]
+    fn names_of_temporary_files_make_no_difference() {
+        let with = |name| format!("cannot write a.yaml: No such file at path \"/fleet/jobs/{name}\"");
+        assert_eq!(without_temporary_names(&with(".tmpKs6Ajx")), with(".tmp"));
+        for text in [with(".tmp-mine"), with("kept"), String::new()] {
+            assert_eq!(without_temporary_names(&text), text);
+        }
+    }
+
+    #[test]
+    fn others_are_written_when_there_is_no_more_room() {
+        let repeats = Repeats::default();
+        let now = Instant::now();
+        for number in 0..MOST {
+            assert!(repeats.note(Level::ERROR, number.to_string(), now));
+        }
+        assert!(repeats.note(Level::ERROR, "more".to_owned(), now));
+        assert!(repeats.note(Level::ERROR, "more".to_owned(), now));
+    }
+}

@@ -1,0 +1,51 @@
+//! `cowhand restore`: a backup in the place of the store.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::Timestamp;
+
+use super::backup::in_number;
+use super::place::{Place, cannot, wait};
+use super::{Exit, Failure, print};
+use crate::backup::restore::{Restored, restore};
+use crate::config;
+use crate::fleet::FleetError;
+use crate::store::StoreError;
+
+#[derive(Debug, Args)]
+pub(super) struct Restore {
+    /// A file that `cowhand backup` wrote, or a store that an earlier restore kept
+    file: PathBuf,
+}
+
+impl Restore {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        let place = Place::find(config)?;
+        if config::load(&place.config).loaded.roster.store.is_some() {
+            return Err(Failure::new(Exit::Refused, StoreError::NoCopy.to_string()));
+        }
+        if let Err(error) = std::fs::metadata(&self.file) {
+            return Err(Failure::new(
+                Exit::Refused,
+                format!("cannot restore {}: {error}", self.file.display()),
+            ));
+        }
+        let unusable = |error| cannot("cannot use the state folder", &error);
+        place.state.create().map_err(unusable)?;
+        // Held until the new store is in its place.
+        let Some(_lock) = place.state.lock().map_err(unusable)? else {
+            return Err(FleetError::AlreadyRunning(place.state.path().display().to_string()).into());
+        };
+        let restored = wait(async {
+            let restored = restore(&self.file, &place.state, Timestamp::now()).await;
+            restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
+        })?;
+        let Restored { contents, aside } = restored;
+        print::line(format!("restored {} from {}", in_number(contents.jobs), self.file.display()));
+        if let Some(aside) = aside {
+            print::line(format!("the store that was there is now {}", aside.display()));
+        }
+        Ok(())
+    }
+}

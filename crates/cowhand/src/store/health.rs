@@ -1,0 +1,90 @@
+//! Whether the store can be used: what is known to be wrong with it, whether it can be written, and whether it is whole.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use jiff::Timestamp;
+use sqlx::Row as _;
+
+use super::db::args;
+use super::dialect::statements;
+use super::{Database, JobFilter, Store, StoreError};
+
+statements! {
+    WRITE_PROBE = same "insert into write_probe (id, probed_at) values (1, $1) \
+        on conflict (id) do update set probed_at = excluded.probed_at";
+}
+
+/// Jobs that a check reads at a time.
+const PAGE: u32 = 1_000;
+
+/// How the store stands, by what was last asked of it.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// What was found to be damaged; that does not mend by itself.
+    damage: OnceLock<String>,
+    /// Why the last write failed, if the store was the reason.
+    failed: Mutex<Option<String>>,
+}
+
+impl Standing {
+    pub(super) fn read<T>(&self, answer: &Result<T, StoreError>) {
+        if let Err(error @ StoreError::Damaged(_)) = answer {
+            self.damage.get_or_init(|| error.to_string());
+        }
+    }
+
+    pub(super) fn wrote<T>(&self, answer: &Result<T, StoreError>) {
+        self.read(answer);
+        let failed = match answer {
+            Err(
+                error @ (StoreError::Commit(_) | StoreError::Connection(_) | StoreError::Statement { .. }),
+            ) => Some(error.to_string()),
+            _ => None,
+        };
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+    }
+}
+
+impl Store {
+    /// Says why nothing can be written, if so: the file was removed or replaced, it is damaged, or the last write failed.
+    pub fn trouble(&self) -> Option<String> {
+        if let Some(damage) = self.standing.damage.get() {
+            return Some(damage.clone());
+        }
+        if let Database::Sqlite { file, .. } = &self.database
+            && let Err(error) = file.check()
+        {
+            return Some(error.to_string());
+        }
+        self.standing.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes one row, durably.
+    pub async fn probe_write(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| Box::pin(async move { tx.execute(WRITE_PROBE, args![now]).await.map(drop) }))
+            .await
+    }
+
+    /// Reads everything that is in the store. A damaged page or a row that cowhand did not write is an error.
+    pub async fn check_integrity(&self) -> Result<(), StoreError> {
+        if let Database::Sqlite { readers, .. } = &self.database {
+            let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;
+            let rows = rows.map_err(|error| StoreError::statement("integrity_check", error))?;
+            let told: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+            if told != ["ok"] {
+                return Err(StoreError::Damaged(told.join("; ")));
+            }
+        }
+        self.check_statements().await?;
+        self.snapshot().await?;
+        for schedule in self.schedules().await? {
+            self.ledger(schedule.id, PAGE).await?;
+        }
+        let mut filter = JobFilter::default();
+        loop {
+            let jobs = self.jobs(filter.clone(), PAGE).await?;
+            let Some(last) = jobs.last().filter(|_| jobs.len() == PAGE as usize) else { return Ok(()) };
+            filter.after = Some(last.id().clone());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The campaigns, one function each.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::check::{Counts, check};
+use crate::disk::{Ext4, Namespace};
+use crate::fleet::Fleet;
+use crate::{Campaign, Rounds};
+
+pub(crate) const ALL: &[Campaign] = &[
+    Campaign { name: "daemon_killed", about: "`kill -9` of the daemon", run: daemon_killed },
+    Campaign { name: "keepers_killed", about: "`kill -9` of keepers", run: keepers_killed },
+    Campaign { name: "both_killed", about: "`kill -9` of both", run: both_killed },
+    Campaign { name: "daemon_stopped", about: "SIGSTOP of the daemon", run: daemon_stopped },
+    Campaign { name: "keepers_stopped", about: "SIGSTOP of keepers", run: keepers_stopped },
+    Campaign { name: "read_only", about: "disk becomes read-only", run: read_only },
+    Campaign { name: "descriptors", about: "64 file descriptors", run: descriptors },
+    Campaign { name: "store_unlinked", about: "store removed, saved and restored", run: store_unlinked },
+];
+
+fn some(milliseconds: std::ops::Range<u64>) {
+    sleep(Duration::from_millis(fastrand::u64(milliseconds)));
+}
+
+fn started() -> Fleet {
+    let mut fleet = Fleet::new();
+    fleet.start();
+    fleet.sender.start();
+    fleet.wait_for_work(5);
+    fleet
+}
+
+fn daemon_killed(rounds: Rounds) -> Counts {
+    let (mut fleet, kills) = (started(), rounds.of(6, 100));
+    for _ in 0..kills {
+        some(50..800);
+        fleet.kill();
+        some(0..300);
+        fleet.start();
+    }
+    check(fleet, kills, 0)
+}
+
+/// Kills one keeper if there is one, and says how many that were.
+fn kill_keeper(fleet: &Fleet) -> usize {
+    let Some(keeper) = fastrand::choice(fleet.keepers()) else { return 0 };
+    usize::from(kill_process(keeper, Signal::KILL).is_ok())
+}
+
+fn keepers_killed(rounds: Rounds) -> Counts {
+    let (fleet, kills) = (started(), rounds.of(8, 100));
+    for _ in 0..kills {
+        fleet.wait_for("a keeper to kill", || kill_keeper(&fleet) == 1);
+        some(50..400);
+    }
+    check(fleet, kills, kills as usize)
+}
+
+fn both_killed(rounds: Rounds) -> Counts {
+    let (mut fleet, kills) = (started(), rounds.of(5, 100));
+    let mut keepers = 0;
+    for _ in 0..kills {
+        some(50..800);
+        keepers += kill_keeper(&fleet);
+        fleet.kill();
+        keepers += kill_keeper(&fleet);
+        fleet.start();
+    }
+    check(fleet, kills + u32::try_from(keepers).unwrap(), keepers)
+}
+
+/// In the long form for longer than a lease.
+fn daemon_stopped(rounds: Rounds) -> Counts {
+    let (fleet, stops) = (started(), rounds.of(2, 5));
+    for _ in 0..stops {
+        kill_process(fleet.daemon(), Signal::STOP).unwrap();
+        sleep(Duration::from_secs(rounds.of(2, 40).into()));
+        kill_process(fleet.daemon(), Signal::CONT).unwrap();
+        fleet.wait_for_work(10);
+    }
+    check(fleet, stops, 0)
+}
+
+fn keepers_stopped(rounds: Rounds) -> Counts {
+    let (fleet, stops) = (started(), rounds.of(3, 30));
+    for _ in 0..stops {
+        fleet.wait_for("a keeper", || !fleet.keepers().is_empty());
+        let keepers = fleet.keepers();
+        let stopped: Vec<_> =
+            keepers.into_iter().filter(|keeper| kill_process(*keeper, Signal::STOP).is_ok()).collect();
+        sleep(Duration::from_secs(1));
+        for keeper in stopped {
+            kill_process(keeper, Signal::CONT).ok();
+        }
+        fleet.wait_for_work(5);
+    }
+    check(fleet, stops, 0)
+}
+
+/// Attempts whose keeper could not write their end are lost, with an account of it.
+fn read_only(rounds: Rounds) -> Counts {
+    let mut made = None;
+    let mut fleet = Fleet::on_disk(Some(|namespace: &Namespace, place: &Path| {
+        made = Some(Ext4::mount(namespace, place.with_file_name("image"), place));
+    }));
+    let disk = made.unwrap();
+    fleet.start();
+    let (times, mut excused) = (rounds.of(1, 5), 0);
+    for _ in 0..times {
+        fleet.sender.start();
+        fleet.wait_for_work(10);
+        excused += fleet.keepers().len() + 4;
+        disk.make_read_only();
+        fleet.wait_for("it to be not ready", || !fleet.is_ready());
+        fleet.sender.stop();
+        fleet.kill();
+        for keeper in fleet.keepers() {
+            kill_process(keeper, Signal::KILL).ok();
+        }
+        fleet.wait_for("keepers to go", || fleet.keepers().is_empty());
+        disk.repair(fleet.namespace.as_ref().unwrap());
+        fleet.start();
+    }
+    fleet.sender.start();
+    fleet.wait_for_work(10);
+    check(fleet, times, excused)
+}
+
+fn descriptors(rounds: Rounds) -> Counts {
+    let mut fleet = Fleet::new();
+    fleet.descriptors = Some(64);
+    fleet.start();
+    let deliveries = rounds.of(48, 144);
+    for number in 0..deliveries {
+        fleet.sender.send(&format!("w{}/hook", number % 4), &format!("burst{number}"));
+    }
+    check(fleet, 1, 0)
+}
+
+/// Nothing that was accepted before, and nothing that is accepted after, is lost; in between nothing is accepted.
+fn store_unlinked(rounds: Rounds) -> Counts {
+    let (mut fleet, times) = (started(), rounds.of(1, 10));
+    for time in 0..times {
+        fleet.wait_for_work(10);
+        for name in ["store.db", "store.db-wal", "store.db-shm"] {
+            fs::remove_file(fleet.seen(".cowhand").join(name)).unwrap();
+        }
+        fleet.wait_for("it to be not ready", || !fleet.is_ready());
+        let before = fleet.sender.accepted().len();
+        some(300..1_000);
+        assert_eq!(fleet.sender.accepted().len(), before, "nothing is accepted");
+        let saved = fleet.outside(&format!("saved{time}"));
+        let saved = saved.to_str().unwrap();
+        for (verb, arguments) in
+            [("backup", &["backup", saved][..]), ("stop", &[]), ("restore", &["restore", saved])]
+        {
+            if verb == "stop" {
+                fleet.stop(&["--keep-agents"]);
+                continue;
+            }
+            let output = fleet.run(arguments);
+            assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        fleet.start();
+    }
+    fleet.wait_for_work(10);
+    check(fleet, times, 0)
+}

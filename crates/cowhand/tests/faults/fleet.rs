@@ -1,0 +1,281 @@
+//! A fleet under load, whose agents write down that they ran on a disk that no fault reaches.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::disk::Namespace;
+use crate::http::{deliver, get};
+
+const COWHAND: &str = env!("CARGO_BIN_EXE_cowhand");
+const AGENTS: usize = 4;
+
+pub(crate) struct Fleet {
+    folder: TempDir,
+    pub(crate) namespace: Option<Namespace>,
+    daemon: Option<Child>,
+    /// What the daemon is started under.
+    pub(crate) descriptors: Option<u32>,
+    pub(crate) sender: Sender,
+}
+
+impl Fleet {
+    pub(crate) fn new() -> Self {
+        Self::on_disk(None::<fn(&Namespace, &Path)>)
+    }
+
+    /// With its folder on a disk of its own, if so.
+    pub(crate) fn on_disk(mount: Option<impl FnOnce(&Namespace, &Path)>) -> Self {
+        let folder = tempfile::Builder::new().prefix("cowhand-faults-").tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("fleet")).unwrap();
+        let namespace = mount.map(|mount| {
+            let namespace = Namespace::new();
+            mount(&namespace, &folder.path().join("fleet"));
+            namespace
+        });
+        let fleet = Self { folder, namespace, daemon: None, descriptors: None, sender: Sender::default() };
+        fleet.write_config(true);
+        fleet
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("fleet")
+    }
+
+    /// A path of the fleet's disk as it is seen from here.
+    pub(crate) fn seen(&self, name: &str) -> PathBuf {
+        let path = self.path().join(name);
+        self.namespace.as_ref().map_or(path.clone(), |namespace| namespace.seen(&path))
+    }
+
+    /// Where no fault comes.
+    pub(crate) fn outside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Agents that take deliveries, and one that fires every second.
+    pub(crate) fn write_config(&self, ticks: bool) {
+        let mut config = "server: {listen: \"127.0.0.1:0\"}\nagents:\n".to_owned();
+        let ran = format!("echo $COWHAND_JOB_ID $COWHAND_AGENT >> {}", self.outside("ran").display());
+        let hook = "hook: {type: webhook, allow_unsigned: true, prompt: x}";
+        for number in 0..AGENTS {
+            write!(
+                config,
+                "- name: w{number}\n  runtime: command\n  command: [sh, -c, '{ran}; echo works; sleep 0.2; echo done; exit 0']\n  \
+                 instances: {{max_concurrent: 3}}\n  schedules: {{{hook}}}\n"
+            )
+            .unwrap();
+        }
+        write!(
+            config,
+            "- name: tick\n  runtime: command\n  command: [sh, -c, '{ran}; exit 0']\n  \
+             schedules: {{s: {{type: interval, interval: 1s, jitter: 0, enabled: {ticks}}}}}\n"
+        )
+        .unwrap();
+        // A disk that fails keeps only what was synced.
+        let mut file = std::fs::File::create(self.seen("cowhand.yaml")).unwrap();
+        file.write_all(config.as_bytes()).unwrap();
+        file.sync_all().unwrap();
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("env");
+        if let Some(namespace) = &self.namespace {
+            command = namespace.command("env");
+        }
+        if let Some(most) = self.descriptors {
+            command.args(["prlimit", &format!("--nofile={most}:{most}")]);
+        }
+        command.arg(COWHAND);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).arg("-c").arg(self.path()).output().unwrap()
+    }
+
+    pub(crate) fn start(&mut self) {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.outside("log")).unwrap();
+        let mut command = self.command();
+        command.args(["start", "--stop-timeout", "60", "-c"]).arg(self.path());
+        let mut daemon = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.daemon = Some(daemon);
+        let place = line.trim().strip_prefix("ready http://");
+        let place = place.unwrap_or_else(|| panic!("{line:?}\n{}", self.log()));
+        place.clone_into(&mut self.sender.shared.place.lock().unwrap());
+    }
+
+    pub(crate) fn place(&self) -> String {
+        self.sender.shared.place.lock().unwrap().clone()
+    }
+
+    /// The daemon itself, also below a program that set something up for it and then became it.
+    pub(crate) fn daemon(&self) -> Pid {
+        Pid::from_child(self.daemon.as_ref().unwrap())
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Ends it as a person does.
+    pub(crate) fn stop(&mut self, arguments: &[&str]) {
+        let stopped = self.run(&[&["stop"], arguments].concat());
+        assert!(stopped.status.success(), "{}\n{}", String::from_utf8_lossy(&stopped.stderr), self.log());
+        let status = self.daemon.take().unwrap().wait().unwrap();
+        assert!(status.success(), "{status}\n{}", self.log());
+    }
+
+    pub(crate) fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.outside("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(60)..].join("\n")
+    }
+
+    /// The jobs that ran, by the agents' own account, each as often as it did.
+    pub(crate) fn ran(&self) -> Vec<(String, String)> {
+        let text = std::fs::read_to_string(self.outside("ran")).unwrap_or_default();
+        let words = |line: &str| line.split_once(' ').map(|(job, agent)| (job.to_owned(), agent.to_owned()));
+        text.lines().filter_map(words).collect()
+    }
+
+    pub(crate) fn keepers(&self) -> Vec<Pid> {
+        let ours = format!("keeper {}", self.path().display());
+        processes(|cmdline, _| cmdline.contains(&ours))
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        get(&self.place(), "/readyz").is_ok_and(|answer| answer.status == 200)
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for(&self, what: &str, mut look: impl FnMut() -> bool) {
+        let patience = Instant::now() + Duration::from_mins(2);
+        while !look() {
+            assert!(Instant::now() < patience, "waited in vain for {what}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets some more deliveries be accepted, so that there is work under way.
+    pub(crate) fn wait_for_work(&self, more: usize) {
+        let before = self.sender.accepted().len();
+        self.wait_for("deliveries to be accepted", || self.sender.accepted().len() >= before + more);
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.sender.stop();
+        if self.daemon.is_some() {
+            self.kill();
+        }
+        let ours = self.folder.path().display().to_string();
+        for pid in processes(|cmdline, environment| cmdline.contains(&ours) || environment.contains(&ours)) {
+            kill_process(pid, Signal::KILL).ok();
+        }
+    }
+}
+
+/// Sends deliveries, each until it is accepted, as senders do that try again.
+#[derive(Default)]
+pub(crate) struct Sender {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    place: Mutex<String>,
+    accepted: Mutex<Vec<String>>,
+    refused: AtomicU64,
+    ends: AtomicBool,
+}
+
+impl Sender {
+    pub(crate) fn start(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        shared.ends.store(false, Ordering::Relaxed);
+        let first = self.shared.accepted.lock().unwrap().len() * 10;
+        self.thread = Some(std::thread::spawn(move || {
+            for number in first.. {
+                let (id, hook) = (format!("d{number}"), format!("w{}/hook", number % AGENTS));
+                if !shared.send(&hook, &id) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(40));
+            }
+        }));
+    }
+
+    /// One more, now.
+    pub(crate) fn send(&self, hook: &str, id: &str) {
+        self.shared.send(hook, id);
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    pub(crate) fn accepted(&self) -> Vec<String> {
+        self.shared.accepted.lock().unwrap().clone()
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// False if it is to end and the delivery was not accepted; then it counts for nothing.
+    fn send(&self, hook: &str, id: &str) -> bool {
+        while !self.ends.load(Ordering::Relaxed) {
+            let place = self.place.lock().unwrap().clone();
+            match deliver(&place, hook, id) {
+                // A delivery that was written, and whose answer did not come, is a duplicate the next time.
+                Ok(answer) if matches!(answer.status, 200 | 202) => {
+                    self.accepted.lock().unwrap().push(id.to_owned());
+                    return true;
+                }
+                Ok(answer) => {
+                    assert!(answer.status >= 500, "{answer:?}");
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                }
+                // No daemon is there at the moment.
+                Err(_) => {}
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    }
+}
+
+/// The processes whose command line and environment fit.
+pub(crate) fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
+    let text = |pid: &str, file: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\0', " ")
+    };
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    pids.filter(|pid| *pid != own && pid.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter(|pid| fits(&text(pid, "cmdline"), &text(pid, "environ")))
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
+}

@@ -1,0 +1,118 @@
+//! Fault campaigns: a fleet that works while something goes wrong again and again, and a checker that compares what was
+//! accepted with what ran. `scripts/faults` runs them and prints the table; `--long` runs more rounds. Takes root.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a campaign that cannot go on fails")]
+
+mod campaigns;
+mod check;
+#[path = "../trouble/disk.rs"]
+mod disk;
+mod fleet;
+#[path = "../trouble/http.rs"]
+mod http;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use check::Counts;
+
+/// A kind of fault.
+struct Campaign {
+    name: &'static str,
+    about: &'static str,
+    run: fn(Rounds) -> Counts,
+}
+
+/// How much of it: the bounded form, or the long one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounds {
+    Few,
+    Many,
+}
+
+impl Rounds {
+    pub(crate) const fn of(self, few: u32, many: u32) -> u32 {
+        match self {
+            Self::Few => few,
+            Self::Many => many,
+        }
+    }
+}
+
+/// Campaigns mostly wait, so some run at the same time.
+const AT_ONCE: usize = 3;
+
+/// What a campaign came to.
+struct Ran {
+    campaign: &'static Campaign,
+    counts: Option<Counts>,
+    took: Duration,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    // The questions that cargo-nextest asks a test binary.
+    if has("--list") {
+        if !has("--ignored") {
+            for campaign in campaigns::ALL {
+                println!("{}: test", campaign.name);
+            }
+        }
+        return ExitCode::SUCCESS;
+    }
+    let rounds =
+        if has("--long") || std::env::var_os("COWHAND_LONG").is_some() { Rounds::Many } else { Rounds::Few };
+    let names: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let chosen = |campaign: &&Campaign| names.is_empty() || names.contains(&&campaign.name.to_owned());
+    let waiting: Vec<&'static Campaign> = campaigns::ALL.iter().filter(chosen).collect();
+    assert!(!waiting.is_empty(), "there is no such campaign; `--list` names them");
+    let begin = Instant::now();
+    let ran = run_all(waiting, rounds);
+    print_table(&ran);
+    println!("{} s", begin.elapsed().as_secs());
+    if ran.iter().all(|ran| ran.counts.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_all(mut waiting: Vec<&'static Campaign>, rounds: Rounds) -> Vec<Ran> {
+    waiting.reverse();
+    let (waiting, ran) = (Mutex::new(waiting), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some(campaign) = waiting.lock().unwrap().pop() else { return };
+                    let begin = Instant::now();
+                    // What went wrong is on standard error, with the name of the campaign.
+                    let counts = catch_unwind(AssertUnwindSafe(|| (campaign.run)(rounds))).ok();
+                    if counts.is_none() {
+                        eprintln!("campaign {} failed", campaign.name);
+                    }
+                    ran.lock().unwrap().push(Ran { campaign, counts, took: begin.elapsed() });
+                }
+            });
+        }
+    });
+    let mut ran = ran.into_inner().unwrap();
+    ran.sort_by_key(|ran| campaigns::ALL.iter().position(|campaign| campaign.name == ran.campaign.name));
+    ran
+}
+
+fn print_table(ran: &[Ran]) {
+    println!(
+        "| campaign | faults | accepted | refused meanwhile | jobs | completed | ended otherwise | lost | run twice | unsettled | processes left | seconds |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    for Ran { campaign, counts, took } in ran {
+        let (name, seconds) = (campaign.about, took.as_secs());
+        match counts {
+            // The check fails at the first that is lost, run twice, unsettled or left.
+            Some(Counts { faults, accepted, refused, jobs, completed, otherwise }) => println!(
+                "| {name} | {faults} | {accepted} | {refused} | {jobs} | {completed} | {otherwise} | 0 | 0 | 0 | 0 | {seconds} |"
+            ),
+            None => println!("| {name} | FAILED | | | | | | | | | | {seconds} |"),
+        }
+    }
+}

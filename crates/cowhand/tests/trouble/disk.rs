@@ -1,0 +1,95 @@
+//! Disks of a test's own, in a mount namespace that ends with the test. Mounting takes root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A mount namespace, held by a process that dies with the test.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    holder: Child,
+}
+
+impl Namespace {
+    pub(crate) fn new() -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private"]);
+        command.args(["sh", "-c", "echo; exec sleep infinity"]).stdout(Stdio::piped());
+        let mut holder = command.spawn().unwrap();
+        // The line comes from inside.
+        let mut line = [0];
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).expect("mounting takes root");
+        Self { holder }
+    }
+
+    /// A command that sees the disks of this namespace.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["-m", "-t", &self.holder.id().to_string(), program]);
+        command
+    }
+
+    /// A path inside, as it is reached from outside.
+    pub(crate) fn seen(&self, path: &Path) -> PathBuf {
+        let root = Path::new("/proc").join(self.holder.id().to_string()).join("root");
+        root.join(path.strip_prefix("/").unwrap())
+    }
+
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
+        let output = self.command(program).args(arguments).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{program} {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.holder.kill().ok();
+        self.holder.wait().ok();
+    }
+}
+
+/// An ext4 disk in a file, which an error makes read-only under whoever has files open on it.
+#[derive(Debug)]
+pub(crate) struct Ext4 {
+    image: PathBuf,
+    place: PathBuf,
+}
+
+impl Ext4 {
+    /// The image is at `image`, outside of the disk.
+    pub(crate) fn mount(namespace: &Namespace, image: PathBuf, place: &Path) -> Self {
+        fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        namespace.run("mkfs.ext4", &["-q", "-O", "^has_journal", image.to_str().unwrap()]);
+        let disk = Self { image, place: place.to_owned() };
+        disk.mount_it(namespace);
+        disk
+    }
+
+    fn mount_it(&self, namespace: &Namespace) {
+        let (image, place) = (self.image.to_str().unwrap(), self.place.to_str().unwrap());
+        namespace.run("mount", &["-o", "loop,errors=remount-ro", image, place]);
+    }
+
+    /// As the kernel does when the disk fails.
+    pub(crate) fn make_read_only(&self) {
+        let found =
+            Command::new("losetup").args(["-n", "-O", "NAME", "-j"]).arg(&self.image).output().unwrap();
+        let device = String::from_utf8(found.stdout).unwrap();
+        let name = device.trim().rsplit('/').next().unwrap();
+        fs::write(Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error"), "a test").unwrap();
+    }
+
+    /// With nobody on it any more.
+    pub(crate) fn repair(&self, namespace: &Namespace) {
+        namespace.run("umount", &[self.place.to_str().unwrap()]);
+        // 1 and 2 say that something was repaired.
+        let repaired =
+            namespace.command("e2fsck").args(["-fy", self.image.to_str().unwrap()]).output().unwrap();
+        assert!(repaired.status.code().is_some_and(|code| code <= 2), "{repaired:?}");
+        self.mount_it(namespace);
+    }
+}

@@ -1,0 +1,37 @@
+//! Requests to a fleet's server, one connection each.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Status and body of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+pub(crate) fn get(place: &str, path: &str) -> io::Result<Answer> {
+    send(place, "GET", path, "", "")
+}
+
+/// A delivery for an unsigned webhook of `agent`.
+pub(crate) fn deliver(place: &str, hook: &str, id: &str) -> io::Result<Answer> {
+    let headers = format!("x-github-delivery: {id}\r\ncontent-type: application/json\r\n");
+    send(place, "POST", &format!("/hooks/{hook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))
+}
+
+fn send(place: &str, method: &str, path: &str, headers: &str, body: &str) -> io::Result<Answer> {
+    let mut stream = TcpStream::connect(place)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {place}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok(Answer { status: status.ok_or(io::ErrorKind::InvalidData)?, body: body.to_owned() })
+}

@@ -1,0 +1,179 @@
+//! The store's file, taken away from under a daemon, damaged or empty.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::http::{deliver, get};
+use super::{Fleet, refused, start, wait_for};
+
+fn said(fleet: &Fleet, arguments: &[&str]) -> String {
+    let output = fleet.run(arguments);
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn store_of(fleet: &Fleet) -> std::path::PathBuf {
+    fleet.path().join(".cowhand/store.db")
+}
+
+/// Removes the database and its log, as `rm .cowhand/store.db*` does.
+fn unlink(fleet: &Fleet) {
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        fs::remove_file(fleet.path().join(".cowhand").join(name)).unwrap();
+    }
+}
+
+/// Deliveries are refused, the fleet is not ready, and `status` and `doctor` say why and what to do.
+fn refuses_and_says_why(fleet: &Fleet, why: &str) {
+    let answer = deliver(fleet.place(), "a/hook", "after").unwrap();
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.body.contains("store_unavailable") && answer.body.contains(why), "{answer:?}");
+    let ready = get(fleet.place(), "/readyz").unwrap();
+    assert_eq!(ready.status, 503, "{ready:?}");
+    assert!(!ready.body.contains(".cowhand"), "nobody without a token learns of paths: {ready:?}");
+    assert_eq!(get(fleet.place(), "/healthz").unwrap().status, 200);
+    let status = said(fleet, &["status"]);
+    let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(status.contains(why) && status.contains("cowhand backup FILE"), "{status}");
+    let doctor = fleet.run(&["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(6), "{text}");
+    assert!(text.contains("FAIL  store:") && text.contains(why), "{text}");
+    let trigger = fleet.run(&["trigger", "a", "-p", "x"]);
+    refused(&trigger, 6, &[why]);
+}
+
+#[test]
+fn a_store_that_was_unlinked_takes_no_deliveries_and_can_be_saved() {
+    let mut fleet = Fleet::started();
+    assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
+    wait_for("the first job to end", || ended(&fleet) == 1);
+    unlink(&fleet);
+    refuses_and_says_why(&fleet, "was removed");
+    // The daemon still has the file open, so nothing of it is lost yet; the advice works as it is written.
+    let saved = fleet.path().join("saved.db");
+    let backup = fleet.run(&["backup", saved.to_str().unwrap()]);
+    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
+    assert_eq!(fleet.run(&["stop", "--keep-agents"]).status.code(), Some(0));
+    fleet.ended();
+    let restore = fleet.run(&["restore", saved.to_str().unwrap()]);
+    assert!(restore.status.success(), "{}", String::from_utf8_lossy(&restore.stderr));
+    fleet.start();
+    let again = deliver(fleet.place(), "a/hook", "before").unwrap();
+    assert_eq!(again.status, 200, "it is known: {again:?}");
+    assert_eq!(deliver(fleet.place(), "a/hook", "after").unwrap().status, 202, "this one was never accepted");
+    wait_for("the second job to end", || ended(&fleet) == 2);
+}
+
+#[test]
+fn a_store_that_was_replaced_takes_no_deliveries() {
+    let fleet = Fleet::started();
+    assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
+    let (file, copy) = (store_of(&fleet), fleet.path().join("copy"));
+    fs::copy(&file, &copy).unwrap();
+    fs::rename(&copy, &file).unwrap();
+    refuses_and_says_why(&fleet, "was replaced");
+}
+
+#[test]
+fn a_log_of_the_store_that_was_removed_counts_as_well() {
+    let fleet = Fleet::started();
+    assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
+    fs::remove_file(fleet.path().join(".cowhand/store.db-wal")).unwrap();
+    refuses_and_says_why(&fleet, "was removed");
+}
+
+#[test]
+fn a_store_that_comes_back_takes_deliveries_again() {
+    let fleet = Fleet::started();
+    assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
+    let (file, away) = (store_of(&fleet), fleet.path().join("away"));
+    fs::rename(&file, &away).unwrap();
+    assert_eq!(deliver(fleet.place(), "a/hook", "1").unwrap().status, 503);
+    fs::rename(&away, &file).unwrap();
+    assert_eq!(deliver(fleet.place(), "a/hook", "2").unwrap().status, 202);
+    assert_eq!(get(fleet.place(), "/readyz").unwrap().status, 200);
+}
+
+/// `stop` ends the daemon although no end of a job can be written; the next start writes it.
+#[test]
+fn a_daemon_without_its_store_can_be_stopped() {
+    let mut fleet = Fleet::started();
+    assert_eq!(fleet.run(&["trigger", "waiter", "-p", "x"]).status.code(), Some(0));
+    wait_for("the job to run", || statuses(&fleet) == ["running"]);
+    let (file, away) = (store_of(&fleet), fleet.path().join("away"));
+    fs::rename(&file, &away).unwrap();
+    assert_eq!(fleet.run(&["stop", "--timeout", "0"]).status.code(), Some(0));
+    fleet.ended();
+    fs::rename(&away, &file).unwrap();
+    fleet.start();
+    wait_for("the job to be settled", || statuses(&fleet) == ["cancelled"]);
+}
+
+#[test]
+fn an_empty_file_is_no_empty_history() {
+    let fleet = Fleet::prepared();
+    fs::create_dir(fleet.path().join(".cowhand")).unwrap();
+    fs::write(store_of(&fleet), "").unwrap();
+    refused(&start(&fleet.path()), 6, &["store.db", "is empty", "cowhand restore FILE"]);
+    let doctor = fleet.run(&["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(6), "{text}");
+    assert!(text.contains("FAIL  store:") && text.contains("is empty"), "{text}");
+    refused(&fleet.run(&["jobs"]), 6, &["is empty"]);
+    assert_eq!(fs::metadata(store_of(&fleet)).unwrap().len(), 0, "it is left as it is");
+}
+
+/// What `start` refuses, `doctor` refuses, and both say what to do.
+#[test]
+fn doctor_finds_what_start_refuses() {
+    let mut fleet = Fleet::started();
+    for number in 0..3 {
+        assert_eq!(deliver(fleet.place(), "a/hook", &number.to_string()).unwrap().status, 202);
+    }
+    wait_for("the jobs to end", || ended(&fleet) == 3);
+    assert_eq!(fleet.run(&["stop"]).status.code(), Some(0));
+    fleet.ended();
+    let whole = fs::read(store_of(&fleet)).unwrap();
+    let doctor = || (fleet.run(&["doctor"]).status.code(), said(&fleet, &["doctor"]));
+    assert_eq!(doctor().0, Some(0), "{}", doctor().1);
+    // Pages that start reads, and pages that it may not come to.
+    for (from, to) in [(1, whole.len() / 4096), (whole.len() / 8192, whole.len() / 4096)] {
+        let mut broken = whole.clone();
+        broken[from * 4096..to * 4096].fill(0x55);
+        fs::write(store_of(&fleet), &broken).unwrap();
+        let (code, text) = doctor();
+        assert_eq!(code, Some(6), "{text}");
+        assert!(text.contains("FAIL  store:") && text.contains("cowhand restore FILE"), "{text}");
+        if from == 1 {
+            refused(&start(&fleet.path()), 6, &["damaged", "cowhand restore FILE"]);
+        }
+    }
+    // A row that nobody could have written is no damage to the file.
+    fs::write(store_of(&fleet), &whole).unwrap();
+    sql(&store_of(&fleet), "update jobs set status = 'done'");
+    let (code, text) = doctor();
+    assert_eq!(code, Some(6), "{text}");
+    assert!(text.contains("FAIL  store:") && text.contains("cowhand restore FILE"), "{text}");
+}
+
+pub(crate) fn sql(file: &Path, text: &'static str) {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        use sqlx::{Connection, Executor};
+        let mut file =
+            sqlx::SqliteConnection::connect(&format!("sqlite://{}", file.display())).await.unwrap();
+        file.execute(text).await.unwrap();
+        file.close().await.unwrap();
+    });
+}
+
+pub(crate) fn statuses(fleet: &Fleet) -> Vec<String> {
+    let jobs = fleet.run(&["jobs", "--json"]);
+    let jobs: Vec<Value> = serde_json::from_slice(&jobs.stdout).unwrap_or_default();
+    jobs.iter().map(|job| job["status"].as_str().unwrap().to_owned()).collect()
+}
+
+pub(crate) fn ended(fleet: &Fleet) -> usize {
+    statuses(fleet).iter().filter(|status| *status == "completed").count()
+}
