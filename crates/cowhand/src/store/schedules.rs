@@ -269,13 +269,12 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
     let trigger = serde_json::to_string(&schedule.trigger);
     let trigger = trigger.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
     let (state, why, paused_until) = match &schedule.state {
-        ScheduleState::Active => ("active", None, None),
+        // That it has finished stands in a column of its own.
+        ScheduleState::Active | ScheduleState::Finished => ("active", None, None),
         ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), None),
         ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),
         // On, but for the time being.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
-        // Its place is in a column of its own.
-        ScheduleState::Finished => ("active", None, None),
     };
     let fuse = (schedule.fuse != Fuse::default()).then(|| jobs::written(&schedule.fuse)).transpose()?;
     let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);

@@ -36,6 +36,7 @@ async fn an_engine_that_does_not_answer_holds_up_nobody() {
         program: env!("CARGO_BIN_EXE_cowhand").into(),
         work_sources: Registry::default(),
         triggers: cowhand::trigger::Registry::default(),
+        fresh: false,
     };
     let fleet = Fleet::start(options).await.unwrap();
     let worker = "worker".parse().unwrap();

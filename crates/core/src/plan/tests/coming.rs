@@ -69,7 +69,7 @@ fn by_trigger_and_state() {
     in_file.roster.agents[0].schedules[0].enabled = false;
     let mut unknown = Scene::new(EVERY);
     unknown.snapshot.schedules.clear();
-    check([
+    check(vec![
         ("the next hours", Scene::new(HOURLY).last_due("10:00"), "10:05", "11:00 12:00 13:00"),
         (
             "a due time that is decided is over",

@@ -164,10 +164,8 @@ fn fleet() -> String {
 }
 
 fn without_full(fleet: &str) -> String {
-    let lines = fleet.lines().filter(|line| !line.contains("full: {"));
-    lines
-        .map(|line| format!("{line}\n"))
-        .collect::<String>()
+    let lines: Vec<&str> = fleet.lines().filter(|line| !line.contains("full: {")).collect();
+    (lines.join("\n") + "\n")
         .replace("    default_prompt: Hold.\n    schedules:\n", "    default_prompt: Hold.\n")
 }
 

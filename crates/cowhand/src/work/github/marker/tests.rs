@@ -30,6 +30,7 @@ fn marks(now: i64, all: &[Written]) -> Marks {
         updated_at: at(written.updated),
         marker: Marker::Claim(Claim {
             fleet: "f".into(),
+            fleet_name: None,
             holder: written.holder.into(),
             until: at(written.until),
             renewed_before: written.renewed_before.map(at),
