@@ -26,6 +26,7 @@ agents:
       switched: {type: cron, cron: "30 HOUR * * *", timezone: UTC, prompt: Work.}
       by-hand: {type: manual, prompt: Work.}
       hook: {type: webhook, allow_unsigned: true, prompt: Work.}
+      over: {type: cron, cron: "30 HOUR * * *", timezone: UTC, end_at: "2024-01-01T00:00:00Z", prompt: Work.}
       once: {type: delay, run_at: "2024-01-01T00:00:00Z", prompt: Work.}
       gives-up: {type: github_issues, owner: o, repo: r, prompt: x, auth: {token_env: NO_SUCH_VARIABLE}}
   - name: broken
@@ -79,7 +80,7 @@ agents:
 "#;
 
 /// Schedule, status and why it does not fire now.
-pub(super) const STATES: [(&str, &str, Option<&str>); 17] = [
+pub(super) const STATES: [(&str, &str, Option<&str>); 18] = [
     ("steady/nightly", "idle", Some("not_due")),
     ("steady/office", "idle", Some("not_due")),
     ("steady/often", "idle", Some("not_due")),
@@ -88,6 +89,7 @@ pub(super) const STATES: [(&str, &str, Option<&str>); 17] = [
     ("steady/by-hand", "idle", Some("unsupported_type")),
     ("steady/hook", "idle", Some("unsupported_type")),
     ("steady/once", "disabled", Some("disabled")),
+    ("steady/over", "finished", None),
     ("steady/gives-up", "error", None),
     ("broken/fails", "paused", Some("paused")),
     ("poor/costs", "idle", Some("not_due")),
