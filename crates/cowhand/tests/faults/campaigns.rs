@@ -9,8 +9,8 @@ use rustix::process::{Signal, kill_process};
 
 use crate::check::{Counts, check};
 use crate::disk::{Ext4, Namespace};
-use crate::fleet::Fleet;
-use crate::{Campaign, Rounds};
+use crate::fleet::{Fleet, write_whole};
+use crate::{Campaign, Rounds, tmpfs};
 
 pub(crate) const ALL: &[Campaign] = &[
     Campaign { name: "daemon_killed", about: "`kill -9` of the daemon", run: daemon_killed },
@@ -18,8 +18,11 @@ pub(crate) const ALL: &[Campaign] = &[
     Campaign { name: "both_killed", about: "`kill -9` of both", run: both_killed },
     Campaign { name: "daemon_stopped", about: "SIGSTOP of the daemon", run: daemon_stopped },
     Campaign { name: "keepers_stopped", about: "SIGSTOP of keepers", run: keepers_stopped },
+    Campaign { name: "disk_full", about: "full disk", run: disk_full },
     Campaign { name: "read_only", about: "disk becomes read-only", run: read_only },
+    Campaign { name: "clock_steps", about: "wall clock steps, both ways", run: clock_steps },
     Campaign { name: "descriptors", about: "64 file descriptors", run: descriptors },
+    Campaign { name: "views_deleted", about: "views deleted", run: views_deleted },
     Campaign { name: "store_unlinked", about: "store removed, saved and restored", run: store_unlinked },
 ];
 
@@ -102,6 +105,25 @@ fn keepers_stopped(rounds: Rounds) -> Counts {
     check(fleet, stops, 0)
 }
 
+fn disk_full(rounds: Rounds) -> Counts {
+    let mount = |namespace: &Namespace, place: &Path| tmpfs::mount(namespace, place, 48);
+    let mut fleet = Fleet::on_disk(Some(mount));
+    fleet.start();
+    fleet.sender.start();
+    let fills = rounds.of(2, 10);
+    for _ in 0..fills {
+        fleet.wait_for_work(10);
+        tmpfs::fill(fleet.namespace.as_ref().unwrap(), &fleet.path());
+        fleet.wait_for("it to be not ready", || !fleet.is_ready());
+        some(1_000..3_000);
+        tmpfs::free(fleet.namespace.as_ref().unwrap(), &fleet.path());
+        fleet.wait_for("it to be ready", || fleet.is_ready());
+    }
+    fleet.wait_for_work(10);
+    assert!(fleet.sender.refused() > 0);
+    check(fleet, fills, 0)
+}
+
 /// Attempts whose keeper could not write their end are lost, with an account of it.
 fn read_only(rounds: Rounds) -> Counts {
     let mut made = None;
@@ -122,13 +144,53 @@ fn read_only(rounds: Rounds) -> Counts {
         for keeper in fleet.keepers() {
             kill_process(keeper, Signal::KILL).ok();
         }
-        fleet.wait_for("keepers to go", || fleet.keepers().is_empty());
+        // Whoever is on the disk keeps it from being repaired.
+        fleet.wait_for("keepers and agents to go", || fleet.processes().is_empty());
         disk.repair(fleet.namespace.as_ref().unwrap());
         fleet.start();
     }
     fleet.sender.start();
     fleet.wait_for_work(10);
     check(fleet, times, excused)
+}
+
+/// An interval goes on, and a job with a time limit does not end by it.
+fn clock_steps(rounds: Rounds) -> Counts {
+    let mut fleet = Fleet::new();
+    let clock = fleet.outside("clock");
+    write_whole(&clock, "+0");
+    fleet.variables = vec![
+        ("LD_PRELOAD", faketime()),
+        ("FAKETIME_TIMESTAMP_FILE", clock.display().to_string()),
+        ("FAKETIME_NO_CACHE", "1".to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ];
+    fleet.start();
+    fleet.sender.send("long/hook", "long");
+    fleet.sender.start();
+    fleet.wait_for("the first ticks", || fleet.ticks() >= 2);
+    let steps = ["-600", "+3600", "-7200", "+0", "+86400", "+86100"];
+    let times = rounds.of(4, 18);
+    for step in steps.iter().cycle().take(times as usize) {
+        write_whole(&clock, step);
+        let before = fleet.ticks();
+        fleet.wait_for(&format!("ticks after the step to {step}"), || fleet.ticks() >= before + 2);
+        fleet.wait_for_work(5);
+        // Also over a restart.
+        if fastrand::bool() {
+            fleet.kill();
+            fleet.start();
+        }
+    }
+    write_whole(&clock, "+0");
+    check(fleet, times, 0)
+}
+
+fn faketime() -> String {
+    let folders = fs::read_dir("/usr/lib").unwrap().flatten();
+    let libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    let found = libraries.into_iter().find(|library| library.exists());
+    found.expect("libfaketime is not installed; scripts/test installs it").display().to_string()
 }
 
 fn descriptors(rounds: Rounds) -> Counts {
@@ -140,6 +202,16 @@ fn descriptors(rounds: Rounds) -> Counts {
         fleet.sender.send(&format!("w{}/hook", number % 4), &format!("burst{number}"));
     }
     check(fleet, 1, 0)
+}
+
+fn views_deleted(rounds: Rounds) -> Counts {
+    let (fleet, times) = (started(), rounds.of(4, 40));
+    for _ in 0..times {
+        fs::remove_dir_all(fleet.seen(".cowhand/jobs")).ok();
+        fleet.wait_for_work(8);
+        fs::remove_file(fleet.seen(".cowhand/state.yaml")).ok();
+    }
+    check(fleet, times, 0)
 }
 
 /// Nothing that was accepted before, and nothing that is accepted after, is lost; in between nothing is accepted.

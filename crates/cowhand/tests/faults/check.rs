@@ -7,7 +7,7 @@ use cowhand::store::{JobFilter, Store};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::schedule::FiringOutcome;
 
-use crate::fleet::{Fleet, processes};
+use crate::fleet::Fleet;
 
 /// What a campaign came to.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,7 @@ pub(crate) struct Counts {
 /// killed them.
 pub(crate) fn check(mut fleet: Fleet, faults: u32, excused: usize) -> Counts {
     fleet.sender.stop();
+    std::fs::write(fleet.outside("go"), "").unwrap();
     fleet.write_config(false);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (mut fewest, mut patience) = (usize::MAX, Instant::now());
@@ -111,7 +112,5 @@ fn compare(
 
 /// A keeper goes a moment after it has written how its attempt ended.
 fn nothing_left(fleet: &Fleet) {
-    let ours = fleet.outside("").display().to_string();
-    let left = || processes(|cmdline, environment| cmdline.contains(&ours) || environment.contains(&ours));
-    fleet.wait_for("nothing to be left behind", || left().is_empty());
+    fleet.wait_for("nothing to be left behind", || fleet.processes().is_empty());
 }

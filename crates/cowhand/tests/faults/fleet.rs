@@ -22,7 +22,8 @@ pub(crate) struct Fleet {
     folder: TempDir,
     pub(crate) namespace: Option<Namespace>,
     daemon: Option<Child>,
-    /// What the daemon is started under.
+    /// What the daemon is started with and under.
+    pub(crate) variables: Vec<(&'static str, String)>,
     pub(crate) descriptors: Option<u32>,
     pub(crate) sender: Sender,
 }
@@ -41,7 +42,8 @@ impl Fleet {
             mount(&namespace, &folder.path().join("fleet"));
             namespace
         });
-        let fleet = Self { folder, namespace, daemon: None, descriptors: None, sender: Sender::default() };
+        let (variables, sender) = (Vec::new(), Sender::default());
+        let fleet = Self { folder, namespace, daemon: None, variables, descriptors: None, sender };
         fleet.write_config(true);
         fleet
     }
@@ -61,7 +63,7 @@ impl Fleet {
         self.folder.path().join(name)
     }
 
-    /// Agents that take deliveries, and one that fires every second.
+    /// Agents that take deliveries, one that fires every second, and one that works until there is a file `go`.
     pub(crate) fn write_config(&self, ticks: bool) {
         let mut config = "server: {listen: \"127.0.0.1:0\"}\nagents:\n".to_owned();
         let ran = format!("echo $COWHAND_JOB_ID $COWHAND_AGENT >> {}", self.outside("ran").display());
@@ -77,7 +79,10 @@ impl Fleet {
         write!(
             config,
             "- name: tick\n  runtime: command\n  command: [sh, -c, '{ran}; exit 0']\n  \
-             schedules: {{s: {{type: interval, interval: 1s, jitter: 0, enabled: {ticks}}}}}\n"
+             schedules: {{s: {{type: interval, interval: 1s, jitter: 0, enabled: {ticks}}}}}\n\
+             - name: long\n  runtime: command\n  command: [sh, -c, '{ran}; while ! [ -e {} ]; do sleep 0.1; done; exit 0']\n  \
+             timeout: 10m\n  schedules: {{{hook}}}\n",
+            self.outside("go").display()
         )
         .unwrap();
         // A disk that fails keeps only what was synced.
@@ -90,6 +95,9 @@ impl Fleet {
         let mut command = Command::new("env");
         if let Some(namespace) = &self.namespace {
             command = namespace.command("env");
+        }
+        for (name, value) in &self.variables {
+            command.arg(format!("{name}={value}"));
         }
         if let Some(most) = self.descriptors {
             command.args(["prlimit", &format!("--nofile={most}:{most}")]);
@@ -151,9 +159,19 @@ impl Fleet {
         text.lines().filter_map(words).collect()
     }
 
+    pub(crate) fn ticks(&self) -> usize {
+        self.ran().iter().filter(|(_, agent)| agent == "tick").count()
+    }
+
     pub(crate) fn keepers(&self) -> Vec<Pid> {
         let ours = format!("keeper {}", self.path().display());
         processes(|cmdline, _| cmdline.contains(&ours))
+    }
+
+    /// All that belongs to the fleet, of whatever kind.
+    pub(crate) fn processes(&self) -> Vec<Pid> {
+        let ours = self.folder.path().display().to_string();
+        processes(|cmdline, environment| cmdline.contains(&ours) || environment.contains(&ours))
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -179,11 +197,11 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         self.sender.stop();
+        std::fs::write(self.outside("go"), "").ok();
         if self.daemon.is_some() {
             self.kill();
         }
-        let ours = self.folder.path().display().to_string();
-        for pid in processes(|cmdline, environment| cmdline.contains(&ours) || environment.contains(&ours)) {
+        for pid in self.processes() {
             kill_process(pid, Signal::KILL).ok();
         }
     }
@@ -266,7 +284,7 @@ impl Shared {
 }
 
 /// The processes whose command line and environment fit.
-pub(crate) fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
+fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     let text = |pid: &str, file: &str| {
         let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).replace('\0', " ")
@@ -278,4 +296,11 @@ pub(crate) fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
         .filter(|pid| fits(&text(pid, "cmdline"), &text(pid, "environ")))
         .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
         .collect()
+}
+
+/// Writes a text that others read whole.
+pub(crate) fn write_whole(path: &Path, text: &str) {
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap()).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.persist(path).unwrap();
 }
