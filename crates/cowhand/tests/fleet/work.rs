@@ -201,8 +201,12 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(told[0]["taken_by"], serde_json::json!([{"agent": "worker", "schedule": "poll"}]));
     let reason = told[0]["given_up"]["reason"].as_str().unwrap().to_owned();
 
-    let items = scene.json(&["work", "list"]);
-    assert_eq!((&items[0]["id"], &items[0]["status"]), (&"files-hard".into(), &"given_up".into()), "{items}");
+    // Until its source is told, the item is `closing`.
+    let items = until("the source to be told", || {
+        let items = scene.json(&["work", "list"]);
+        (items[0]["status"] == "given_up").then_some(items)
+    });
+    assert_eq!(items[0]["id"], "files-hard");
     assert_eq!(items[0]["given_up"]["reason"], reason.as_str());
     assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "given_up");
     assert_eq!(scene.json(&["why", "worker/poll"])["given_up"], serde_json::json!(told));
