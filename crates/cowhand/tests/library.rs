@@ -51,6 +51,7 @@ fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
         program: env!("CARGO_BIN_EXE_cowhand").into(),
         work_sources: Registry::default(),
         triggers: cowhand::trigger::Registry::default(),
+        fresh: false,
     }
 }
 
