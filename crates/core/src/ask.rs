@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::actor::Actor;
-use crate::id::{AgentName, IdError, JobId, ScheduleName};
+use crate::id::{AgentName, IdError, JobId, JobName, ScheduleName};
 use crate::word::written_as;
 
 /// For so long an agent waits for an answer, if the config says nothing.
@@ -25,6 +25,13 @@ pub const LONGEST_STANDSTILL: SignedDuration = SignedDuration::from_hours(24);
 #[schemars(with = "String", extend("pattern" = r"^job-\d{4}-\d{2}-\d{2}-[a-z0-9]{6}\.[1-9]\d{0,8}$"))]
 pub struct AskId {
     pub job: JobId,
+    pub number: u32,
+}
+
+/// What people type to name an ask: as its id, with any name of its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskName {
+    pub job: JobName,
     pub number: u32,
 }
 
@@ -222,13 +229,33 @@ impl FromStr for AskId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let refused = || IdError::Ask(text.to_owned());
-        let (job, number) = text.rsplit_once('.').ok_or_else(refused)?;
-        let plain =
-            !number.starts_with('0') && number.len() < 10 && number.bytes().all(|b| b.is_ascii_digit());
-        let number = if plain { number.parse().map_err(|_| refused())? } else { return Err(refused()) };
-        Ok(Self { job: job.parse().map_err(|_| refused())?, number })
+        let (job, number) = parts(text)?;
+        Ok(Self { job, number })
     }
+}
+
+impl fmt::Display for AskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.job, self.number)
+    }
+}
+
+impl FromStr for AskName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let (job, number) = parts(text)?;
+        Ok(Self { job, number })
+    }
+}
+
+/// The job and the number.
+fn parts<J: FromStr>(text: &str) -> Result<(J, u32), IdError> {
+    let refused = || IdError::Ask(text.to_owned());
+    let (job, number) = text.rsplit_once('.').ok_or_else(refused)?;
+    let plain = !number.starts_with('0') && number.len() < 10 && number.bytes().all(|b| b.is_ascii_digit());
+    let number = if plain { number.parse().map_err(|_| refused())? } else { return Err(refused()) };
+    Ok((job.parse().map_err(|_| refused())?, number))
 }
 
 impl From<AskId> for String {

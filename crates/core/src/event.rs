@@ -1,14 +1,17 @@
 //! Events: recorded facts in the past tense, numbered by one growing sequence.
 
+mod job;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::actor::Actor;
 use crate::ask::{AskId, AskStatus};
 use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
-use crate::job::{ErrorKind, ExitReason, Job, JobState, Outcome, Termination};
+use crate::job::{ErrorKind, ExitReason, Job, JobRecord, JobState, Outcome, Termination};
 use crate::report::ReportedOutcome;
 use crate::retention::Limit;
 use crate::schedule::{DisabledBy, SkipReason};
@@ -33,6 +36,39 @@ pub struct Event {
     pub by: Option<Actor>,
     #[serde(flatten)]
     pub fact: Fact,
+    /// The job as it was then, in events of type created, forked, started, completed, failed and cancelled. Not there once
+    /// the job is pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_record: Option<Box<JobRecord>>,
+    /// The job that it was forked from, as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_job_record: Option<Box<JobRecord>>,
+}
+
+/// A line that a job said: live only, so it has no number in the log. Job and line together are its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobOutput {
+    #[serde(rename = "type")]
+    pub kind: OutputKind,
+    pub at: Timestamp,
+    pub agent: AgentName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleName>,
+    pub job: JobId,
+    /// Counted from 1 over all attempts of the job.
+    pub line: u64,
+    /// `system`, `assistant`, `tool_use`, `tool_result` or `error`.
+    pub output_type: String,
+    /// The message, as it stands in the job's JSONL.
+    pub output: Value,
+}
+
+/// The type of a [`JobOutput`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum OutputKind {
+    #[default]
+    #[serde(rename = "job:output")]
+    JobOutput,
 }
 
 impl Event {
@@ -337,6 +373,8 @@ mod tests {
                 due: "2026-01-01T00:00:00Z".parse().unwrap(),
                 reason: SkipReason::AlreadyRunning,
             },
+            job_record: None,
+            original_job_record: None,
         };
         let json = serde_json::to_string(&event).unwrap();
         let expected = r#"{"seq":7,"at":"2026-01-01T00:00:00Z","agent":"coder","schedule":"nightly","type":"schedule:skipped","key":"cron:2026-01-01T00:00:00Z","due":"2026-01-01T00:00:00Z","reason":"already_running"}"#;

@@ -31,6 +31,11 @@ impl JobId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The six characters of chance, by which people name it.
+    pub fn suffix(&self) -> &str {
+        &self.0[self.0.len() - SUFFIX_LENGTH..]
+    }
 }
 
 impl FromStr for JobId {
@@ -134,6 +139,52 @@ impl FromStr for TokenName {
     }
 }
 
+/// What people type to name a job: its id, its id without `job-`, or the last six characters of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", extend("pattern" = r"^((job-)?[0-9]{4}-[0-9]{2}-[0-9]{2}-)?[0-9a-z]{6}$"))]
+pub enum JobName {
+    Id(JobId),
+    /// Only the store knows which job that is.
+    Suffix(String),
+}
+
+impl FromStr for JobName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let is_digit = |byte: u8| SUFFIX_DIGITS.contains(&byte);
+        if text.len() == SUFFIX_LENGTH && text.bytes().all(is_digit) {
+            return Ok(Self::Suffix(text.to_owned()));
+        }
+        let id = text.parse().or_else(|_| format!("job-{text}").parse());
+        id.map(Self::Id).map_err(|_| IdError::JobName(text.to_owned()))
+    }
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::Suffix(suffix) => f.write_str(suffix),
+        }
+    }
+}
+
+impl From<JobName> for String {
+    fn from(name: JobName) -> Self {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for JobName {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<Self, IdError> {
+        text.parse()
+    }
+}
+
 /// `UUIDv5` of `agent/schedule`, so that a schedule keeps its id on every machine and after every restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleId(pub Uuid);
@@ -187,6 +238,8 @@ text_newtype!(JobId, AgentName, ScheduleName, TokenName);
 pub enum IdError {
     #[error("{0:?} is not a job id; expected job-YYYY-MM-DD-xxxxxx, for example job-2024-01-19-abc123")]
     Job(String),
+    #[error("{0:?} does not name a job; expected job-2024-01-19-abc123, 2024-01-19-abc123 or abc123")]
+    JobName(String),
     #[error(
         "{0:?} is not the id of an ask; expected a job id and a number, for example job-2024-01-19-abc123.1"
     )]
@@ -238,6 +291,32 @@ mod tests {
             " job-2024-01-19-abc123",
         ] {
             assert_eq!(bad.parse::<JobId>(), Err(IdError::Job(bad.to_owned())), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_job_is_named_by_its_id_or_a_part_of_it() {
+        let id: JobId = "job-2024-01-19-abc123".parse().unwrap();
+        assert_eq!(id.suffix(), "abc123");
+        for (text, expected) in [
+            ("job-2024-01-19-abc123", JobName::Id(id.clone())),
+            ("2024-01-19-abc123", JobName::Id(id)),
+            ("abc123", JobName::Suffix("abc123".to_owned())),
+        ] {
+            assert_eq!(text.parse::<JobName>(), Ok(expected), "{text}");
+        }
+        for bad in [
+            "",
+            "abc12",
+            "abc1234",
+            "ABC123",
+            "abc12%",
+            "job-abc123",
+            "2024-13-19-abc123",
+            "../../x",
+            "ab\u{e9}12",
+        ] {
+            assert_eq!(bad.parse::<JobName>(), Err(IdError::JobName(bad.to_owned())), "{bad}");
         }
     }
 

@@ -18,6 +18,9 @@ pub struct Server {
     /// Address and port; port 0 takes a free one. Beyond this machine, set `tls`, or put a proxy in front that speaks it.
     #[schemars(with = "String", extend("format" = "address"))]
     pub listen: SocketAddr,
+    /// Somebody chose the address. If it is only the default and taken, any free port will do.
+    #[serde(skip)]
+    pub listen_chosen: bool,
     /// Names by which the server may be asked, beside those of this machine and its own address; without a port.
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")))]
     pub allowed_hosts: Vec<String>,
@@ -38,7 +41,7 @@ pub struct Tls {
 impl Default for Server {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 3232));
-        Self { enabled: true, listen, allowed_hosts: Vec::new(), tls: None }
+        Self { enabled: true, listen, listen_chosen: false, allowed_hosts: Vec::new(), tls: None }
     }
 }
 

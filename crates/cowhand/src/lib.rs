@@ -9,6 +9,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod daemon;
+mod doctor;
 mod fault;
 pub mod fleet;
 mod gone;

@@ -71,8 +71,11 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     if let Some(written) = node.get("budget") {
         idle::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
     }
-    let server = checked.value.get("server").and_then(|value| Server::deserialize(value).ok());
-    loader.server = server.unwrap_or_default().below(loader.sources.directory(file));
+    let written = checked.value.get("server");
+    let server = written.and_then(|value| Server::deserialize(value).ok()).unwrap_or_default();
+    let listen_chosen =
+        written.is_some_and(|server| server.get("listen").is_some_and(|listen| !listen.is_null()));
+    loader.server = Server { listen_chosen, ..server }.below(loader.sources.directory(file));
     web::apply(loader, &node);
     loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());
     if let (Some(traces), Some(written)) = (&loader.traces, node.get("traces"))

@@ -30,7 +30,7 @@ mod secret;
 mod section;
 pub mod shape;
 mod spending;
-mod suggest;
+pub mod suggest;
 mod syntax;
 mod trusting;
 mod web;

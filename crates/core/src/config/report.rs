@@ -65,6 +65,21 @@ fn shown_path(problem: &Problem, sources: &Sources, base: &Path) -> String {
     path.strip_prefix(base).unwrap_or(path).display().to_string()
 }
 
+/// Each warning on one line, for a log: `cowhand.yaml:3:5: message; help`.
+pub fn warnings(loaded: &Loaded, base: &Path) -> Vec<String> {
+    let warnings = loaded.problems.iter().filter(|problem| problem.severity == Severity::Warning);
+    let line = |problem: &Problem| {
+        let path = shown_path(problem, &loaded.sources, base);
+        let place = match problem.at.line {
+            0 => path,
+            line => format!("{path}:{line}:{}", problem.at.column),
+        };
+        let help = problem.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+        format!("{place}: {}{help}", problem.message)
+    };
+    warnings.map(line).collect()
+}
+
 /// `3 errors, 2 warnings in 4 files`, or `ok: 50 agents, 83 schedules`.
 pub fn summary(loaded: &Loaded) -> String {
     let (errors, warnings) = (loaded.errors(), loaded.warnings());

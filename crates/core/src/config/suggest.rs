@@ -1,7 +1,7 @@
 //! "Did you mean": the closest word, if one is close.
 
 /// None if nothing looks alike. Short words have little room for mistakes: one letter in three may differ.
-pub(super) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = lower.chars().count();
     let most = (length / 3).clamp(1, 4).min(length.saturating_sub(1));

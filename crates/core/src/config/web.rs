@@ -24,7 +24,10 @@ pub(super) fn apply(loader: &mut Loader<'_>, root: &Node) {
             warn(loader, at, message, "keep one of the two", &format!("web.{key}"));
         } else if key == "port" {
             // What is no port was reported.
-            text.parse().into_iter().for_each(|port| loader.server.listen.set_port(port));
+            text.parse().into_iter().for_each(|port| {
+                loader.server.listen.set_port(port);
+                loader.server.listen_chosen = true;
+            });
         } else if let Some(host) = address(&text) {
             loader.server.listen.set_ip(host);
         } else {

@@ -96,6 +96,8 @@ mod tests {
             schedule: schedule.map(|name| name.parse().unwrap()),
             job: None,
             fact,
+            job_record: None,
+            original_job_record: None,
         };
         let agent = &roster.agents[0];
         Listener { roster: &roster, agent, schedule: &agent.schedules[0] }.hears(&event)

@@ -63,7 +63,7 @@ pub(super) async fn one(
 ) -> Result<Json<AgentView>, Problem> {
     let name = named(&agent)?;
     let mut views = views(&api).await?.into_iter();
-    views.find(|view| view.name == name).map(Json).ok_or_else(|| Problem::no_agent(&name))
+    views.find(|view| view.name == name).map(Json).ok_or_else(|| Problem::no_agent(&api.roster(), &name))
 }
 
 pub(super) async fn trigger(

@@ -2,8 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::ask::{Answer, Ask, AskId, Asked};
-use cowhand_core::id::JobId;
+use cowhand_core::ask::{Answer, Ask, AskId, AskName, Asked};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +103,7 @@ pub(super) async fn one(
     Path(id): Path<String>,
     Params(waiting): Params<Waiting>,
 ) -> Result<Json<Ask>, Problem> {
-    answered(&api, &named(&id)?, waiting).await
+    answered(&api, &ask_id(&api, &id).await?, waiting).await
 }
 
 pub(super) async fn of_job(
@@ -112,7 +111,13 @@ pub(super) async fn of_job(
     Path((job, number)): Path<(String, String)>,
     Params(waiting): Params<Waiting>,
 ) -> Result<Json<Ask>, Problem> {
-    answered(&api, &named(&format!("{job}.{number}"))?, waiting).await
+    answered(&api, &ask_id(&api, &format!("{job}.{number}")).await?, waiting).await
+}
+
+/// The ask that is named by its job and its number.
+async fn ask_id(api: &Api, name: &str) -> Result<AskId, Problem> {
+    let name: AskName = named(name)?;
+    Ok(AskId { job: api.job_id(&name.job.to_string()).await?, number: name.number })
 }
 
 async fn answered(api: &Api, id: &AskId, Waiting { wait }: Waiting) -> Result<Json<Ask>, Problem> {
@@ -142,7 +147,7 @@ pub(super) async fn answer(
         }
         None => return Err(Problem::bad_request("`answer` is missing: allow, deny or text")),
     };
-    Ok(Json(api.daemon()?.answer(named(&id)?, answer).await?))
+    Ok(Json(api.daemon()?.answer(ask_id(&api, &id).await?, answer).await?))
 }
 
 /// An attempt asks.
@@ -151,7 +156,7 @@ pub(super) async fn make(
     Path(job): Path<String>,
     Given(asked): Given<JobAsks>,
 ) -> Result<Json<JobHears>, Problem> {
-    let job: JobId = named(&job)?;
+    let job = api.job_id(&job).await?;
     let JobAsks { attempt, key, tool, input, question } = asked;
     if key.is_empty() || key.len() > 200 {
         return Err(Problem::bad_request("`key` has 1 to 200 bytes"));

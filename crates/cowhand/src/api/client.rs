@@ -57,6 +57,10 @@ impl Client {
         whole(self.send(Method::POST, path, Body::from(body)).await?).await
     }
 
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
+        whole(self.send(Method::DELETE, path, Body::empty()).await?).await
+    }
+
     /// An answer in plain text.
     pub async fn text(&self, path: &str) -> Result<Bytes, Problem> {
         all(good(self.send(Method::GET, path, Body::empty()).await?).await?).await

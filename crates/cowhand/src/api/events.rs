@@ -1,4 +1,6 @@
-//! Events: what happened, in order.
+//! Events: what happened, in order; on request with what jobs say.
+
+use std::collections::VecDeque;
 
 use axum::Json;
 use axum::extract::State;
@@ -6,8 +8,9 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use cowhand_core::event::Event;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::event_output::JobOutputs;
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Params, Switch};
 use super::{Api, Page, Problem};
@@ -25,6 +28,9 @@ pub(super) struct Asked {
     follow: Switch,
     /// Only what somebody asked for, which says who.
     audit: Switch,
+    /// Also what jobs say from now on, as `job:output`. These lines are live only and have no number: job and line are
+    /// their place.
+    output: Switch,
 }
 
 const USUAL: u32 = 100;
@@ -36,20 +42,27 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = Count::or(asked.limit, USUAL);
     let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
-    let (form, audit) = (Form::of(&headers), asked.audit.is_on());
+    let (form, audit, output) = (Form::of(&headers), asked.audit.is_on(), asked.output.is_on());
+    let follows = asked.follow.is_on() || form == Form::Events;
+    if output && (!follows || audit) {
+        return Err(Problem::bad_request("`output` goes with `follow`, and not with `audit`"));
+    }
     let after = match last_id.or(asked.after) {
         Some(after) => Some(after),
         None if audit => None,
         None => Some(api.store.last_event().await? - i64::from(limit)),
     };
-    if asked.follow.is_on() || form == Form::Events {
-        return Ok(follow::answer(form, Log { api, after: after.unwrap_or_default(), audit }));
+    if follows {
+        let outputs = if output { Some(JobOutputs::of_live_jobs(&api).await?) } else { None };
+        let log = Log { api, after: after.unwrap_or_default(), audit, read: VecDeque::new(), outputs };
+        return Ok(follow::answer(form, log));
     }
     let items = match after {
         Some(after) if audit => api.store.asked_after(after, limit).await?,
         Some(after) => api.store.events_after(after, limit).await?,
         None => api.store.last_asked(limit).await?,
     };
+    let items = api.store.with_jobs(items).await?;
     let full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| full).map(|event| event.seq.to_string());
     Ok(Json(Page { items, next_cursor }).into_response())
@@ -58,35 +71,94 @@ pub(super) async fn list(
 /// The log from some place on.
 struct Log {
     api: Api,
+    /// The last event that was passed on.
     after: i64,
     audit: bool,
+    /// Events that were read and not passed on yet.
+    read: VecDeque<Event>,
+    /// What jobs say, if that was asked for.
+    outputs: Option<JobOutputs>,
 }
+
+/// Events that are read together, and when a part of the answer is large enough.
+const PAGE: u32 = 100;
+const PART: usize = 1 << 20;
 
 impl Growing for Log {
     async fn more(&mut self) -> Result<Option<Part>, Problem> {
-        let events = self.api.store.events_after(self.after, Count::MOST).await?;
-        let Some(number) = events.first().map(|event| event.seq) else {
-            // Without a daemon nothing more will happen.
-            return Ok(self.api.daemon().is_ok().then(Part::default));
-        };
-        let mut lines = Vec::new();
-        // One by one: what stands behind a gap comes with the next look.
-        for (_, event) in (number..).zip(events).take_while(|(number, event)| *number == event.seq) {
-            self.after = event.seq;
-            if !self.audit || event.by.is_some() {
-                write_line(&mut lines, &event)?;
-            }
+        if self.read.is_empty() {
+            let events = self.api.store.events_after(self.after, PAGE).await?;
+            self.read = self.api.store.with_jobs(events).await?.into();
+            // One by one: what stands behind a gap comes with the next look.
+            let first = self.read.front().map_or(0, |event| event.seq);
+            let whole = (first..).zip(&self.read).take_while(|(number, event)| *number == event.seq).count();
+            self.read.truncate(whole);
         }
-        Ok(Some(Part { lines: lines.into(), number }))
+        if self.read.is_empty() {
+            return self.only_output();
+        }
+        self.events()
     }
 
     async fn grown(&mut self) {
-        self.api.store.changed(self.after).await;
+        let changed = self.api.store.changed(self.after);
+        match &mut self.outputs {
+            Some(outputs) => tokio::select! {
+                () = changed => {}
+                () = outputs.grown() => {}
+            },
+            None => changed.await,
+        }
     }
 }
 
-fn write_line(lines: &mut Vec<u8>, event: &Event) -> Result<(), Problem> {
-    serde_json::to_writer(&mut *lines, event).map_err(|error| Problem::unavailable(error.to_string()))?;
+impl Log {
+    /// Passes on events, each after what its job said before it.
+    fn events(&mut self) -> Result<Option<Part>, Problem> {
+        let (mut lines, mut first) = (Vec::new(), None);
+        while let Some(event) = self.read.front() {
+            if let (Some(outputs), Some(job)) = (&mut self.outputs, &event.job) {
+                let said = outputs.before(job)?;
+                if !said.is_empty() {
+                    if first.is_none() {
+                        return Ok(Some(Part { lines: said.into(), number: None }));
+                    }
+                    // It comes with the next part, before the event.
+                    outputs.give_back(said);
+                    break;
+                }
+                outputs.follow(event);
+            }
+            if !self.audit || event.by.is_some() {
+                first.get_or_insert(event.seq);
+                write_line(&mut lines, event)?;
+            } else if first.is_some() {
+                // Numbers have to be without gaps within a part.
+                break;
+            }
+            self.after = event.seq;
+            self.read.pop_front();
+            if lines.len() >= PART {
+                break;
+            }
+        }
+        Ok(Some(Part { lines: lines.into(), number: first }))
+    }
+
+    /// Nothing has happened, but jobs may have said something.
+    fn only_output(&mut self) -> Result<Option<Part>, Problem> {
+        let said = match &mut self.outputs {
+            Some(outputs) => outputs.any()?,
+            None => Vec::new(),
+        };
+        // Without a daemon nothing more will happen.
+        let goes_on = self.api.daemon().is_ok() || !said.is_empty();
+        Ok(goes_on.then(|| Part { lines: said.into(), number: None }))
+    }
+}
+
+pub(super) fn write_line(lines: &mut Vec<u8>, line: &impl Serialize) -> Result<(), Problem> {
+    serde_json::to_writer(&mut *lines, line).map_err(|error| Problem::unavailable(error.to_string()))?;
     lines.push(b'\n');
     Ok(())
 }

@@ -25,8 +25,8 @@ pub(super) trait Growing: Send + 'static {
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) lines: Bytes,
-    /// Of the first line.
-    pub(super) number: i64,
+    /// Of the first line; none if the lines have no numbers.
+    pub(super) number: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,8 +104,11 @@ pub(super) fn answer(form: Form, growing: impl Growing) -> Response {
 fn as_events(part: &Part) -> Bytes {
     let mut events = Vec::with_capacity(part.lines.len() * 5 / 4);
     let lines = part.lines.split_inclusive(|byte| *byte == b'\n');
-    for (number, line) in (part.number..).zip(lines) {
-        events.extend_from_slice(format!("id: {number}\ndata: ").as_bytes());
+    for (place, line) in (0..).zip(lines) {
+        if let Some(first) = part.number {
+            events.extend_from_slice(format!("id: {}\n", first + place).as_bytes());
+        }
+        events.extend_from_slice(b"data: ");
         // A carriage return would end the field for a client.
         events.extend(line.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')));
         events.extend_from_slice(b"\n\n");
@@ -119,8 +122,10 @@ mod tests {
 
     #[test]
     fn lines_become_events_with_their_numbers() {
-        let part = Part { lines: Bytes::from_static(b"{\"a\":1}\n{\"b\":\r2}\n"), number: 7 };
+        let part = Part { lines: Bytes::from_static(b"{\"a\":1}\n{\"b\":\r2}\n"), number: Some(7) };
         assert_eq!(as_events(&part), "id: 7\ndata: {\"a\":1}\n\nid: 8\ndata: {\"b\":2}\n\n");
+        let part = Part { number: None, ..part };
+        assert_eq!(as_events(&part), "data: {\"a\":1}\n\ndata: {\"b\":2}\n\n");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use cowhand_core::trust::{self, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, named};
+use super::given::Given;
 use super::{Api, Problem, jobs};
 use crate::store::{FollowupAsked, FollowupMade};
 
@@ -34,7 +34,7 @@ pub(super) async fn make(
     Given(asked): Given<JobFollows>,
 ) -> Result<Json<Job>, Problem> {
     let fleet = api.daemon()?;
-    let by = jobs::find(&api, &named(&job)?).await?;
+    let by = jobs::find(&api, &job).await?;
     let JobFollows { attempt, key, agent, prompt, after } = asked;
     let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
         return Err(Problem::bad_request("a follow-up needs a `prompt`"));
@@ -44,7 +44,7 @@ pub(super) async fn make(
     }
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| by.agent().clone());
-    let named = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&agent))?;
+    let named = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;
     let mut rules = followup::rules(&roster, by.agent(), named);
     // Whoever wakes itself stays held by the schedule that it came from; it is no firing of that one.
     let schedule = by.schedule().filter(|_| agent == *by.agent()).cloned();

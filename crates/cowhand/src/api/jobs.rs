@@ -8,7 +8,7 @@ use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Ask, Denial};
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
-use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
 use cowhand_core::plan::Holds;
 use cowhand_core::report::Report;
@@ -40,7 +40,7 @@ pub(super) struct Listed {
     /// Only those that work on an item of a queue.
     with_item: Switch,
     /// The `next_cursor` of the part before.
-    after: Option<JobId>,
+    after: Option<JobName>,
     /// How many at most; unset means 50.
     limit: Option<Count>,
 }
@@ -58,6 +58,10 @@ pub(super) async fn list(
     if search.as_ref().is_some_and(|search| search.chars().count() > LONGEST_SEARCH) {
         return Err(Problem::bad_request(format!("`search` has at most {LONGEST_SEARCH} characters")));
     }
+    let after = match after {
+        Some(name) => Some(api.job_id(&name.to_string()).await?),
+        None => None,
+    };
     let filter = JobFilter {
         agent,
         schedule,
@@ -137,7 +141,7 @@ pub struct Waits {
 }
 
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
-    let job = find(&api, &named(&id)?).await?;
+    let job = find(&api, &id).await?;
     let asks = api.store.asks_of(job.id().clone()).await?;
     let denials = api.store.denials_of(job.id().clone()).await?;
     let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
@@ -170,7 +174,7 @@ pub(super) async fn attempts(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<Page<AttemptView>>, Problem> {
-    let job = find(&api, &named(&id)?).await?;
+    let job = find(&api, &id).await?;
     let history = api.store.history(job.id().clone()).await?;
     let attempts = history.into_iter().flat_map(|history| history.attempts);
     Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
@@ -214,7 +218,7 @@ impl From<PastAttempt> for AttemptView {
 
 /// A waiting job is cancelled at once; a running one is on its way to be.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
-    match api.daemon()?.cancel(named(&id)?).await? {
+    match api.daemon()?.cancel(api.job_id(&id).await?).await? {
         Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
         Cancel::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
     }
@@ -225,7 +229,7 @@ pub(super) async fn retry(
     Path(id): Path<String>,
     Given(changes): Given<Changes>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    Ok((StatusCode::CREATED, Json(api.daemon()?.retry(&named(&id)?, changes).await?)))
+    Ok((StatusCode::CREATED, Json(api.daemon()?.retry(&api.job_id(&id).await?, changes).await?)))
 }
 
 pub(super) async fn fork(
@@ -233,13 +237,36 @@ pub(super) async fn fork(
     Path(id): Path<String>,
     Given(changes): Given<Changes>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    Ok((StatusCode::CREATED, Json(api.daemon()?.fork(&named(&id)?, changes).await?)))
+    Ok((StatusCode::CREATED, Json(api.daemon()?.fork(&api.job_id(&id).await?, changes).await?)))
 }
 
-pub(super) async fn find(api: &Api, id: &JobId) -> Result<Job, Problem> {
+/// Finds the job that an address names.
+pub(super) async fn find(api: &Api, name: &str) -> Result<Job, Problem> {
+    let id = api.job_id(name).await?;
     match api.store.job(id.clone()).await? {
         Some(job) => Ok(job),
-        None => Err(api.no_job(id).await?),
+        None => Err(api.no_job(&id).await?),
+    }
+}
+
+impl Api {
+    /// The id of the job that people name so. A whole id may be of a job that is not there.
+    pub(super) async fn job_id(&self, name: &str) -> Result<JobId, Problem> {
+        let suffix = match named(name)? {
+            JobName::Id(id) => return Ok(id),
+            JobName::Suffix(suffix) => suffix,
+        };
+        let found = self.store.jobs_by_suffix(&suffix).await?;
+        match found.as_slice() {
+            [] => Err(Problem::not_found(format!("there is no job {suffix}; `cowhand jobs` lists them"))),
+            [only] => Ok(only.clone()),
+            several => {
+                let ids: Vec<&str> = several.iter().map(JobId::as_str).collect();
+                let message =
+                    format!("{suffix} is the end of several job ids: {}; name one whole", ids.join(", "));
+                Err(Problem::conflict(message))
+            }
+        }
     }
 }
 
@@ -262,7 +289,7 @@ pub(super) async fn output(
     headers: HeaderMap,
     Params(heard): Params<Heard>,
 ) -> Result<Response, Problem> {
-    let job = find(&api, &named(&id)?).await?.id().clone();
+    let job = find(&api, &id).await?.id().clone();
     let after = follow::last_event_id(&headers)?.unwrap_or(heard.after);
     let follows = heard.follow.is_on();
     // Without a daemon nobody writes any more.
@@ -297,7 +324,7 @@ impl Growing for Lines {
         let number = i64::try_from(self.after + 1).unwrap_or(i64::MAX);
         self.after += count;
         self.left = self.left.map(|left| left - count);
-        Ok(Some(Part { lines: lines.into(), number }))
+        Ok(Some(Part { lines: lines.into(), number: Some(number) }))
     }
 
     async fn grown(&mut self) {
@@ -318,7 +345,7 @@ pub(super) async fn result(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<JobResult>, Problem> {
-    let job = find(&api, &named(&id)?).await?;
+    let job = find(&api, &id).await?;
     let result = fleet::result(&api.state, job.id().clone()).await?;
     Ok(Json(JobResult { job: job.id().clone(), status: job.status(), result }))
 }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use cowhand_core::ask::AskId;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Job;
+use cowhand_core::roster::{Agent, Roster};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -85,12 +86,12 @@ impl Problem {
         FleetError::NoAsk(id.clone()).into()
     }
 
-    pub fn no_agent(name: &AgentName) -> Self {
-        FleetError::NoAgent(name.clone()).into()
+    pub fn no_agent(roster: &Roster, name: &AgentName) -> Self {
+        FleetError::no_agent(roster, name).into()
     }
 
-    pub fn no_schedule(agent: &AgentName, schedule: &str) -> Self {
-        FleetError::NoSchedule { agent: agent.clone(), schedule: schedule.to_owned() }.into()
+    pub fn no_schedule(agent: &Agent, schedule: &str) -> Self {
+        FleetError::no_schedule(agent, schedule).into()
     }
 
     pub fn conflict(message: impl Into<String>) -> Self {
@@ -165,7 +166,7 @@ impl From<FleetError> for Problem {
     fn from(error: FleetError) -> Self {
         let code = match error {
             FleetError::Store(error) => return error.into(),
-            FleetError::NoAgent(_)
+            FleetError::NoAgent { .. }
             | FleetError::NoSchedule { .. }
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)

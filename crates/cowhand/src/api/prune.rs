@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 
-use super::given::{Given, named};
+use super::given::Given;
 use super::{Api, Problem, Side};
 use crate::fleet::{self, FleetError, PruneAsked, PruneView};
 
@@ -26,8 +26,17 @@ pub(super) async fn prune(
     Ok(Json(fleet::prune(&api.store, &api.state, &api.roster(), asked, api.now()).await?))
 }
 
+/// Works with no daemon as well, as pruning does.
 pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
-    match api.daemon()?.remove_job(&named(&id)?).await {
+    let id = api.job_id(&id).await?;
+    let removed = match &api.side {
+        Side::Daemon(fleet) => fleet.remove_job(&id).await,
+        Side::Alone { .. } => {
+            let _held = api.hold()?;
+            fleet::remove_job(&api.store, &api.state, &id, api.now()).await
+        }
+    };
+    match removed {
         Err(FleetError::NoJob(id)) => Err(api.no_job(&id).await?),
         removed => Ok(Json(removed?)),
     }

@@ -6,7 +6,7 @@ use cowhand_core::report::{LONGEST_SUMMARY, MOST_ARTIFACTS, Report, ReportRefuse
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, named};
+use super::given::Given;
 use super::{Api, Problem};
 use crate::fleet::FleetError;
 
@@ -30,5 +30,5 @@ pub(super) async fn make(
 ) -> Result<Json<Report>, Problem> {
     let fleet = api.daemon()?;
     let outcome = outcome.ok_or(FleetError::ReportRefused(ReportRefused::NoOutcome))?;
-    Ok(Json(fleet.report(&named(&job)?, attempt, outcome, &summary, &artifacts).await?))
+    Ok(Json(fleet.report(&api.job_id(&job).await?, attempt, outcome, &summary, &artifacts).await?))
 }

@@ -17,9 +17,10 @@ use super::{
     WorkView,
 };
 use super::{
-    agents, asks, backup, config, daemon, events, followups, health, jobs, login, nodes, openapi, providers,
-    prune, reports, schedules, sessions, timeline, tokens, usage, work,
+    agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, nodes, openapi,
+    providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
 };
+use crate::doctor::Finding;
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use crate::store::Token;
 use crate::work::queues::ItemView;
@@ -55,6 +56,10 @@ fn of_daemon() -> Vec<Route> {
             .tells::<String>()
             .streams(Streams::Bytes(backup::MEDIA_TYPE))
             .refuses(&[Conflict]),
+        Route::get("/api/v1/doctor", doctor::doctor)
+            .needs(Scope::Admin)
+            .about("Whether the daemon can start the agents here, and reach what they need.")
+            .tells::<Page<Finding>>(),
         Route::get("/api/v1/openapi.json", openapi::document)
             .about("This description.")
             .tells::<serde_json::Value>(),

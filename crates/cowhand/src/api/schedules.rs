@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::Job;
+use cowhand_core::job::{ExitReason, Job, JobStatus};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -15,7 +15,21 @@ use super::agents::triggered;
 use super::given::{ByPage, Count, Given, Params, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{self, ScheduleView, Trigger};
-use crate::store::LedgerRow;
+use crate::store::{JobOfFiring, LedgerRow};
+
+/// A job that a firing made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FiringJob {
+    pub id: JobId,
+    pub status: JobStatus,
+    pub exit_reason: Option<ExitReason>,
+}
+
+impl From<JobOfFiring> for FiringJob {
+    fn from(JobOfFiring { id, status, exit_reason, .. }: JobOfFiring) -> Self {
+        Self { id, status, exit_reason }
+    }
+}
 
 /// One row of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,19 +37,24 @@ pub struct FiringView {
     pub key: FiringKey,
     pub due: Timestamp,
     pub decided_at: Timestamp,
-    /// `ran`, `skipped`, `missed` or `coalesced`.
+    /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`; how a firing that ran ended is in `jobs`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
     /// More about it, in words: for example whose words were not trusted.
     pub note: Option<String>,
+    /// The first of its jobs, also after that was pruned.
     pub job: Option<JobId>,
+    /// All of its jobs that are still there, in the order in which they were made.
+    #[serde(default)]
+    pub jobs: Vec<FiringJob>,
 }
 
 impl From<LedgerRow> for FiringView {
     fn from(row: LedgerRow) -> Self {
-        let LedgerRow { key, due, decided_at, outcome, note, job } = row;
+        let LedgerRow { key, due, decided_at, outcome, note, job, jobs } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
-        Self { key, due, decided_at, outcome, reason, note, job }
+        let jobs = jobs.into_iter().map(FiringJob::from).collect();
+        Self { key, due, decided_at, outcome, reason, note, job, jobs }
     }
 }
 
@@ -97,9 +116,9 @@ pub(super) async fn fire(
 
 pub(super) fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {
     let roster = api.roster();
-    let known = roster.agent(agent).ok_or_else(|| Problem::no_agent(agent))?;
+    let known = roster.agent(agent).ok_or_else(|| Problem::no_agent(&roster, agent))?;
     let found = known.schedules.iter().find(|known| known.name.as_str() == schedule);
-    found.map(|schedule| schedule.id).ok_or_else(|| Problem::no_schedule(agent, schedule))
+    found.map(|schedule| schedule.id).ok_or_else(|| Problem::no_schedule(known, schedule))
 }
 
 pub(super) async fn view(
@@ -110,7 +129,7 @@ pub(super) async fn view(
     find(api, agent, schedule)?;
     let mut views = views(api).await?.into_iter();
     let found = views.find(|view| view.agent == *agent && view.schedule.as_str() == schedule);
-    found.map(Json).ok_or_else(|| Problem::no_schedule(agent, schedule))
+    found.map(Json).ok_or_else(|| Problem::not_found(format!("{agent} has no schedule {schedule}")))
 }
 
 pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {

@@ -12,7 +12,6 @@ use cowhand_core::job::JobStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::named;
 use super::jobs::find;
 use super::{Api, Problem};
 use crate::run::runtime::plan;
@@ -37,7 +36,7 @@ pub(super) async fn session(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<Json<SessionView>, Problem> {
-    let job = find(&api, &named(&id)?).await?;
+    let job = find(&api, &id).await?;
     if matches!(job.status(), JobStatus::Pending | JobStatus::Running) {
         let message = format!("{} is {}; its session is its own until it has ended", job.id(), job.status());
         return Err(Problem::conflict(message));
@@ -62,7 +61,7 @@ pub(super) async fn diff(
     State(api): State<Api>,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let job = find(&api, &named(&id)?).await?;
+    let job = find(&api, &id).await?;
     match tokio::fs::read(api.state.diff(job.id())).await {
         Ok(text) => Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Problem::not_found(format!(

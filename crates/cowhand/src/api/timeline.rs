@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::given::{Count, Params, named};
 use super::schedules::find;
-use super::{Api, Page, Problem};
+use super::{Api, FiringJob, Page, Problem};
 use crate::fleet::{ScheduleStatus, ScheduleView, schedules_of};
-use crate::store::{JobOfFiring, LedgerRow};
+use crate::store::LedgerRow;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -56,11 +56,18 @@ pub struct PastFiring {
     /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
+    /// The first of its jobs, also after that was pruned.
     pub job: Option<JobId>,
-    /// None once the job is pruned.
+    /// The status of its job; of several jobs the one that matters most: failed, running, pending, cancelled, completed.
+    /// None once its jobs are pruned.
     pub job_status: Option<JobStatus>,
+    /// When the first of its jobs started.
     pub started_at: Option<Timestamp>,
+    /// When the last of its jobs ended; none while one has not.
     pub finished_at: Option<Timestamp>,
+    /// All of its jobs that are still there.
+    #[serde(default)]
+    pub jobs: Vec<FiringJob>,
 }
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -97,12 +104,7 @@ pub(super) async fn timeline(
 }
 
 impl Lane {
-    fn of(
-        view: ScheduleView,
-        firings: Vec<(LedgerRow, Option<JobOfFiring>)>,
-        mut planned: Vec<Timestamp>,
-        to: Timestamp,
-    ) -> Self {
+    fn of(view: ScheduleView, firings: Vec<LedgerRow>, mut planned: Vec<Timestamp>, to: Timestamp) -> Self {
         let cut = firings.len() == MOST as usize
             || planned.len() == MOST as usize && planned.last().is_some_and(|at| *at < to);
         planned.retain(|at| *at < to);
@@ -118,19 +120,30 @@ impl Lane {
     }
 }
 
-impl From<(LedgerRow, Option<JobOfFiring>)> for PastFiring {
-    fn from((row, of_job): (LedgerRow, Option<JobOfFiring>)) -> Self {
-        let (started_at, finished_at) =
-            of_job.as_ref().map_or((None, None), |job| (job.started_at, job.finished_at));
+impl From<LedgerRow> for PastFiring {
+    fn from(row: LedgerRow) -> Self {
+        let ended = row.jobs.iter().map(|job| job.finished_at).collect::<Option<Vec<_>>>();
         Self {
             due: row.due,
             outcome: row.outcome.as_str().to_owned(),
             reason: row.outcome.skip_reason(),
             job: row.job,
-            job_status: of_job.map(|job| job.status),
-            started_at,
-            finished_at,
+            job_status: row.jobs.iter().map(|job| job.status).min_by_key(|status| rank(*status)),
+            started_at: row.jobs.iter().filter_map(|job| job.started_at).min(),
+            finished_at: ended.and_then(|ended| ended.into_iter().max()),
+            jobs: row.jobs.into_iter().map(FiringJob::from).collect(),
         }
+    }
+}
+
+/// The order in which the statuses of several jobs matter for their firing.
+const fn rank(status: JobStatus) -> u8 {
+    match status {
+        JobStatus::Failed => 0,
+        JobStatus::Running => 1,
+        JobStatus::Pending => 2,
+        JobStatus::Cancelled => 3,
+        JobStatus::Completed => 4,
     }
 }
 
@@ -154,9 +167,9 @@ pub(super) async fn next(
     let roster = api.roster();
     let snapshot = api.store.snapshot_of(&roster, now).await?;
     // The config may have been read again in between.
-    let known = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&agent))?;
+    let known = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;
     let found = known.schedules.iter().find(|known| known.id == id);
-    let found = found.ok_or_else(|| Problem::no_schedule(&agent, &schedule))?;
+    let found = found.ok_or_else(|| Problem::no_schedule(known, &schedule))?;
     let (from, count) = (asked.from.unwrap_or(now), Count::or(asked.count, 10) as usize);
     Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).firings(known, found, from, count))))
 }
@@ -212,7 +225,9 @@ pub(super) async fn coming(
         (Some(agent), Some(schedule)) => {
             find(&api, agent, schedule)?;
         }
-        (Some(agent), None) if api.roster().agent(agent).is_none() => return Err(Problem::no_agent(agent)),
+        (Some(agent), None) if api.roster().agent(agent).is_none() => {
+            return Err(Problem::no_agent(&api.roster(), agent));
+        }
         (None, Some(_)) => return Err(Problem::bad_request("`schedule` needs `agent`")),
         _ => {}
     }

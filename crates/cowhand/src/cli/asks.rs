@@ -3,18 +3,19 @@
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::ask::{Ask, AskId, AskState, Asked};
+use cowhand_core::ask::{Ask, AskName, AskState, Asked};
 use jiff::Timestamp;
 
 use super::print::{self, Table, plain};
-use super::{Exit, Failure, ago, place};
+use super::{Exit, Failure, ago, complete, place};
 use crate::api::{AnswerAsked, AnswerWord, Page};
 use crate::view::line::folded;
 
 #[derive(Debug, Args)]
 pub(super) struct Asks {
     /// Only this one, whole
-    id: Option<AskId>,
+    #[arg(value_name = "ASK", add = complete::asks())]
+    id: Option<AskName>,
     /// Also those that are answered or over
     #[arg(long, conflicts_with = "id")]
     all: bool,
@@ -26,7 +27,8 @@ pub(super) struct Asks {
 #[derive(Debug, Args)]
 pub(super) struct Approve {
     /// As `cowhand asks` lists it
-    id: AskId,
+    #[arg(value_name = "ASK", add = complete::asks())]
+    id: AskName,
     /// A note that is kept with the answer
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
@@ -38,7 +40,8 @@ pub(super) struct Approve {
 #[derive(Debug, Args)]
 pub(super) struct Deny {
     /// As `cowhand asks` lists it
-    id: AskId,
+    #[arg(value_name = "ASK", add = complete::asks())]
+    id: AskName,
     /// Why, or what to do instead: the agent is told
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
@@ -50,7 +53,8 @@ pub(super) struct Deny {
 #[derive(Debug, Args)]
 pub(super) struct AnswerIt {
     /// As `cowhand asks` lists it
-    id: AskId,
+    #[arg(value_name = "ASK", add = complete::asks())]
+    id: AskName,
     /// What the agent hears
     text: String,
     /// Print JSON
@@ -102,7 +106,7 @@ impl AnswerIt {
 
 fn answer(
     config: Option<&Path>,
-    id: &AskId,
+    id: &AskName,
     answer: AnswerWord,
     message: Option<String>,
     json: bool,

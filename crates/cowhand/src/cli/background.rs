@@ -2,17 +2,21 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cowhand_core::config::report;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
 
+use super::listen::Listen;
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, interrupt, print};
 use crate::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
+use crate::config;
 use crate::herdctl::HerdctlFolder;
 use crate::store::Imported;
 
@@ -21,18 +25,26 @@ const LOOK: Duration = Duration::from_millis(50);
 const UNANSWERED: Duration = Duration::from_secs(10);
 
 /// Answers when the daemon does, or says why it does not.
-pub(super) fn start(place: &Place, arguments: &[String]) -> Result<(), Failure> {
+pub(super) fn start(place: &Place, listen: &Listen, more: &[String]) -> Result<(), Failure> {
+    show_warnings(place);
+    let usual = listen.default_address(&place.config);
+    let arguments = [&listen.arguments(), more].concat();
     place.state.create().map_err(|error| cannot("cannot use the state folder", &error))?;
     let log = place.state.log();
     let said = fs::metadata(&log).map_or(0, |log| log.len());
     let began = Timestamp::now();
-    let child = spawn(place, arguments)?;
+    let child = spawn(place, &arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
         interrupt::unless(spinner.during(ready(place, child, said)), Some(GOES_ON)).await
     };
     let daemon = wait(ready)?;
     print::line(ready_line(daemon.url.as_deref()));
+    if let (Some(usual), Some(url)) = (usual, &daemon.url)
+        && !url.ends_with(&usual.to_string())
+    {
+        print::note(other_address(usual, url));
+    }
     if HerdctlFolder::beside(&place.config).is_some() {
         print_import(place, began)?;
     }
@@ -49,6 +61,22 @@ fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
     let imported = events.items.iter().filter(|event| event.at >= began);
     imported.filter_map(|event| Imported::of(&event.fact)).for_each(print::note);
     Ok(())
+}
+
+/// Shows what `config check` warns of. Errors are told by the daemon, which does not start.
+fn show_warnings(place: &Place) {
+    let loaded = config::load(&place.config).loaded;
+    if loaded.errors() == 0 && loaded.warnings() > 0 {
+        let here = std::env::current_dir().unwrap_or_default();
+        anstream::eprintln!("{}", report::render(&loaded, &here, true));
+    }
+}
+
+/// Says that the server does not listen where it usually does.
+pub(super) fn other_address(usual: SocketAddr, url: &str) -> String {
+    format!(
+        "{usual} is taken by another program, so the server listens at {url}; `server.listen` chooses a port"
+    )
 }
 
 /// For the person at the terminal: whoever keeps what we print in a file is not to have a way in there.

@@ -1,17 +1,27 @@
-//! `cowhand cancel`: a job ends, with every process of it.
+//! `cowhand cancel`: a job ends, with every process of it; or all jobs that match a filter.
 
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::id::JobId;
-use cowhand_core::job::JobRecord;
+use cowhand_core::id::JobName;
+use cowhand_core::job::{JobRecord, JobStatus};
 
-use super::{Failure, job, place};
+use super::bulk::{self, Many};
+use super::place::WayIn;
+use super::{Failure, complete, job, place, print};
+use crate::api::Code;
 
 #[derive(Debug, Args)]
 pub(super) struct Cancel {
-    id: JobId,
-    /// Print the job as JSON
+    /// A job, as `cowhand jobs` lists it
+    #[arg(value_name = "JOB", add = complete::live_jobs())]
+    id: Option<JobName>,
+    #[command(flatten)]
+    many: Many,
+    /// Every job that waits or runs
+    #[arg(long, conflicts_with_all = ["id", "Filter"])]
+    all: bool,
+    /// Print the job as JSON, an array for many
     #[arg(long)]
     json: bool,
 }
@@ -19,12 +29,54 @@ pub(super) struct Cancel {
 impl Cancel {
     /// Answers when the processes are gone, to say how they went.
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
-            client.post::<JobRecord>(&format!("jobs/{}/cancel", self.id), &()).await?;
-            let goes_on =
-                format!("{id} is being ended; `cowhand job {id}` tells how far it is", id = self.id);
-            job::print(&job::ended(client, &self.id, &goes_on).await?, self.json);
-            Ok(())
+        let one = bulk::one_or_many(self.id.as_ref(), &self.many, self.all, "cancel")?;
+        place::ask(config, async |client| match one {
+            Some(name) => {
+                let job: JobRecord = client.post(&format!("jobs/{name}/cancel"), &()).await?;
+                job::print(&ended(client, &job).await?, self.json);
+                Ok(())
+            }
+            None => self.cancel_many(client).await,
         })
     }
+
+    async fn cancel_many(&self, client: &WayIn<'_>) -> Result<(), Failure> {
+        let live = [JobStatus::Pending, JobStatus::Running];
+        let matching = self.many.matching(client, &live).await?;
+        if !self.many.confirmed(&matching, "Cancel", self.json)? {
+            return Ok(());
+        }
+        let mut asked = Vec::new();
+        let mut over = 0;
+        // All are told first, so that they end side by side.
+        for job in &matching {
+            match client.post::<JobRecord>(&format!("jobs/{}/cancel", job.id), &()).await {
+                Ok(job) => asked.push(job),
+                // It was faster, or somebody removed it.
+                Err(problem) if matches!(problem.code, Code::AlreadyStopped | Code::NotFound) => over += 1,
+                Err(problem) => return Err(problem.into()),
+            }
+        }
+        let mut cancelled = Vec::new();
+        for job in &asked {
+            let job = ended(client, job).await?;
+            if !self.json {
+                job::print(&job, false);
+            }
+            cancelled.push(job);
+        }
+        if self.json {
+            print::json(&cancelled);
+        } else {
+            let over =
+                if over > 0 { format!("; {} had ended before", bulk::jobs(over)) } else { String::new() };
+            print::line(format!("{} cancelled{over}", bulk::jobs(cancelled.len())));
+        }
+        Ok(())
+    }
+}
+
+async fn ended(client: &WayIn<'_>, job: &JobRecord) -> Result<JobRecord, Failure> {
+    let goes_on = format!("{id} is being ended; `cowhand job {id}` tells how far it is", id = job.id);
+    job::ended(client, &job.id, &goes_on).await
 }

@@ -5,11 +5,13 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::id::AgentName;
 
-use super::{Failure, place, print};
+use super::{Failure, complete, place, print};
 use crate::api::AgentView;
 
 #[derive(Debug, Args)]
 pub(super) struct Clear {
+    /// The agent that is to begin anew
+    #[arg(add = complete::agents())]
     agent: AgentName,
 }
 

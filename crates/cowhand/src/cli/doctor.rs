@@ -1,39 +1,23 @@
 //! `cowhand doctor`: can this fleet run here, and if not, what to do.
 
-mod agents;
-mod environment;
-mod git;
-mod hooks;
-mod sandboxes;
-mod starts;
-mod trust;
-
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use cowhand_core::config::{Loaded, report};
-use cowhand_core::roster::Roster;
-use cowhand_core::server::Tls;
 use cowhand_core::size::in_words;
-use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::place::{Place, wait};
 use super::{Exit, Failure, print};
-use crate::api::{Client, Status};
+use crate::api::{Client, Page, Status};
 use crate::config::{self, FromDisk};
+use crate::doctor::{self, Finding, Subject};
 use crate::prune::files;
 use crate::run::sandbox::writable;
-use crate::server::Certificate;
 use crate::state::StateFolder;
 use crate::store::Store;
-use crate::work::{self, Setting, Sources, Verdict, WorkSourceError, queues};
-
-/// A source may be far away.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::work::{Setting, Sources};
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
@@ -42,33 +26,12 @@ pub(super) struct Doctor {
     json: bool,
 }
 
-/// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Finding {
-    what: String,
-    ok: bool,
-    /// It works, but should not stay like this.
-    warning: bool,
-    detail: String,
-    /// What it means for the exit code.
-    #[serde(skip)]
-    exit: Exit,
-}
-
-impl Finding {
-    fn of(what: impl Into<String>, found: Result<String, String>) -> Self {
-        let ok = found.is_ok();
-        let (Ok(detail) | Err(detail)) = found;
-        Self { what: what.into(), ok, warning: false, detail, exit: Exit::CannotRunHere }
-    }
-}
-
 impl Doctor {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
         let FromDisk { loaded, variables, files, .. } = config::load(&place.config);
         let mut findings = vec![
-            Finding { exit: Exit::Config, ..Finding::of("config", of_config(&loaded)) },
+            Finding::of("config", of_config(&loaded)),
             Finding::of("state folder", folder(&place.state)),
             Finding::of(
                 "store",
@@ -78,26 +41,44 @@ impl Doctor {
             Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
-        findings.extend(wait(async { Ok(agents::look(&loaded.roster).await) })?);
-        findings.extend(wait(async { Ok(git::look(&loaded.roster).await) })?);
-        findings.extend(environment::look(&loaded.roster, |name| std::env::var_os(name).is_some()));
-        findings.extend(sandboxes::look(&loaded.roster));
-        findings.extend(starts::look(&loaded.roster, &place.state, &variables, &files));
+        let has_config = findings[0].ok;
         let base = place.config.parent().unwrap_or(Path::new(""));
-        let setting = Setting::of_base(base, variables).written_by_agents(writable(&loaded.roster));
-        let sources = Sources::new(Arc::default(), setting);
-        findings.extend(loaded.roster.server.tls.as_ref().map(certificate));
-        findings.extend(webhooks(&sources, &loaded.roster));
-        findings.extend(hooks::look(&sources, &loaded.roster));
-        findings.extend(trust::look(&sources, &loaded.roster));
-        findings.extend(wait(async { Ok(work_sources(&sources, &loaded.roster).await) })?);
+        let setting = Setting::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
+        let sources = Arc::new(Sources::new(Arc::default(), setting));
+        let (roster, state) = (Arc::new(loaded.roster), place.state.clone());
+        let subject = Subject { roster, state, variables, files, sources };
+        findings.extend(wait(async { Ok(examine(&place.state, subject).await) })?);
         if self.json {
             print::json(&findings);
         } else {
             findings.iter().for_each(show);
         }
-        let worst = findings.iter().find(|finding| !finding.ok);
-        worst.map_or(Ok(()), |finding| Err(Failure::reported(finding.exit)))
+        match findings.iter().any(|finding| !finding.ok) {
+            false => Ok(()),
+            true if has_config => Err(Failure::reported(Exit::CannotRunHere)),
+            true => Err(Failure::reported(Exit::Config)),
+        }
+    }
+}
+
+/// Whether agents can start and sources answer. A daemon that runs starts the agents, so what it sees is what counts;
+/// without one, what would be seen by a daemon that is started here.
+async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
+    let asked = async {
+        let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
+        client.get::<Page<Finding>>("doctor").await.map(Some)
+    };
+    match asked.await {
+        Ok(Some(page)) => page.items,
+        Ok(None) => doctor::examine(subject).await,
+        Err(problem) => {
+            let own = doctor::examine(subject).await;
+            let asked = Err(format!(
+                "it could not be asked what it sees, so this is what is seen here: {}",
+                problem.message
+            ));
+            std::iter::once(Finding::of("daemon's environment", asked)).chain(own).collect()
+        }
     }
 }
 
@@ -180,7 +161,10 @@ async fn daemon(state: &StateFolder) -> Result<String, String> {
         client.get::<Status>("status").await.map(Some)
     };
     match answer.await {
-        Ok(Some(status)) => Ok(format!("running, pid {}", status.daemon.pid.unwrap_or_default())),
+        Ok(Some(status)) => {
+            let pid = status.daemon.pid.unwrap_or_default();
+            Ok(format!("running, pid {pid}; agents and sources are shown as the daemon sees them"))
+        }
         // Looking makes no file.
         Ok(None) if state.is_locked() => {
             Err("one holds the state folder but does not answer; its log may say why".to_owned())
@@ -201,62 +185,6 @@ fn clock(now: Timestamp) -> Result<String, String> {
         Some(name) => Ok(format!("{}, zone {name}", local.strftime("%Y-%m-%d %H:%M:%S"))),
         None => Ok(format!("{}, no zone is set, so cron uses UTC", local.strftime("%Y-%m-%d %H:%M:%S"))),
     }
-}
-
-fn certificate(files: &Tls) -> Finding {
-    match Certificate::read(files) {
-        Ok(certificate) => {
-            let (standing, warning) = certificate.standing(Timestamp::now());
-            Finding { warning, ..Finding::of("certificate", Ok(standing)) }
-        }
-        Err(error) => Finding::of("certificate", Err(error.to_string())),
-    }
-}
-
-/// Whether their secrets are there.
-fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
-    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
-    all.filter_map(|(agent, schedule)| {
-        let TriggerConfig::Webhook { secret, secret_env, .. } = &schedule.trigger else { return None };
-        let is_missing = |name: &&str| sources.setting().variable(name).is_none();
-        let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
-        let missing = missing.join(", ");
-        let found = if secret.is_none() && secret_env.is_none() {
-            Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
-        } else if set.is_empty() && secret.is_none() {
-            Err(format!(
-                "{missing} is not set, so every delivery is refused; set it in the environment or in .env"
-            ))
-        } else if missing.is_empty() {
-            Ok("its secret is set".to_owned())
-        } else {
-            Ok(format!("{missing} is not set; deliveries signed with that secret are refused"))
-        };
-        let warning = found.is_ok() && !missing.is_empty();
-        let what = format!("webhook {}/{}", agent.name, schedule.name);
-        Some(Finding { warning, ..Finding::of(what, found) })
-    })
-    .collect()
-}
-
-/// Whether work can be taken from where the config says.
-async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (agent, config) in queues::named(roster) {
-        let found = match sources.source(agent, config) {
-            Ok(source) => tokio::time::timeout(PATIENCE, source.check()).await.unwrap_or_else(|_| {
-                vec![work::Finding::problem("answer", format!("none within {} seconds", PATIENCE.as_secs()))]
-            }),
-            Err(error @ WorkSourceError::GitHubAuth(_)) => vec![work::Finding::of_error("token", &error)],
-            Err(error) => vec![work::Finding::of_error("config", &error)],
-        };
-        findings.extend(found.into_iter().map(|work::Finding { what, verdict, detail }| {
-            let what = format!("{} {}, {what}", config.name(), config.place());
-            let found = if verdict == Verdict::Problem { Err(detail) } else { Ok(detail) };
-            Finding { warning: verdict == Verdict::Warning, ..Finding::of(what, found) }
-        }));
-    }
-    findings
 }
 
 #[cfg(test)]

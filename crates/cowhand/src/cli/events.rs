@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::event::{Event, Fact};
+use cowhand_core::event::{Event, Fact, JobOutput};
 use jiff::Timestamp;
 
 use super::follow::Until;
 use super::{Failure, ago, follow, interrupt, place, print};
 use crate::api::Page;
+use crate::view::line::readable;
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct Events {
     /// Go on with what happens from now on
     #[arg(short, long)]
@@ -18,6 +20,9 @@ pub(super) struct Events {
     /// Only what somebody asked for, and who it was
     #[arg(long)]
     audit: bool,
+    /// Also what jobs say from now on
+    #[arg(long, requires = "follow", conflicts_with = "audit")]
+    output: bool,
     /// Only what has a greater number [default: the newest]
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
@@ -43,8 +48,13 @@ impl Events {
                 return Ok(());
             }
             let last = events.last().map_or(self.after.unwrap_or_default(), |event| event.seq);
-            let address = |last: i64| format!("events?follow=1&after={last}{audit}");
+            let output = if self.output { "&output=1" } else { "" };
+            let address = |last: i64| format!("events?follow=1&after={last}{audit}{output}");
             let hear = |last, line: &str| {
+                if let Ok(output) = serde_json::from_str::<JobOutput>(line) {
+                    self.print_output(&output);
+                    return last;
+                }
                 let Ok(event) = serde_json::from_str::<Event>(line) else { return last };
                 self.print(&event);
                 event.seq
@@ -53,13 +63,26 @@ impl Events {
         })
     }
 
+    /// A line for people; what only programs need is left out.
+    fn print_output(&self, said: &JobOutput) {
+        if self.json {
+            print::line(serde_json::to_string(said).unwrap_or_default());
+            return;
+        }
+        let Some(text) = readable(&said.output.to_string()) else { return };
+        let who = print::padded(&ago::from_now(Timestamp::now(), said.at), 12);
+        for line in text.lines() {
+            print::row(&format!("{:>6}  {who}  {:<18}  {}  {line}", "", "job:output", said.job));
+        }
+    }
+
     fn print(&self, event: &Event) {
         if self.json {
             print::line(serde_json::to_string(event).unwrap_or_default());
             return;
         }
         let who = match &event.by {
-            Some(by) if self.audit => format!("{:<24}  ", by.to_string()),
+            Some(by) if self.audit => format!("{}  ", print::padded(&by.to_string(), 24)),
             _ => String::new(),
         };
         let job = event.job.as_ref().map(ToString::to_string);

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Answered, Ask, AskState, Denial};
 use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
-use cowhand_core::id::JobId;
+use cowhand_core::id::{JobId, JobName};
 use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
 use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
@@ -16,14 +16,18 @@ use jiff::Timestamp;
 use super::asks::what as asked;
 use super::place::WayIn;
 use super::spinner::Spinner;
-use super::{Exit, Failure, ago, follow, interrupt, logs, place, print};
+use super::{Exit, Failure, ago, complete, follow, interrupt, logs, place, print};
 use crate::api::{AttemptView, JobView, Page, Waits, WorkspaceView};
 use crate::view::line::folded;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Job {
-    /// As `cowhand jobs` lists it
-    id: JobId,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// As `cowhand jobs` lists it; its last six characters are enough
+    #[arg(value_name = "JOB", required = true, add = complete::jobs())]
+    id: Option<JobName>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -32,18 +36,50 @@ pub(super) struct Job {
     diff: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Remove a job that has ended, with all that it said
+    Delete(Delete),
+}
+
+#[derive(Debug, Args)]
+struct Delete {
+    /// A job that has ended, as `cowhand jobs` lists it
+    #[arg(value_name = "JOB", add = complete::ended_jobs())]
+    id: JobName,
+    /// Print the job as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Delete {
+    fn run(&self, config: Option<&Path>) -> Result<(), Failure> {
+        let address = format!("jobs/{}", self.id);
+        let job: JobRecord = place::ask(config, async |client| Ok(client.delete(&address).await?))?;
+        if self.json {
+            print::json(&job);
+        } else {
+            print::line(format!("{} is deleted", job.id));
+        }
+        Ok(())
+    }
+}
+
 impl Job {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        if let Some(Verb::Delete(delete)) = self.verb {
+            return delete.run(config);
+        }
+        let Some(id) = self.id else { return Err(Failure::usage("name a job; `cowhand jobs` lists them")) };
         if self.diff {
-            let diff = place::ask(config, async |client| {
-                Ok(client.text(&format!("jobs/{}/diff", self.id)).await?)
-            })?;
+            let diff =
+                place::ask(config, async |client| Ok(client.text(&format!("jobs/{id}/diff")).await?))?;
             print::raw(&diff);
             return Ok(());
         }
         let (job, attempts) = place::ask(config, async |client| {
-            let job = client.get::<JobView>(&format!("jobs/{}", self.id)).await?;
-            let attempts: Page<AttemptView> = client.get(&format!("jobs/{}/attempts", self.id)).await?;
+            let job = client.get::<JobView>(&format!("jobs/{id}")).await?;
+            let attempts: Page<AttemptView> = client.get(&format!("jobs/{id}/attempts")).await?;
             Ok((job, attempts.items))
         })?;
         if self.json {

@@ -27,9 +27,14 @@ impl Listen {
         }
         let server = loaded.roster.server;
         match self.listen {
-            Some(listen) => Some(Server { enabled: true, listen, ..server }),
+            Some(listen) => Some(Server { enabled: true, listen, listen_chosen: true, ..server }),
             None => Some(server).filter(|server| server.enabled),
         }
+    }
+
+    /// The address that nobody chose, which may be another program's; none if somebody chose one.
+    pub(super) fn default_address(&self, file: &Path) -> Option<SocketAddr> {
+        self.server(file).filter(|server| !server.listen_chosen).map(|server| server.listen)
     }
 
     /// The same for a daemon in the background.

@@ -4,21 +4,21 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::id::{AgentName, JobId, JobName};
 use cowhand_core::job::JobRecord;
 use serde_json::Value;
 
 use super::follow::Until;
 use super::place::WayIn;
 use super::print::{FAINT, styled};
-use super::{Exit, Failure, follow, interrupt, job, place, print};
-use crate::api::{Client, JobResult, Page};
+use super::{Exit, Failure, complete, follow, interrupt, job, place, print};
+use crate::api::{Client, Code, JobResult, Page};
 use crate::view::line::{Growing, plain, readable};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
     /// A job, or an agent for its newest job [default: the fleet's newest job]
-    #[arg(value_name = "JOB|AGENT")]
+    #[arg(value_name = "JOB|AGENT", add = complete::jobs_and_agents())]
     of: Option<String>,
     /// Go on until the job has ended
     #[arg(short, long)]
@@ -75,8 +75,24 @@ impl Logs {
             }
             Some(of) => {
                 let agent: AgentName = of.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-                client.get::<Value>(&format!("agents/{agent}")).await?;
-                format!("&agent={agent}")
+                let known = client.get::<Value>(&format!("agents/{agent}")).await;
+                match (known, of.parse::<JobName>()) {
+                    (Ok(_), _) => format!("&agent={agent}"),
+                    // No agent has this name, but it may be the end of a job's id.
+                    (Err(problem), Ok(name)) if problem.code == Code::NotFound => {
+                        let job =
+                            client.get::<JobRecord>(&format!("jobs/{name}")).await.map_err(|no_job| {
+                                // A word without a digit was rather meant to be a name.
+                                if of.contains(|letter: char| letter.is_ascii_digit()) {
+                                    no_job
+                                } else {
+                                    problem
+                                }
+                            })?;
+                        return Ok(job.id);
+                    }
+                    (Err(problem), _) => return Err(problem.into()),
+                }
             }
             None => String::new(),
         };

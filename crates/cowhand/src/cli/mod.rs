@@ -5,8 +5,10 @@ mod ago;
 mod asks;
 mod background;
 mod backup;
+mod bulk;
 mod cancel;
 mod clear;
+mod complete;
 mod completions;
 mod config;
 mod dashboard;
@@ -14,6 +16,7 @@ mod demo;
 mod doctor;
 mod events;
 mod exit;
+mod filter;
 mod follow;
 mod init;
 mod interrupt;
@@ -25,6 +28,7 @@ mod logs;
 mod mcp;
 mod place;
 mod print;
+mod prompt;
 mod prune;
 mod reload;
 mod restart;
@@ -36,6 +40,7 @@ mod spinner;
 mod start;
 mod status;
 mod stop;
+mod table;
 mod token;
 mod trigger;
 mod unpark;
@@ -47,7 +52,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 
 use crate::run::sandbox::docker::contain;
 use crate::run::sandbox::{confine, forward};
@@ -87,11 +93,11 @@ enum Verb {
     Trigger(trigger::Trigger),
     /// List jobs, the newest first
     Jobs(jobs::Jobs),
-    /// Everything about one job
+    /// Everything about one job; or delete it
     Job(job::Job),
     /// What a job said
     Logs(logs::Logs),
-    /// End a job with all its processes
+    /// End a job with all its processes, or all that match a filter
     Cancel(cancel::Cancel),
     /// What agents wait for a person to say
     Asks(asks::Asks),
@@ -105,7 +111,7 @@ enum Verb {
     Clear(clear::Clear),
     /// Say that a provider takes jobs again before its limit ends
     Unpark(unpark::Unpark),
-    /// Run a finished job again, as a new one
+    /// Run a finished job again, as a new one, or all that match a filter
     Retry(retry::Retry),
     /// Make a new job that goes on from an earlier one
     Fork(retry::Fork),
@@ -114,7 +120,7 @@ enum Verb {
     /// Look at schedules and when they fire, turn them on and off
     #[command(subcommand)]
     Schedule(schedule::Schedule),
-    /// Why a schedule did or did not run
+    /// Why a schedule, or each schedule of an agent, did or did not run
     Why(why::Why),
     /// Look at the queues that work comes from, and take a hand in them
     #[command(subcommand)]
@@ -156,6 +162,7 @@ pub fn run() -> ExitCode {
         Some(Hidden::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
+    CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
     let cli = Cli::parse();
     let config = cli.config.as_deref();
     let answer = match cli.verb {
@@ -230,5 +237,41 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> 
         ("forward", []) => Some(Hidden::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::Cli;
+
+    /// Everything that a person may type and that `--help` does not explain.
+    fn unexplained(command: &Command, path: &str, found: &mut Vec<String>) {
+        if command.get_about().is_none() {
+            found.push(path.to_owned());
+        }
+        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            if argument.get_help().is_none_or(|help| help.to_string().trim().is_empty()) {
+                found.push(format!("{path} {argument}"));
+            }
+        }
+        for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            unexplained(verb, &format!("{path} {}", verb.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_argument_has_a_description() {
+        let mut command = Cli::command();
+        command.build();
+        let mut found = Vec::new();
+        unexplained(&command, "cowhand", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_description_of_the_arguments_is_sound() {
+        Cli::command().debug_assert();
     }
 }

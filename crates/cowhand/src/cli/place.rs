@@ -52,7 +52,8 @@ impl Place {
         }
     }
 
-    async fn alone(&self) -> Result<WayIn<'_>, Failure> {
+    /// The store alone, whether a daemon runs or not.
+    pub(super) async fn alone(&self) -> Result<WayIn<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
             print::note("the config has mistakes; `cowhand config check` shows them");

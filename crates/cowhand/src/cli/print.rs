@@ -6,8 +6,11 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use anstyle::Style;
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 use super::spinner;
+pub(super) use super::table::Table;
+use super::table::beginning;
 pub(super) use crate::view::line::{one_line, plain};
 pub(super) use crate::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
@@ -26,7 +29,7 @@ pub(super) fn part(text: impl Display) {
 }
 
 /// How wide the terminal is; none for a pipe or a file, where nothing is cut and no line is broken.
-fn width() -> Option<usize> {
+pub(super) fn width() -> Option<usize> {
     let out = io::stdout();
     let size = if out.is_terminal() { rustix::termios::tcgetwinsize(&out).ok()? } else { return None };
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
@@ -35,11 +38,14 @@ fn width() -> Option<usize> {
 /// One of many lines, which ends where the terminal does.
 pub(super) fn row(text: &str) {
     match width() {
-        Some(width) if text.chars().count() > width => {
-            line(format!("{}…", text.chars().take(width - 1).collect::<String>()));
-        }
+        Some(width) if text.width() > width => line(format!("{}…", beginning(text, width - 1))),
         _ => line(text),
     }
+}
+
+/// A text and as many blanks as it takes to fill so many columns.
+pub(super) fn padded(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
 /// Sentences, broken between words where the terminal ends. What comes below the first line stands `indent` to the right.
@@ -49,7 +55,7 @@ pub(super) fn prose(text: &str, indent: usize) {
 
 fn broken(text: &str, indent: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
-    let length = |word: &str| anstream::adapter::strip_str(word).to_string().chars().count();
+    let length = |word: &str| anstream::adapter::strip_str(word).to_string().width();
     let mut out = String::new();
     let mut column = 0;
     for (number, word) in text.split(' ').enumerate() {
@@ -108,61 +114,6 @@ pub(super) fn style_of(status: &str) -> Style {
     }
 }
 
-/// Columns as wide as what is in them.
-#[derive(Debug)]
-pub(super) struct Table {
-    head: Vec<&'static str>,
-    rows: Vec<Vec<(String, Style)>>,
-}
-
-impl Table {
-    pub(super) fn new(head: &[&'static str]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new() }
-    }
-
-    /// The words of a status get their colour.
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cell = |text: String| {
-            let style = style_of(&text);
-            (text, style)
-        };
-        self.rows.push(cells.into_iter().map(cell).collect());
-    }
-
-    pub(super) fn print(self) {
-        let head: Vec<_> = self.head.iter().map(|name| ((*name).to_owned(), HEAD)).collect();
-        let width = |column: usize| {
-            let cells = self.rows.iter().chain([&head]).filter_map(|row| row.get(column));
-            cells.map(|(text, _)| text.chars().count()).max().unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..head.len()).map(width).collect();
-        let room = room_for_last(&widths, self::width());
-        for row in [&head].into_iter().chain(&self.rows) {
-            let mut text = String::new();
-            let mut owed = 0;
-            for (column, ((cell, style), width)) in row.iter().zip(&widths).enumerate() {
-                let last = column + 1 == widths.len();
-                let cell = if last { one_line(cell, room) } else { cell.clone() };
-                let length = cell.chars().count();
-                if length > 0 {
-                    text.push_str(&" ".repeat(owed));
-                    text.push_str(&styled(cell, *style));
-                    owed = 0;
-                }
-                owed += width.saturating_sub(length) + 2;
-            }
-            line(text);
-        }
-    }
-}
-
-/// What is too long on a line is its last column: on a terminal that ends where the line does.
-fn room_for_last(widths: &[usize], terminal: Option<usize>) -> usize {
-    const LEAST: usize = 10;
-    let others: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-    terminal.map_or(usize::MAX, |columns| columns.saturating_sub(others)).max(LEAST)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,15 +125,9 @@ mod tests {
             ("one two three", 0, Some(7), "one two\nthree"),
             ("key    one two three", 7, Some(14), "key    one two\n       three"),
             ("averylongword b", 2, Some(5), "averylongword\n  b"),
+            ("审阅 完成 ok", 0, Some(9), "审阅 完成\nok"),
         ] {
             assert_eq!(broken(text, indent, width), expected);
         }
-    }
-
-    #[test]
-    fn only_the_last_column_gives_way() {
-        assert_eq!(room_for_last(&[10, 10, 200], Some(80)), 56);
-        assert_eq!(room_for_last(&[10, 70, 200], Some(80)), 10);
-        assert_eq!(room_for_last(&[10, 10, 200], None), usize::MAX);
     }
 }

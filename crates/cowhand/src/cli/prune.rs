@@ -11,13 +11,14 @@ use jiff::Timestamp;
 
 use super::place::Place;
 use super::print::{self, Table};
-use super::{Exit, Failure, ago};
+use super::{Exit, Failure, ago, complete};
 use crate::config;
 use crate::fleet::{PruneAsked, PruneView};
 
 #[derive(Debug, Args)]
 pub(super) struct Prune {
     /// Only jobs of this agent
+    #[arg(add = complete::agents())]
     agent: Option<AgentName>,
     /// Only say what would go
     #[arg(long)]

@@ -20,6 +20,6 @@ impl Restart {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
         stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
-        background::start(&place, &self.listen.arguments())
+        background::start(&place, &self.listen, &[])
     }
 }

@@ -5,15 +5,17 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
-use cowhand_core::id::JobId;
+use cowhand_core::id::JobName;
 
 use super::place::{Place, cannot};
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, complete, print};
 use crate::api::SessionView;
 
 #[derive(Debug, Args)]
 pub(super) struct Resume {
-    id: JobId,
+    /// A job that has ended, as `cowhand jobs` lists it
+    #[arg(value_name = "JOB", add = complete::ended_jobs())]
+    id: JobName,
     /// Print the session as JSON, and open nothing
     #[arg(long)]
     json: bool,

@@ -1,53 +1,128 @@
-//! `cowhand retry` and `cowhand fork`: a new job from an earlier one.
+//! `cowhand retry` and `cowhand fork`: a new job from an earlier one; or one for each job that matches a filter.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::id::{JobId, ScheduleName};
-use cowhand_core::job::JobRecord;
+use cowhand_core::id::{JobName, ScheduleName};
+use cowhand_core::job::{JobRecord, JobStatus};
 
-use super::{Failure, job, place};
+use super::bulk::{self, Many};
+use super::filter::Filter;
+use super::place::WayIn;
+use super::prompt::Prompt;
+use super::{Exit, Failure, complete, job, place, print};
 use crate::fleet::Changes;
 
 #[derive(Debug, Args)]
 pub(super) struct Retry {
-    id: JobId,
+    /// A job that has ended, as `cowhand jobs` lists it
+    #[arg(value_name = "JOB", add = complete::ended_jobs())]
+    id: Option<JobName>,
+    #[command(flatten)]
+    many: Many,
     /// Wait until the job has ended; exit code 1 if it failed
     #[arg(long)]
     wait: bool,
-    /// Print the new job as JSON
+    /// Print the new job as JSON, an array for many
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Fork {
-    #[command(flatten)]
-    retry: Retry,
-    /// What to do, instead of what the earlier job was told
-    #[arg(short, long)]
-    prompt: Option<String>,
-    /// As a job of this schedule of the same agent, instead of the earlier job's
+    /// The job to go on from, as `cowhand jobs` lists it
+    #[arg(value_name = "JOB", add = complete::jobs())]
+    id: JobName,
+    /// Wait until the job has ended; exit code 1 if it failed
     #[arg(long)]
+    wait: bool,
+    /// Print the new job as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    prompt: Prompt,
+    /// As a job of this schedule of the same agent, instead of the earlier job's
+    #[arg(long, value_name = "NAME")]
     schedule: Option<ScheduleName>,
 }
 
 impl Retry {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        self.make(config, "retry", &Changes::default())
+        let one = bulk::one_or_many(self.id.as_ref(), &self.many, false, "retry")?;
+        place::ask(config, async |client| match one {
+            Some(name) => {
+                let job = client.post(&format!("jobs/{name}/retry"), &Changes::default()).await?;
+                job::tell(client, job, self.wait, self.json).await
+            }
+            None => self.retry_many(client).await,
+        })
     }
 
-    fn make(self, config: Option<&Path>, verb: &str, changes: &Changes) -> Result<(), Failure> {
-        place::ask(config, async |client| {
-            let job: JobRecord = client.post(&format!("jobs/{}/{verb}", self.id), changes).await?;
-            job::tell(client, job, self.wait, self.json).await
-        })
+    async fn retry_many(&self, client: &WayIn<'_>) -> Result<(), Failure> {
+        let mut matching = self.many.matching(client, &[JobStatus::Failed]).await?;
+        self.leave_out_retried(client, &mut matching).await?;
+        if !self.many.confirmed(&matching, "Retry", self.json)? {
+            return Ok(());
+        }
+        let mut made = Vec::new();
+        // The oldest first, as they were made.
+        for job in matching.iter().rev() {
+            let job: JobRecord = client.post(&format!("jobs/{}/retry", job.id), &Changes::default()).await?;
+            if !self.json && !self.wait {
+                job::print(&job, false);
+            }
+            made.push(job);
+        }
+        if self.wait {
+            for job in &mut made {
+                let goes_on =
+                    format!("the new jobs run on; `cowhand jobs` lists them, {} among them", job.id);
+                *job = job::ended(client, &job.id, &goes_on).await?;
+                if !self.json {
+                    job::print(job, false);
+                }
+            }
+        }
+        if self.json {
+            print::json(&made);
+        } else {
+            print::line(format!("{} retried", bulk::jobs(made.len())));
+        }
+        let all_well = made.iter().all(|job| job.status == JobStatus::Completed);
+        if self.wait && !all_well { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
+    }
+
+    /// A job that somebody retried already has its second chance; if that failed too, it is the one that matches.
+    async fn leave_out_retried(
+        &self,
+        client: &WayIn<'_>,
+        matching: &mut Vec<JobRecord>,
+    ) -> Result<(), Failure> {
+        if matching.is_empty() {
+            return Ok(());
+        }
+        // A retry is a later job of the same agent.
+        let later = Filter {
+            status: None,
+            until: None,
+            trigger_type: None,
+            schedule: None,
+            ..self.many.filter.clone()
+        };
+        let (later, _) = later.jobs(client, None, None).await?;
+        let retried: HashSet<_> = later.into_iter().filter_map(|job| job.retry_of).collect();
+        matching.retain(|job| !retried.contains(&job.id));
+        Ok(())
     }
 }
 
 impl Fork {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let changes = Changes { prompt: self.prompt, schedule: self.schedule };
-        self.retry.make(config, "fork", &changes)
+        let changes = Changes { prompt: self.prompt.read()?, schedule: self.schedule };
+        place::ask(config, async |client| {
+            let job: JobRecord = client.post(&format!("jobs/{}/fork", self.id), &changes).await?;
+            job::tell(client, job, self.wait, self.json).await
+        })
     }
 }

@@ -5,8 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use unicode_width::UnicodeWidthStr;
 
 use super::ago;
+use super::table::beginning;
 
 /// What is over sooner than this needs no sign.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -82,10 +84,10 @@ pub(super) const ERASE: &str = "\r\x1b[K";
 
 /// A line that reached the edge would wrap, and only its last part could be erased.
 fn fitting(line: &str, width: usize) -> String {
-    if line.chars().count() < width {
+    if line.width() < width {
         return line.to_owned();
     }
-    let mut short: String = line.chars().take(width.saturating_sub(2)).collect();
+    let mut short = beginning(line, width.saturating_sub(2)).to_owned();
     if width > 2 {
         short.push('…');
     }
@@ -111,6 +113,8 @@ mod tests {
             ("0123456789", 3, "0…"),
             ("0123456789", 2, ""),
             ("0123456789", 0, ""),
+            ("审阅完成", 9, "审阅完成"),
+            ("审阅完成", 8, "审阅完…"),
         ];
         for (line, width, shown) in table {
             assert_eq!(fitting(line, width), shown, "{width}");

@@ -1,5 +1,7 @@
 //! `cowhand start`: the daemon, in the foreground or behind it.
 
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use cowhand_core::server::Server as Settings;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::error;
+use tracing::{error, warn};
 
 use super::listen::Listen;
 use super::log::{self, LogFormat};
@@ -35,6 +37,7 @@ pub(super) struct Start {
     fresh: bool,
     #[command(flatten)]
     listen: Listen,
+    /// How the log is written
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
     /// This is the one in the background; cowhand says so, not a person
@@ -48,13 +51,12 @@ impl Start {
             let place = Place::find(config)?;
             let format =
                 self.log_format.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
-            let mut arguments = self.listen.arguments();
             let stop_timeout = self.stop_timeout.to_string();
-            arguments.extend(["--stop-timeout".into(), stop_timeout, "--log-format".into(), format]);
+            let mut more = vec!["--stop-timeout".into(), stop_timeout, "--log-format".into(), format];
             if self.fresh {
-                arguments.push("--fresh".into());
+                more.push("--fresh".into());
             }
-            return background::start(&place, &arguments);
+            return background::start(&place, &self.listen, &more);
         }
         log::begin(self.log_format);
         let as_json = matches!(self.log_format, LogFormat::Json);
@@ -140,14 +142,23 @@ async fn serve(
     }
 }
 
-/// Most often the place is taken by this very fleet, and then that is what to say.
+/// Most often the place is taken by this very fleet, and then that is what to say. If it is another program's, and
+/// nobody chose it, a free port is taken instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<Listener, Failure> {
-    Listener::bind(settings).await.map_err(|error| match (&error, state.lock()) {
-        (ListenError::Taken { .. }, Ok(None)) => {
-            FleetError::AlreadyRunning(state.path().display().to_string()).into()
+    let refused = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
+    let (usual, chosen) = (settings.listen, settings.listen_chosen);
+    let any = Settings { listen: SocketAddr::new(usual.ip(), 0), ..settings.clone() };
+    match (Listener::bind(settings).await, state.lock()) {
+        (Err(ListenError::Taken { .. }), Ok(None)) => {
+            Err(FleetError::AlreadyRunning(state.path().display().to_string()).into())
         }
-        _ => Failure::new(Exit::CannotRunHere, error.to_string()),
-    })
+        (Err(ListenError::Taken { source, .. }), _) if !chosen && source.kind() == ErrorKind::AddrInUse => {
+            let listener = Listener::bind(any).await.map_err(refused)?;
+            warn!("{}", background::other_address(usual, &listener.url()));
+            Ok(listener)
+        }
+        (bound, _) => bound.map_err(refused),
+    }
 }
 
 async fn reload(fleet: &Fleet) {

@@ -10,14 +10,15 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::place::WayIn;
-use super::{Failure, ago, place, print, schedule};
-use crate::api::{DaemonView, JobView, Page, Problem, Status as Answer};
+use super::{Failure, ago, complete, place, print, schedule};
+use crate::api::{AgentView, DaemonView, JobView, Page, Status as Answer};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::work::given_up::GivenUpItem;
 
 #[derive(Debug, Args)]
 pub(super) struct Status {
     /// Only this agent, with its schedules
+    #[arg(add = complete::agents())]
     agent: Option<AgentName>,
     /// Print JSON
     #[arg(long)]
@@ -31,7 +32,8 @@ impl Status {
             if let Some(agent) = &self.agent {
                 status.agents.retain(|view| view.name == *agent);
                 if status.agents.is_empty() {
-                    return Err(Problem::no_agent(agent).into());
+                    // Says that there is none, and which one was probably meant.
+                    client.get::<AgentView>(&format!("agents/{agent}")).await?;
                 }
             }
             if self.json {

@@ -5,11 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::{JobRecord, Termination};
 
-use super::place::{Place, wait};
+use super::bulk::jobs;
+use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, print};
-use crate::api::{Client, DaemonView, Problem, Status, StopAsked};
+use crate::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
 
 #[derive(Debug, Args)]
 pub(super) struct Stop {
@@ -29,18 +33,74 @@ impl Stop {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
         let asked = StopAsked { keep_agents: self.keep_agents, timeout_seconds: Some(self.timeout) };
-        if !stop(&place, asked)? {
-            return Err(Failure::from(Problem::no_daemon()));
-        }
-        print::line("stopped");
+        let Some(last) = stop(&place, asked)? else { return Err(Failure::from(Problem::no_daemon())) };
+        // It has stopped, whatever can be found out about the jobs.
+        print::line(wait(outcome(&place, last, self.keep_agents)).unwrap_or_else(|_| "stopped".to_owned()));
         Ok(())
     }
 }
 
-/// Waits until it is gone. False if none ran.
-pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<bool, Failure> {
+/// `stopped`, and what became of the jobs that ran here, from the store that the daemon left.
+async fn outcome(place: &Place, after: i64, kept: bool) -> Result<String, Failure> {
+    let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+    let client = place.alone().await?;
+    let mut lines = Vec::new();
+    if kept {
+        let running: Page<JobRecord> = client.get("jobs?status=running&limit=1000").await?;
+        let mut count = 0;
+        for job in running.items {
+            count += usize::from(ran_at(&client, &job.id, &here).await?);
+        }
+        let run = if count == 1 { "runs" } else { "run" };
+        return Ok(if count == 0 {
+            "stopped".to_owned()
+        } else {
+            format!("stopped; {} {run} on", jobs(count))
+        });
+    }
+    for (job, agent, how) in cancelled_after(&client, after).await? {
+        if ran_at(&client, &job, &here).await? {
+            lines.push(format!("  {job}  {agent}  {how}"));
+        }
+    }
+    if lines.is_empty() {
+        return Ok("stopped".to_owned());
+    }
+    Ok(format!("stopped; {} cancelled:\n{}", jobs(lines.len()), lines.join("\n")))
+}
+
+/// The jobs that were cancelled after this event, with their agents and how they ended.
+async fn cancelled_after(
+    client: &Client,
+    mut after: i64,
+) -> Result<Vec<(JobId, AgentName, Termination)>, Failure> {
+    let mut cancelled = Vec::new();
+    loop {
+        let page: Page<Event> = client.get(&format!("events?limit=1000&after={after}")).await?;
+        let Some(last) = page.items.last().map(|event| event.seq) else { return Ok(cancelled) };
+        after = last;
+        cancelled.extend(page.items.into_iter().filter_map(|event| match event.fact {
+            Fact::JobCancelled { termination, .. } => Some((event.job?, event.agent?, termination)),
+            _ => None,
+        }));
+    }
+}
+
+/// Other machines may share the store, and their jobs are none of this daemon's.
+async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failure> {
+    let attempts: Page<AttemptView> = client.get(&format!("jobs/{job}/attempts")).await?;
+    Ok(attempts.items.last().is_some_and(|attempt| attempt.node == node))
+}
+
+/// Waits until it is gone, and says which event was the last one before it was asked. None if none ran.
+pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<i64>, Failure> {
     wait(async {
-        let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(false) };
+        let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
+        // A store that cannot be read keeps nobody from stopping.
+        let last = client
+            .get::<Page<Event>>("events?limit=1")
+            .await
+            .map_or(i64::MAX - 1, |page| page.items.last().map_or(0, |event| event.seq));
         client.post::<DaemonView>("stop", &asked).await?;
         let timeout = Duration::from_secs(asked.timeout_seconds.unwrap_or_default().min(24 * 3600));
         let spinner = Spinner::new("stopping");
@@ -51,7 +111,7 @@ pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<bool, Failure> {
             }
         };
         if interrupt::unless(spinner.during(gone), Some(STILL_STOPPING)).await? {
-            return Ok(true);
+            return Ok(Some(last));
         }
         Err(Failure::new(Exit::Refused, STILL_STOPPING))
     })

@@ -47,6 +47,7 @@ pub(super) struct List {
 
 #[derive(Debug, Args)]
 pub(super) struct Revoke {
+    /// The token, as `cowhand token list` names it
     name: TokenName,
     /// Print JSON
     #[arg(long)]

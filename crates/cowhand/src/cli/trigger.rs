@@ -6,17 +6,20 @@ use clap::Args;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
 
-use super::{Failure, job, place};
+use super::prompt::Prompt;
+use super::{Failure, complete, job, place};
 use crate::fleet;
 
 #[derive(Debug, Args)]
 pub(super) struct Trigger {
+    /// The agent that gets the job
+    #[arg(add = complete::agents())]
     agent: AgentName,
     /// Fire this schedule of the agent
+    #[arg(add = complete::schedules_of_agent())]
     schedule: Option<ScheduleName>,
-    /// What to do, instead of what the schedule or the agent says
-    #[arg(short, long)]
-    prompt: Option<String>,
+    #[command(flatten)]
+    prompt: Prompt,
     /// The same key for the same schedule gives the same job
     #[arg(long, value_name = "KEY", requires = "schedule")]
     idempotency_key: Option<String>,
@@ -31,7 +34,7 @@ pub(super) struct Trigger {
 impl Trigger {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
-        let asked = fleet::Trigger { schedule, prompt, idempotency_key, by_page: false };
+        let asked = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
         place::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
             job::tell(client, job, wait, json).await

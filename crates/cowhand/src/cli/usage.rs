@@ -13,7 +13,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::print::{self, Table};
-use super::{Failure, ago, place};
+use super::{Failure, ago, complete, place};
 use crate::api::{BudgetView, Total, UsageView, segment};
 
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(super) struct Usage {
     #[arg(long, value_name = "DAY")]
     until: Option<Day>,
     /// Only of this agent
-    #[arg(long)]
+    #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
     /// Print JSON, with all sums at once
     #[arg(long)]

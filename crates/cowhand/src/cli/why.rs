@@ -1,71 +1,155 @@
-//! `cowhand why`: why a schedule did, or did not, run.
+//! `cowhand why`: why a schedule, or each schedule of an agent, did or did not run.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use clap::Args;
 use cowhand_core::followup::FollowupRefusal;
+use cowhand_core::id::AgentName;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::json;
 
+use super::place::WayIn;
 use super::print::{self, Table};
 use super::schedule::FullName;
-use super::{Failure, ago, place, status};
+use super::{Failure, ago, complete, place, status};
 use crate::api::{AgentView, FiringView, Page, Status, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
+use crate::work::given_up::{GivenUpItem, TakenBy};
 
 #[derive(Debug, Args)]
 pub(super) struct Why {
-    #[arg(value_name = "AGENT/SCHEDULE")]
-    name: FullName,
-    /// How many of its firings to show
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    limit: u32,
+    /// A schedule, or an agent for all its schedules
+    #[arg(value_name = "AGENT[/SCHEDULE]", add = complete::agents_and_schedules())]
+    of: Subject,
+    /// How many firings of each schedule to show [default: 10, for an agent 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: Option<u32>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Why {
-    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let address = self.name.address();
-        let (view, firings, refused, given_up, alone) = place::ask(config, async |client| {
-            let view: ScheduleView = client.get(&address).await?;
-            let firings: Page<FiringView> =
-                client.get(&format!("{address}/firings?limit={}", self.limit)).await?;
-            let agent: AgentView = client.get(&format!("agents/{}", segment(view.agent.as_str()))).await?;
-            let mut given_up = client.get::<Status>("status").await?.given_up;
-            given_up.retain(|item| {
-                item.taken_by.iter().any(|by| by.agent == view.agent && by.schedule == view.schedule)
-            });
-            Ok((view, firings.items, agent.followup_refused, given_up, client.is_alone()))
-        })?;
-        if self.json {
-            print::json(
-                &json!({ "schedule": view, "daemon_running": !alone, "firings": firings, "followup_refused": refused, "given_up": given_up }),
-            );
-            return Ok(());
+/// What is asked about.
+#[derive(Debug, Clone)]
+enum Subject {
+    Agent(AgentName),
+    Schedule(FullName),
+}
+
+impl FromStr for Subject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            return text.parse().map(Self::Schedule);
         }
-        let now = Timestamp::now();
-        for line in standing(&view, alone, now) {
+        text.parse().map(Self::Agent).map_err(|error| format!("{error}"))
+    }
+}
+
+/// A schedule, what became of its last firings, and the work items that it does not take any more.
+#[derive(Debug, Serialize)]
+struct Answer {
+    schedule: ScheduleView,
+    firings: Vec<FiringView>,
+    given_up: Vec<GivenUpItem>,
+}
+
+impl Answer {
+    async fn of(client: &WayIn<'_>, name: &FullName, limit: u32) -> Result<Self, Failure> {
+        let address = name.address();
+        let schedule: ScheduleView = client.get(&address).await?;
+        let firings: Page<FiringView> = client.get(&format!("{address}/firings?limit={limit}")).await?;
+        let mut given_up = client.get::<Status>("status").await?.given_up;
+        let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
+        given_up.retain(|item| item.taken_by.iter().any(takes));
+        Ok(Self { schedule, firings: firings.items, given_up })
+    }
+
+    fn print(&self, alone: bool, now: Timestamp) {
+        for line in standing(&self.schedule, alone, now) {
             print::prose(&line, 0);
         }
-        for item in &given_up {
+        for item in &self.given_up {
             print::prose(&stop(&status::given_up(item)), 0);
         }
-        if let Some(FollowupRefusal { job, at, message }) = refused {
-            let (when, message) = (ago::from_now(now, at), print::one_line(&message, 400));
-            let asked = format!("{} asked for a follow-up in {job}, {when}", view.agent);
-            print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
-        }
+    }
+
+    fn print_firings(&self, now: Timestamp) {
         print::line("");
-        if firings.is_empty() {
+        if self.firings.is_empty() {
             print::line("It has never been due.");
         } else {
-            ledger(firings, now).print();
+            ledger(&self.firings, now).print();
+        }
+    }
+}
+
+impl Why {
+    pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
+        place::ask(config, async |client| match &self.of {
+            Subject::Schedule(name) => self.schedule(client, name).await,
+            Subject::Agent(agent) => self.agent(client, agent).await,
+        })
+    }
+
+    async fn schedule(&self, client: &WayIn<'_>, name: &FullName) -> Result<(), Failure> {
+        let answer = Answer::of(client, name, self.limit.unwrap_or(10)).await?;
+        let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
+        let (alone, now) = (client.is_alone(), Timestamp::now());
+        if self.json {
+            let Answer { schedule, firings, given_up } = answer;
+            print::json(&json!({
+                "schedule": schedule, "daemon_running": !alone, "firings": firings,
+                "followup_refused": agent.followup_refused, "given_up": given_up,
+            }));
+            return Ok(());
+        }
+        answer.print(alone, now);
+        print_refusal(&agent, now);
+        answer.print_firings(now);
+        Ok(())
+    }
+
+    async fn agent(&self, client: &WayIn<'_>, name: &AgentName) -> Result<(), Failure> {
+        let agent: AgentView = client.get(&format!("agents/{}", segment(name.as_str()))).await?;
+        let mut answers = Vec::new();
+        for schedule in &agent.schedules {
+            let name = FullName { agent: agent.name.clone(), schedule: schedule.clone() };
+            answers.push(Answer::of(client, &name, self.limit.unwrap_or(3)).await?);
+        }
+        let (alone, now) = (client.is_alone(), Timestamp::now());
+        if self.json {
+            print::json(&json!({
+                "agent": agent.name, "daemon_running": !alone, "schedules": answers,
+                "followup_refused": agent.followup_refused,
+            }));
+            return Ok(());
+        }
+        if answers.is_empty() {
+            print::line(format!("{name} has no schedules; `cowhand trigger {name}` makes a job"));
+        }
+        print_refusal(&agent, now);
+        for (place, answer) in answers.iter().enumerate() {
+            if place > 0 {
+                print::line("");
+            }
+            // That no daemon runs is the same for all of them.
+            answer.print(alone && place == 0, now);
+            answer.print_firings(now);
         }
         Ok(())
     }
+}
+
+fn print_refusal(agent: &AgentView, now: Timestamp) {
+    let Some(FollowupRefusal { job, at, message }) = &agent.followup_refused else { return };
+    let (when, message) = (ago::from_now(now, *at), print::one_line(message, 400));
+    let asked = format!("{} asked for a follow-up in {job}, {when}", agent.name);
+    print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
 }
 
 /// What it does now, what it waits for, and when it will fire.
@@ -164,21 +248,26 @@ fn stop(sentence: &str) -> String {
     if sentence.ends_with(['.', '!', '?', '…']) { sentence.to_owned() } else { format!("{sentence}.") }
 }
 
-fn ledger(firings: Vec<FiringView>, now: Timestamp) -> Table {
+/// One row for each firing that made at most one job, and one for each job of a firing that made several.
+fn ledger(firings: &[FiringView], now: Timestamp) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
     for firing in firings {
-        let why = firing.reason.map_or_else(|| reason_of(&firing), because);
+        let why = firing.reason.map_or_else(|| reason_of(firing), because);
         let why = match (&firing.note, firing.reason) {
             (Some(note), Some(SkipReason::Filtered)) => format!("`trust`: {}", print::one_line(note, 400)),
             (Some(note), _) => format!("{why}; {}", print::one_line(note, 400)),
             (None, _) => why.to_owned(),
         };
-        table.row([
-            ago::from_now(now, firing.due),
-            firing.outcome,
-            why,
-            firing.job.map(|job| job.to_string()).unwrap_or_default(),
-        ]);
+        let due = ago::from_now(now, firing.due);
+        let Some((first, others)) = firing.jobs.split_first() else {
+            let job = firing.job.as_ref().map(ToString::to_string).unwrap_or_default();
+            table.row([due, firing.outcome.clone(), why, job]);
+            continue;
+        };
+        table.row([due, first.status.to_string(), why, first.id.to_string()]);
+        for job in others {
+            table.row([String::new(), job.status.to_string(), String::new(), job.id.to_string()]);
+        }
     }
     table
 }

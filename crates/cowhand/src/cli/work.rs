@@ -8,7 +8,7 @@ use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
-use super::{Exit, Failure, ago, place};
+use super::{Exit, Failure, ago, complete, place};
 use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
 use crate::work::given_up::GivenUp;
 use crate::work::queues::{ItemStatus, ItemView};
@@ -32,7 +32,7 @@ pub(super) enum Work {
 #[derive(Debug, Args)]
 pub(super) struct List {
     /// Only the queues of this agent
-    #[arg(long)]
+    #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
     /// Also what somebody has claimed
     #[arg(long)]
@@ -57,7 +57,7 @@ pub(super) struct One {
     #[arg(value_name = "ITEM")]
     id: WorkItemId,
     /// In the queues of this agent, where several have such an item
-    #[arg(long)]
+    #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
     /// Print the item as JSON
     #[arg(long)]
@@ -80,6 +80,7 @@ pub(super) struct Complete {
     /// What was done
     #[arg(long)]
     summary: Option<String>,
+    /// How the work ended
     #[arg(long, value_enum, default_value_t = Outcome::Success)]
     outcome: Outcome,
 }

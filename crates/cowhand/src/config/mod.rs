@@ -8,11 +8,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use cowhand_core::config::parse::MOST_BYTES;
 use cowhand_core::config::{Loaded, Outside, load as load_files};
 use cowhand_core::policy::Zone;
 
+use crate::state::StateFolder;
 pub use watch::ConfigWatch;
 
 /// In each directory, the first of these that exists.
@@ -28,7 +29,14 @@ pub struct Found {
 /// `asked` is a file, or a directory to search from; unset means `here`. Searching goes up to the root.
 pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
     let from = asked.map_or_else(|| here.to_owned(), |asked| here.join(asked));
-    if asked.is_some() && !from.is_dir() {
+    if let Some(asked) = asked.filter(|_| !from.is_dir()) {
+        // A daemon goes on when its file is gone, and has to be reached to be stopped.
+        let runs = || StateFolder::beside(&from).is_locked();
+        ensure!(
+            from.exists() || runs(),
+            "{} does not exist; `-c` takes a config file or its folder",
+            asked.display()
+        );
         return Ok(Found { file: from, note: None });
     }
     // `..` in a path is no place: what stands before it would count as above.

@@ -39,9 +39,10 @@ struct Beginning {
     goes_on: bool,
 }
 
-/// What an agent is told that a limit had stopped.
-const GO_ON: &str = "Your provider's usage limit stopped you here. It has ended. Go on with your task where you left \
-    off, and do not repeat what is done.";
+/// The prompt of an agent that a limit had stopped. It does not say that the limit has ended: another provider may
+/// stand in, or a person may have said that it goes on.
+const GO_ON: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
+    left off, and do not repeat what is done.";
 
 impl Charge {
     /// Says whether there is now something to follow.
@@ -119,8 +120,8 @@ impl Charge {
         if self.stand_in.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.settings.model);
             let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
-            let why = if beginning.goes_on { "it goes on where it began" } else { "its provider is used up" };
-            notes.push(format!("{why}; a fallback stands in, with {runtime}{model}"));
+            let why = if beginning.goes_on { "" } else { "its provider is used up; " };
+            notes.push(format!("{why}a fallback stands in, with {runtime}{model}"));
         }
         let prelude = Prelude {
             notes,
@@ -334,7 +335,7 @@ impl Charge {
         if let Some(refusal) = plan::refusal(agent.runtime(), &session) {
             return Ok(Some(fresh(&stored, &refusal)));
         }
-        let notes = vec!["the limit has ended; it goes on with its session".to_owned()];
+        let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
         Ok(Some(match self.place_of(&stored, agent).await? {
             Ok(directory) => Beginning { session, directory, notes, goes_on: true },
             Err(why) => fresh(&stored, &why),

@@ -386,10 +386,13 @@ pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
     for note in notes {
         warn!("{note}");
     }
+    let base = file.parent().unwrap_or(std::path::Path::new(""));
     if loaded.errors() > 0 {
-        let base = file.parent().unwrap_or(std::path::Path::new(""));
         let report = format!("{}\n{}", report::render(&loaded, base, false), report::summary(&loaded));
         return Err(FleetError::Config(report));
+    }
+    for warning in report::warnings(&loaded, base) {
+        warn!("{warning}");
     }
     let blank = loaded.sources.blank().map(ToOwned::to_owned);
     Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files, blank })

@@ -45,7 +45,7 @@ impl Fleet {
     ) -> Result<Delivered, FleetError> {
         self.open()?;
         let roster = self.roster();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
         let schedule = schedule_of(agent, schedule)?;
         let name = || (agent.name.clone(), schedule.name.clone());
         let reception = delivery.reception(&schedule.trigger);

@@ -4,9 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use cowhand_core::ask::{AskId, AskRefused};
+use cowhand_core::config::suggest::closest;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobStatus;
 use cowhand_core::report::ReportRefused;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
@@ -27,10 +29,10 @@ pub enum FleetError {
     State { place: String, source: io::Error },
     #[error(transparent)]
     Herdctl(HerdctlError),
-    #[error("there is no agent {0} in the fleet; `cowhand agents` lists them")]
-    NoAgent(AgentName),
-    #[error("{agent} has no schedule {schedule}; `cowhand schedule list` lists them")]
-    NoSchedule { agent: AgentName, schedule: String },
+    #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]
+    NoAgent { agent: AgentName, nearest: Option<String> },
+    #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
+    NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
     NoJob(JobId),
     #[error("there is no ask {0}; `cowhand asks --all` lists them")]
@@ -90,6 +92,28 @@ pub enum FleetError {
     Died,
     #[error(transparent)]
     Store(StoreError),
+}
+
+impl FleetError {
+    /// Names the agent that was probably meant. In a sub-fleet, its last name alone is enough to find it.
+    pub(crate) fn no_agent(roster: &Roster, agent: &AgentName) -> Self {
+        let names = || roster.agents.iter().map(|agent| agent.name.as_str());
+        let ending = format!(".{agent}");
+        let nearest =
+            names().find(|name| name.ends_with(&ending)).or_else(|| closest(agent.as_str(), names()));
+        Self::NoAgent { agent: agent.clone(), nearest: nearest.map(str::to_owned) }
+    }
+
+    /// Names the schedule that was probably meant.
+    pub(crate) fn no_schedule(agent: &Agent, schedule: &str) -> Self {
+        let nearest = closest(schedule, agent.schedules.iter().map(|schedule| schedule.name.as_str()));
+        let (agent, schedule) = (agent.name.clone(), schedule.to_owned());
+        Self::NoSchedule { agent, schedule, nearest: nearest.map(str::to_owned) }
+    }
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!(" did you mean {nearest}?")).unwrap_or_default()
 }
 
 fn in_use(job: &JobId, by: &JobId) -> String {

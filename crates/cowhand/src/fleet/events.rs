@@ -18,7 +18,7 @@ pub struct Subscription {
 }
 
 /// Events read together.
-const PAGE: u32 = 500;
+const PAGE: u32 = 100;
 
 impl Fleet {
     /// What happens from now on.
@@ -44,7 +44,8 @@ impl Subscription {
             }
             // First whether it has ended, then what happened: so nothing that happened before is missed.
             let ended = *self.ended.borrow() || self.ended.has_changed().is_err();
-            self.page = self.store.events_after(self.after, PAGE).await?.into();
+            let events = self.store.events_after(self.after, PAGE).await?;
+            self.page = self.store.with_jobs(events).await?.into();
             if self.page.is_empty() {
                 if ended {
                     return Ok(None);

@@ -49,6 +49,7 @@ use tracing::{info, warn};
 use crate::audit;
 use crate::clock::Clock;
 use crate::daemon::{Contents, Daemon, Engine, Loaded, load};
+use crate::doctor::Subject;
 use crate::herdctl::Import;
 use crate::run::sandbox;
 use crate::state::StateFolder;
@@ -63,8 +64,8 @@ pub use error::FleetError;
 pub use events::Subscription;
 pub(crate) use output::{Listening, result};
 pub use output::{Output, Said};
-pub(crate) use prune::prune;
 pub use prune::{PruneAsked, PruneView, PrunedJob};
+pub(crate) use prune::{prune, remove_job};
 pub use ready::Unready;
 pub use schedules::{ScheduleStatus, ScheduleView};
 pub(crate) use schedules::{schedules, schedules_of};
@@ -251,6 +252,18 @@ impl Fleet {
         Arc::clone(&self.engine.loaded().sources)
     }
 
+    /// What `doctor` examines in this process.
+    pub(crate) fn doctor_subject(&self) -> Subject {
+        let Loaded { roster, variables, sources, files, .. } = &*self.engine.loaded();
+        Subject {
+            roster: Arc::clone(roster),
+            state: self.state_folder().clone(),
+            variables: variables.clone(),
+            files: files.clone(),
+            sources: Arc::clone(sources),
+        }
+    }
+
     /// Whether it takes new work.
     pub fn is_running(&self) -> bool {
         self.status() == FleetStatus::Running
@@ -365,7 +378,8 @@ impl Fleet {
 
     /// Says that the agent is to begin anew, for the schedules that wait for that.
     pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
-        self.roster().agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let roster = self.roster();
+        roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
         self.engine.store.clear_agent(agent.clone(), self.engine.clock.now()).await?;
         self.nudge();
         Ok(())

@@ -48,6 +48,11 @@ impl Fleet {
         Ok(Output { listening, ended: self.ended.clone(), agent, line, page: VecDeque::new() })
     }
 
+    /// Notifies when any job has said something.
+    pub(crate) fn output_growth(&self) -> watch::Receiver<()> {
+        self.engine.growth.of_any()
+    }
+
     /// What a job came to in its own words, so far if it has not ended: the result that it told, or else the last thing
     /// it said. None if it said nothing, or ran on another machine.
     pub async fn result(&self, job: &JobId) -> Result<Option<String>, FleetError> {

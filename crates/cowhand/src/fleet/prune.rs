@@ -57,16 +57,26 @@ impl Fleet {
 
     /// Whatever the limits say; only a job that is in use is not removed.
     pub async fn remove_job(&self, id: &JobId) -> Result<Job, FleetError> {
-        let job = match self.store().remove_job(id.clone(), self.clock().now()).await? {
-            Pruned::Done(job) => job,
-            Pruned::Gone => return Err(FleetError::NoJob(id.clone())),
-            Pruned::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
-        };
-        let removed = prune::remove_files(self.state_folder(), vec![job.clone()]).await;
+        let removed = remove_job(self.store(), self.state_folder(), id, self.clock().now()).await;
         self.nudge();
-        removed.map_err(failed)?;
-        Ok(job)
+        removed
     }
+}
+
+/// See [`Fleet::remove_job`], which is this for a fleet that runs.
+pub(crate) async fn remove_job(
+    store: &Store,
+    state: &StateFolder,
+    id: &JobId,
+    now: Timestamp,
+) -> Result<Job, FleetError> {
+    let job = match store.remove_job(id.clone(), now).await? {
+        Pruned::Done(job) => job,
+        Pruned::Gone => return Err(FleetError::NoJob(id.clone())),
+        Pruned::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
+    };
+    prune::remove_files(state, vec![job.clone()]).await.map_err(failed)?;
+    Ok(job)
 }
 
 /// See [`Fleet::prune`], which is this for a fleet that runs.
@@ -96,7 +106,7 @@ pub(crate) async fn prune(
 async fn known(store: &Store, roster: &Roster, agent: &AgentName) -> Result<(), FleetError> {
     let filter = JobFilter { agent: Some(agent.clone()), ..JobFilter::default() };
     if roster.agent(agent).is_none() && store.jobs(filter, 1).await?.is_empty() {
-        return Err(FleetError::NoAgent(agent.clone()));
+        return Err(FleetError::no_agent(roster, agent));
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ impl Fleet {
 
     fn find(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<Schedule, FleetError> {
         let roster = self.roster();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
         schedule_of(agent, schedule).cloned()
     }
 }

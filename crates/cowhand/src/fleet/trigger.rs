@@ -56,7 +56,7 @@ impl Fleet {
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.open()?;
         let roster = self.roster();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
         let triggered = match &trigger.schedule {
             Some(name) => self.fire(agent, schedule_of(agent, name)?, &trigger).await?,
             None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),
@@ -153,7 +153,7 @@ impl Fleet {
         self.open()?;
         let roster = self.roster();
         let agent = before.agent();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::NoAgent(agent.clone()))?;
+        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
         let schedule = changes.schedule.as_ref().or(before.schedule());
         let schedule = schedule.map(|name| schedule_of(agent, name)).transpose()?;
         let prompt = changes.prompt.or_else(|| before.prompt().map(str::to_owned));
@@ -182,6 +182,5 @@ impl Fleet {
 }
 
 pub(super) fn schedule_of<'a>(agent: &'a Agent, name: &ScheduleName) -> Result<&'a Schedule, FleetError> {
-    let none = || FleetError::NoSchedule { agent: agent.name.clone(), schedule: name.to_string() };
-    agent.schedule(Some(name)).ok_or_else(none)
+    agent.schedule(Some(name)).ok_or_else(|| FleetError::no_schedule(agent, name.as_str()))
 }

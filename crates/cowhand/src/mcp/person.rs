@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cowhand_core::ask::Ask;
-use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::id::{AgentName, JobName, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::server::Scope;
 use schemars::JsonSchema;
@@ -118,7 +118,7 @@ async fn jobs(voice: Arc<PersonVoice>, asked: Jobs) -> Told {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OneJob {
-    job: JobId,
+    job: JobName,
 }
 
 async fn job(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
@@ -136,7 +136,7 @@ async fn retry(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Output {
-    job: JobId,
+    job: JobName,
     /// How many of the last messages; unset means 50.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]

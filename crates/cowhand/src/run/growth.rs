@@ -10,6 +10,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Default)]
 pub struct Growth {
     heard: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
+    any: watch::Sender<()>,
 }
 
 impl Growth {
@@ -20,11 +21,17 @@ impl Growth {
         heard.entry(job.clone()).or_default().subscribe()
     }
 
+    /// Notifies about every job.
+    pub fn of_any(&self) -> watch::Receiver<()> {
+        self.any.subscribe()
+    }
+
     /// Called after the write, so that whoever wakes up finds what there is.
     pub fn tell(&self, job: &JobId) {
         if let Some(listeners) = self.heard().get(job) {
             listeners.send_replace(());
         }
+        self.any.send_replace(());
     }
 
     fn heard(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<()>>> {
@@ -46,7 +53,9 @@ mod tests {
         growth.tell(&one);
         assert!(of_one.has_changed().unwrap() && !of_other.has_changed().unwrap());
         of_one.mark_unchanged();
+        let of_any = growth.of_any();
         growth.tell(&one);
+        assert!(of_any.has_changed().unwrap());
         assert!(of_one.has_changed().unwrap(), "also what came before somebody waits");
         drop((of_one, of_other));
         drop(growth.of(&one));

@@ -1,8 +1,11 @@
 //! The event log: numbered in the order of the commits, without gaps.
 
+use std::collections::HashMap;
+
 use cowhand_core::actor::Actor;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
 use super::db::{Recorded, Row, Tx, args};
@@ -74,6 +77,31 @@ impl Store {
         Ok(event.and_then(|event| event.by))
     }
 
+    /// Adds their jobs to the events that carry one, except to those whose job is pruned.
+    pub async fn with_jobs(&self, mut events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
+        let original = |event: &Event| match &event.fact {
+            Fact::JobForked { forked_from } => Some(forked_from.clone()),
+            _ => None,
+        };
+        let carrying = || events.iter().filter(|event| event.carries_job());
+        let mut ids: Vec<JobId> = carrying().filter_map(|event| event.job.clone()).collect();
+        ids.extend(carrying().filter_map(original));
+        if ids.is_empty() {
+            return Ok(events);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let jobs = self.read(move |tx| Box::pin(async move { jobs::named(tx, &ids).await })).await?;
+        let jobs: HashMap<JobId, JobRecord> =
+            jobs.into_iter().map(|job| (job.id().clone(), JobRecord::from(job))).collect();
+        for event in events.iter_mut().filter(|event| event.carries_job()) {
+            let of = |id: &JobId| jobs.get(id).cloned();
+            let (job, original) = (event.job.as_ref().and_then(of), original(event).as_ref().and_then(of));
+            event.carry(job, original);
+        }
+        Ok(events)
+    }
+
     /// A fact that changes nothing in the store, of the whole fleet.
     pub async fn note(&self, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
@@ -122,5 +150,7 @@ fn read_event(row: &Row) -> Result<Event, StoreError> {
         job: row.parse_opt("job_id")?,
         by,
         fact,
+        job_record: None,
+        original_job_record: None,
     })
 }

@@ -1,9 +1,11 @@
 //! Firings: one row for each planned occurrence, and the ledger of what became of them.
 
+use std::collections::HashMap;
+
 use cowhand_core::event::Fact;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::job::{Job, JobStatus, NewJob};
+use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -29,10 +31,18 @@ statements! {
         prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";
     LEDGER = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 \
         order by due_at desc, key desc limit $2";
-    FIRINGS_BETWEEN = same "select firings.key, firings.due_at, firings.decided_at, firings.outcome, firings.reason, \
-        firings.note, firings.job_id, jobs.status, jobs.run_started_at, jobs.finished_at from firings \
-        left join jobs on jobs.id = firings.job_id where firings.schedule_id = $1 and firings.due_at >= $2 \
-        and firings.due_at < $3 order by firings.due_at desc, firings.key desc limit $4";
+    FIRINGS_BETWEEN = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings \
+        where schedule_id = $1 and due_at >= $2 and due_at < $3 order by due_at desc, key desc limit $4";
+    JOBS_OF_FIRINGS =
+        sqlite "select firing_key as key, id, status, exit_reason, run_started_at, finished_at from jobs \
+            where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
+        postgres "select firing_key as key, id, status, exit_reason, run_started_at, finished_at from jobs \
+            where schedule_id = $1 and firing_key in (select json_array_elements_text(($2::text)::json)) order by number";
+    FIRST_JOBS =
+        sqlite "select id, status, exit_reason, run_started_at, finished_at from jobs \
+            where firing_key is null and id in (select value from json_each($1))"
+        postgres "select id, status, exit_reason, run_started_at, finished_at from jobs \
+            where firing_key is null and id in (select json_array_elements_text(($1::text)::json))";
 }
 
 /// An occurrence that somebody decided about.
@@ -85,13 +95,18 @@ pub struct LedgerRow {
     pub outcome: FiringOutcome,
     /// More about it, in words.
     pub note: Option<String>,
+    /// The first of its jobs, also after that was pruned.
     pub job: Option<JobId>,
+    /// All of its jobs that are still there, in the order in which they were made.
+    pub jobs: Vec<JobOfFiring>,
 }
 
-/// How the job of a firing stands.
+/// How a job of a firing stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobOfFiring {
+    pub id: JobId,
     pub status: JobStatus,
+    pub exit_reason: Option<ExitReason>,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
 }
@@ -200,7 +215,8 @@ impl Store {
     ) -> Result<Option<LedgerRow>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                tx.one(GET_FIRING, args![schedule, key.as_str()]).await?.as_ref().map(read).transpose()
+                let row = tx.one(GET_FIRING, args![schedule, key.as_str()]).await?;
+                Ok(with_jobs(tx, schedule, row.as_slice()).await?.pop())
             })
         })
         .await
@@ -209,7 +225,10 @@ impl Store {
     /// The newest rows first.
     pub async fn ledger(&self, schedule: ScheduleId, limit: u32) -> Result<Vec<LedgerRow>, StoreError> {
         self.read(move |tx| {
-            Box::pin(async move { tx.all(LEDGER, args![schedule, limit]).await?.iter().map(read).collect() })
+            Box::pin(async move {
+                let rows = tx.all(LEDGER, args![schedule, limit]).await?;
+                with_jobs(tx, schedule, &rows).await
+            })
         })
         .await
     }
@@ -220,14 +239,13 @@ impl Store {
         schedules: Vec<ScheduleId>,
         (from, to): (Timestamp, Timestamp),
         limit: u32,
-    ) -> Result<Vec<Vec<(LedgerRow, Option<JobOfFiring>)>>, StoreError> {
+    ) -> Result<Vec<Vec<LedgerRow>>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
                 let mut all = Vec::with_capacity(schedules.len());
                 for schedule in schedules {
                     let rows = tx.all(FIRINGS_BETWEEN, args![schedule, from, to, limit]).await?;
-                    let both = |row| Ok((read(row)?, read_job(row)?));
-                    all.push(rows.iter().map(both).collect::<Result<_, StoreError>>()?);
+                    all.push(with_jobs(tx, schedule, &rows).await?);
                 }
                 Ok(all)
             })
@@ -285,8 +303,7 @@ async fn settle_prepared(
     // Whatever has no place now is looked for again when there is one.
     record.fill |= matches!(prepared, Prepared::Jobs { more: true } | Prepared::Skip(SkipReason::AtCapacity));
     if let Prepared::Job(new) = prepared {
-        let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running: false };
-        let made = jobs::add(tx, new, place, now, random).await?;
+        let made = jobs::add(tx, new, &place_of(schedule, &key, false), now, random).await?;
         tx.execute(LINK_JOB, args![schedule, key.as_str(), made.id().as_str()]).await?;
         job = Some(made.id().clone());
         jobs::record_created(tx, &made, now);
@@ -355,8 +372,7 @@ async fn fire_once(
         return Ok(Fired::Recorded(None));
     };
     let running = starter.is_some();
-    let place = jobs::Place { schedule: Some(schedule), by_trigger: !key.is_by_hand(), running };
-    let job = jobs::add(tx, new, place, now, random).await?;
+    let job = jobs::add(tx, new, &place_of(schedule, &key, running), now, random).await?;
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
     tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
@@ -374,6 +390,11 @@ async fn next_number(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<i64, Store
     let row = tx.one(LAST_PREPARED, args![schedule]).await?;
     let last: Option<i64> = row.map_or(Ok(None), |row| row.get("number"))?;
     Ok(last.unwrap_or(0) + 1)
+}
+
+fn place_of(schedule: ScheduleId, key: &FiringKey, running: bool) -> jobs::Place {
+    let (schedule, firing) = (Some(schedule), Some(key.clone()));
+    jobs::Place { schedule, firing, by_trigger: !key.is_by_hand(), running }
 }
 
 fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {
@@ -402,11 +423,42 @@ fn read(row: &Row) -> Result<LedgerRow, StoreError> {
         },
         note: row.get("note")?,
         job: row.parse_opt("job_id")?,
+        jobs: Vec::new(),
     })
 }
 
-fn read_job(row: &Row) -> Result<Option<JobOfFiring>, StoreError> {
-    let Some(status) = row.parse_opt("status")? else { return Ok(None) };
-    let (started_at, finished_at) = (row.time_opt("run_started_at")?, row.time_opt("finished_at")?);
-    Ok(Some(JobOfFiring { status, started_at, finished_at }))
+/// Reads rows of the ledger, each with its jobs.
+async fn with_jobs(
+    tx: &mut Tx<'_>,
+    schedule: ScheduleId,
+    rows: &[Row],
+) -> Result<Vec<LedgerRow>, StoreError> {
+    let mut ledger = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let keys: Vec<&str> = ledger.iter().map(|row| row.key.as_str()).collect();
+    let mut jobs: HashMap<String, Vec<JobOfFiring>> = HashMap::new();
+    for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::written(&keys)?]).await? {
+        jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
+    }
+    // Jobs that were made before jobs knew their firing: only the first one of each is known.
+    let first: Vec<&JobId> = ledger.iter().filter_map(|row| row.job.as_ref()).collect();
+    let mut before = HashMap::new();
+    for row in tx.all(FIRST_JOBS, args![jobs::written(&first)?]).await? {
+        let job = read_job(&row)?;
+        before.insert(job.id.clone(), job);
+    }
+    for row in &mut ledger {
+        let first = row.job.as_ref().and_then(|id| before.remove(id));
+        row.jobs = first.into_iter().chain(jobs.remove(row.key.as_str()).unwrap_or_default()).collect();
+    }
+    Ok(ledger)
+}
+
+fn read_job(row: &Row) -> Result<JobOfFiring, StoreError> {
+    Ok(JobOfFiring {
+        id: row.parse("id")?,
+        status: row.parse("status")?,
+        exit_reason: row.parse_opt("exit_reason")?,
+        started_at: row.time_opt("run_started_at")?,
+        finished_at: row.time_opt("finished_at")?,
+    })
 }

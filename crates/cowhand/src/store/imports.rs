@@ -98,7 +98,7 @@ async fn wants_import(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
 async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), StoreError> {
     let PastJob { job, session } = past;
     let JobState::Ended { at, outcome } = job.state() else { return Ok(()) };
-    if !jobs::insert(tx, job, Place::default()).await? {
+    if !jobs::insert(tx, job, &Place::default()).await? {
         return Ok(());
     }
     let directory = session.as_ref().and_then(|session| session.directory.as_ref());

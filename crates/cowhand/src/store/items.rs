@@ -195,8 +195,9 @@ impl Store {
                 }
                 let job = Job::new(holder.clone(), new, now);
                 let (by_trigger, running) = (!of.key.is_by_hand(), false);
-                let place = jobs::Place { schedule: Some(of.schedule), by_trigger, running };
-                if !jobs::insert(tx, &job, place).await? {
+                let firing = Some(of.key.clone());
+                let place = jobs::Place { schedule: Some(of.schedule), firing, by_trigger, running };
+                if !jobs::insert(tx, &job, &place).await? {
                     return Err(StoreError::NoFreeId(1));
                 }
                 tx.execute(LINK_FIRST_JOB, args![of.schedule, of.key.as_str(), holder.as_str()]).await?;

@@ -6,6 +6,7 @@ use cowhand_core::job::{
     ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Outcome,
     Termination, TriggerType,
 };
+use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -33,8 +34,8 @@ macro_rules! listed {
 statements! {
     ADD_JOB = same "insert into jobs (id, agent, schedule, schedule_id, by_trigger, trigger_type, forked_from, retry_of, \
         started_at, prompt, work_item, status, exit_reason, session_id, finished_at, summary, attempt, run_started_at, \
-        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, requeued, chat, confined) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28) \
+        attempt_started_at, not_before, error_kind, error_message, termination, usage, parks, requeued, chat, confined, firing_key) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29) \
         on conflict (id) do nothing";
     SAVE_JOB = same "update jobs set status = $2, exit_reason = $3, session_id = $4, finished_at = $5, summary = $6, \
         attempt = $7, run_started_at = $8, attempt_started_at = $9, not_before = $10, error_kind = $11, \
@@ -52,6 +53,10 @@ statements! {
             (select max(number) from jobs where agent = named.value)"
         postgres "select jobs.* from json_array_elements_text(($1::text)::json) as named (value) join jobs \
             on jobs.number = (select max(number) from jobs where agent = named.value)";
+    JOBS_NAMED =
+        sqlite "select * from jobs where id in (select value from json_each($1))"
+        postgres "select * from jobs where id in (select json_array_elements_text(($1::text)::json))";
+    JOBS_BY_SUFFIX = same "select id from jobs where substr(id, 16) = $1 order by number desc limit 5";
 }
 
 /// Which jobs to list; unset means any.
@@ -88,7 +93,7 @@ impl Store {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
-                let job = add(tx, new, Place::default(), now, random).await?;
+                let job = add(tx, new, &Place::default(), now, random).await?;
                 record_created(tx, &job, now);
                 Ok(job)
             })
@@ -146,6 +151,17 @@ impl Store {
         .await
     }
 
+    /// Finds the jobs whose ids end in these six characters, the newest first, at most five.
+    pub async fn jobs_by_suffix(&self, suffix: &str) -> Result<Vec<JobId>, StoreError> {
+        let suffix = suffix.to_owned();
+        self.read(move |tx| {
+            Box::pin(async move {
+                tx.all(JOBS_BY_SUFFIX, args![suffix]).await?.iter().map(|row| row.parse("id")).collect()
+            })
+        })
+        .await
+    }
+
     /// Of each agent, the newest job that has ended.
     pub async fn last_ended(&self) -> Result<Vec<Job>, StoreError> {
         self.read(|tx| Box::pin(async move { tx.all(LAST_ENDED, args![]).await?.iter().map(read).collect() }))
@@ -180,9 +196,11 @@ impl Store {
 }
 
 /// Where a job came from, beyond what the job itself says.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Place {
     pub(super) schedule: Option<ScheduleId>,
+    /// The firing of the schedule that made it.
+    pub(super) firing: Option<FiringKey>,
     pub(super) by_trigger: bool,
     /// Its first attempt begins at once.
     pub(super) running: bool,
@@ -192,7 +210,7 @@ pub(super) struct Place {
 pub(super) async fn add(
     tx: &mut Tx<'_>,
     new: NewJob,
-    place: Place,
+    place: &Place,
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Job, StoreError> {
@@ -211,7 +229,7 @@ pub(super) async fn add(
 }
 
 /// False if its id is taken.
-pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: Place) -> Result<bool, StoreError> {
+pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &Place) -> Result<bool, StoreError> {
     let record = JobRecord::from(job.clone());
     let work_item = record.work_item.as_ref().map(written).transpose()?;
     let (chat, confined) = (record.chat.clone(), record.confined.clone());
@@ -229,7 +247,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: Place) -> Result<b
         work_item,
     ];
     columns.extend(changing_columns(record)?);
-    columns.extend(args![chat, confined]);
+    columns.extend(args![chat, confined, place.firing.as_ref().map(FiringKey::as_str)]);
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 
@@ -261,6 +279,11 @@ pub(super) fn record_created(tx: &mut Tx<'_>, job: &Job, now: Timestamp) {
 pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
     let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
     tx.record(Recorded { at: now, agent: Some(agent), schedule, job: Some(job.id().clone()), fact });
+}
+
+/// Reads the jobs with these ids that are still there, in no order.
+pub(super) async fn named(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+    tx.all(JOBS_NAMED, args![written(&ids)?]).await?.iter().map(read).collect()
 }
 
 pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, StoreError> {

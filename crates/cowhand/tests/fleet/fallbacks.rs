@@ -131,3 +131,24 @@ fn a_fallback_is_known_again_after_a_crash() {
     );
     assert_eq!(ended["parks"], 1, "{ended:#}");
 }
+
+/// Another account goes on with the session while the first one is still used up: nobody is told that a limit has ended.
+#[test]
+fn who_goes_on_elsewhere_is_not_told_that_the_limit_has_ended() {
+    let scene = fleet(&json!({}));
+    let text = fs::read_to_string(scene.root.join("cowhand.yaml")).unwrap();
+    let text = text.replace(r#""fallback":[{"runtime":"codex"}]"#, r#""fallback":[{"provider":"second"}]"#);
+    fs::write(scene.root.join("cowhand.yaml"), text).unwrap();
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    let job = scene.json(&["trigger", "coder", "by-hand"])["id"].as_str().unwrap().to_owned();
+    until("both accounts to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
+    let asked = scene.lines("asked");
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked[1].starts_with("claude: Your provider's usage limit stopped you here."), "{asked:?}");
+    let said = scene.run(&["logs", &job]).stdout;
+    assert!(said.contains("a usage limit had stopped it; it goes on with its session"), "{said}");
+    assert!(said.contains("a fallback stands in, with claude"), "{said}");
+    for text in [&asked[1], &said] {
+        assert!(!text.contains("has ended") && !text.contains("where it began"), "{text}");
+    }
+}

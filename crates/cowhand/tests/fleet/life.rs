@@ -287,13 +287,3 @@ fn the_doctor_knows() {
     scene.start();
     scene.snapshot("the_doctor_knows", &[scene.shown(&["doctor"]), scene.shown(&["doctor", "--json"])]);
 }
-
-#[test]
-fn shells_can_complete() {
-    let scene = Scene::new();
-    for shell in ["bash", "zsh", "fish"] {
-        let said = scene.run(&["completions", shell]);
-        assert_eq!(said.code, Some(0));
-        assert!(said.stdout.contains("trigger"), "{shell}");
-    }
-}

@@ -72,7 +72,7 @@ fn an_assistant_looks_at_the_fleet() {
     assert_eq!(answer(&talked, 8)["items"], json!([]));
     let refused = |number: usize| talked["results"][number].to_string();
     assert!(refused(9).contains("there is no tool"), "{}", refused(9));
-    assert!(refused(10).contains("is not a job id"), "{}", refused(10));
+    assert!(refused(10).contains("does not name a job"), "{}", refused(10));
     assert!(refused(11).contains("there is no job"), "{}", refused(11));
     assert!(refused(12).contains("unknown field"), "{}", refused(12));
     assert_eq!(scene.json(&["jobs"]).as_array().map(Vec::len), Some(1), "it only looked");

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
@@ -22,17 +23,40 @@ pub(super) struct Shown {
     reader: JoinHandle<()>,
 }
 
+/// A terminal of that width: our side, and the side that a verb writes to.
+fn terminal(columns: u16) -> (OwnedFd, File) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&ours, size).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap());
+    (ours, options.open(OsStr::from_bytes(name.as_bytes())).unwrap())
+}
+
+/// The lines that a verb prints on a terminal of that width, without colours.
+pub(super) fn lines_on(mut command: Command, columns: u16) -> Vec<String> {
+    let (ours, theirs) = terminal(columns);
+    let mut child = command.env("NO_COLOR", "1").stdout(theirs).spawn().unwrap();
+    // The command holds the other side open as long as it lives.
+    drop(command);
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    let mut ours = File::from(ours);
+    // It ends with an error when nobody has the other side open any more.
+    while let Ok(count @ 1..) = ours.read(&mut part) {
+        bytes.extend_from_slice(&part[..count]);
+    }
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(bytes).unwrap().lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
+}
+
 impl Shown {
     pub(super) fn run(mut command: Command, columns: u16) -> Self {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap();
-        let mut options = File::options();
-        options.read(true).write(true).custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap());
-        command.stderr(options.open(OsStr::from_bytes(name.as_bytes())).unwrap());
+        let (ours, theirs) = terminal(columns);
+        command.stderr(theirs);
         let verb = Running::of(&mut command);
         let screen = Arc::<Mutex<Vec<u8>>>::default();
         let all = Arc::clone(&screen);

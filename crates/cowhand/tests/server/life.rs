@@ -128,3 +128,35 @@ agents:
     std::fs::remove_file(scene.path("busy")).unwrap();
     assert!(stop.wait().unwrap().success());
 }
+
+/// The port that nobody chose may be anybody's; the one that somebody chose is what they want.
+#[test]
+fn a_second_fleet_takes_a_free_port_if_none_was_chosen() {
+    // Taken by us, or by whoever else has it on this machine.
+    let taken = TcpListener::bind("127.0.0.1:3232");
+    let fleet = "agents: [{name: a, runtime: command, command: ['true']}]\n";
+    let mut scene = Scene::prepared(fleet);
+    for detached in [false, true] {
+        if detached {
+            let (code, out, said) = scene.run(&["start", "-d"]);
+            assert_eq!(code, 0, "{said}");
+            scene.url = out.trim().strip_prefix("ready ").unwrap().to_owned();
+            assert!(said.contains("127.0.0.1:3232 is taken") && said.contains(&scene.place()), "{said}");
+        } else {
+            scene.start(&[]);
+            assert!(scene.log().contains("127.0.0.1:3232 is taken"), "{}", scene.log());
+        }
+        assert_ne!(scene.place(), "127.0.0.1:3232");
+        let status: Value = serde_json::from_str(&scene.run(&["status", "--json"]).1).unwrap();
+        assert_eq!(status["daemon"]["url"], scene.url.as_str());
+        assert_eq!(scene.run(&["stop"]).0, 0);
+        if !detached {
+            scene.ended();
+        }
+    }
+    std::fs::write(scene.path("cowhand.yaml"), format!("server: {{listen: '127.0.0.1:3232'}}\n{fleet}"))
+        .unwrap();
+    let (code, _, said) = scene.run(&["start"]);
+    assert!(code == 6 && said.contains("127.0.0.1:3232") && said.contains("--listen"), "{code} {said}");
+    drop(taken);
+}

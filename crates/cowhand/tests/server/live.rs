@@ -153,3 +153,35 @@ async fn a_thousand_clients_cost_little() {
     println!("1000 clients: {used} KiB more than {before} KiB");
     assert!(used < 64 << 10, "{used} KiB for 1000 clients");
 }
+
+/// Lines of output have no id: whoever comes back does so with the number of the last event.
+#[tokio::test]
+async fn output_comes_with_the_events_if_asked_for() {
+    let scene = Scene::new();
+    let token = scene.token("reader", "read");
+    let mut plain = Stream::open(&scene, &token, "/api/v1/events", None).await;
+    let mut both = Stream::open(&scene, &token, "/api/v1/events?output=1", None).await;
+    assert_eq!(scene.run(&["trigger", "worker", "by-hand", "-p", "one\ntwo", "--wait"]).0, 0);
+    let kinds = async |stream: &mut Stream| {
+        let mut seen = Vec::new();
+        loop {
+            let event = stream.next().await.unwrap();
+            let kind = event.data["type"].as_str().unwrap().to_owned();
+            assert_eq!(event.id.is_none(), kind == "job:output", "{event:?}");
+            if kind.starts_with("job:") {
+                seen.push(kind.clone());
+            }
+            if kind == "job:completed" {
+                assert_eq!(event.data["job_record"]["status"], "completed");
+                return seen;
+            }
+        }
+    };
+    assert_eq!(kinds(&mut plain).await, ["job:created", "job:started", "job:completed"]);
+    let expected = ["job:created", "job:started", "job:output", "job:output", "job:completed"];
+    assert_eq!(kinds(&mut both).await, expected);
+    for wrong in ["output=1", "output=1&follow=1&audit=1"] {
+        let request = scene.ask("GET", &format!("/api/v1/events?{wrong}")).bearer_auth(&token);
+        assert_eq!(answer(request).await.0, 400, "{wrong}");
+    }
+}

@@ -17,7 +17,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::{Place, at, cron_key, hand_job, on_both, with_schedule};
-use cowhand::store::{Decision, Fired, Firing, Prepared};
+use cowhand::store::{Decision, Fired, Firing, Prepared, Pruned};
 
 on_both! {
     one_of_many_takes_an_item,
@@ -33,6 +33,7 @@ on_both! {
     a_waiting_job_that_is_cancelled_gives_its_item_back,
     a_job_whose_claim_ran_out_does_not_start,
     a_firing_is_prepared_by_one,
+    a_firing_knows_all_its_jobs,
     the_fleet_has_one_name,
 }
 
@@ -132,6 +133,35 @@ async fn an_item_through_its_whole_life(place: Place) {
     let facts: Vec<&str> = events.iter().map(|event| event.fact.type_name()).collect();
     assert_eq!(facts[1..], ["work:claimed", "job:created", "job:started", "job:completed", "work:reported"]);
     assert!(events[1..].iter().all(|event| event.job.as_ref() == Some(&holder)));
+}
+
+async fn a_firing_knows_all_its_jobs(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let decision = Decision::Prepare(Occasion::default());
+    let firing = Firing { schedule, key: cron_key(1), due: at(1), decision };
+    assert!(matches!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None)));
+    let first = hold(&store, schedule, "x").await;
+    let second = hold(&store, schedule, "y").await;
+    run(&store, &second, failed()).await;
+    store.prepared(schedule, cron_key(1), Prepared::Jobs { more: false }, None, at(4)).await.unwrap();
+    let ledger = store.ledger(schedule, 10).await.unwrap();
+    let jobs = |row: &cowhand::store::LedgerRow| -> Vec<(JobId, JobStatus)> {
+        row.jobs.iter().map(|job| (job.id.clone(), job.status)).collect()
+    };
+    let expected = [(first.clone(), JobStatus::Pending), (second.clone(), JobStatus::Failed)];
+    assert_eq!((ledger.len(), jobs(&ledger[0])), (1, expected.to_vec()));
+    assert_eq!(ledger[0].job.as_ref(), Some(&first));
+    let between = store.firings_between(vec![schedule], (at(0), at(9)), 10).await.unwrap();
+    assert_eq!(between, [ledger.clone()]);
+    assert_eq!(store.firing(schedule, cron_key(1)).await.unwrap(), Some(ledger[0].clone()));
+    assert_eq!(store.jobs_by_suffix(second.suffix()).await.unwrap(), [second.clone()]);
+    assert!(store.jobs_by_suffix("nosuch").await.unwrap().is_empty());
+    // A job that is gone is gone from its firing, too; that it was the first stays known.
+    store.cancel(first.clone(), at(5)).await.unwrap();
+    assert!(matches!(store.remove_job(first.clone(), at(6)).await.unwrap(), Pruned::Done(_)));
+    let ledger = store.ledger(schedule, 10).await.unwrap();
+    assert_eq!(jobs(&ledger[0]), [(second, JobStatus::Failed)]);
+    assert_eq!(ledger[0].job, Some(first));
 }
 
 async fn what_failed_too_often_is_left_for_a_person(place: Place) {

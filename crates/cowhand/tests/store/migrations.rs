@@ -56,6 +56,7 @@ async fn a_used_store_of_the_first_version_is_carried_along(place: Place) {
     assert_eq!(counted.collect::<Vec<_>>(), ran.collect::<Vec<_>>(), "intervals go on from their last run");
     let ledger = store.ledger(schedules[0].id, 10).await.unwrap();
     assert_eq!(ledger[0].outcome, FiringOutcome::Ran);
+    assert_eq!(ledger[0].jobs.len(), 1, "its job is known, which did not know its firing");
     assert_eq!(store.events_after(0, 10).await.unwrap().len(), 2);
     assert_eq!(store.snapshot().await.unwrap().jobs.len(), 2);
 }

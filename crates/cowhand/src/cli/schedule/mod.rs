@@ -11,7 +11,7 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
-use super::{Failure, ago, place};
+use super::{Failure, ago, complete, place};
 use crate::api::{Page, segment};
 use crate::fleet::ScheduleView;
 
@@ -38,7 +38,8 @@ pub(super) struct Output {
 
 #[derive(Debug, Args)]
 pub(super) struct Named {
-    #[arg(value_name = "AGENT/SCHEDULE")]
+    /// The agent and its schedule, as `cowhand schedule list` names them
+    #[arg(value_name = "AGENT/SCHEDULE", add = complete::schedules())]
     name: FullName,
     /// Print JSON
     #[arg(long)]

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use super::FullName;
 use crate::api::{ComingFiring, Page, segment};
 use crate::cli::why::because;
-use crate::cli::{Failure, ago, place, print};
+use crate::cli::{Failure, ago, complete, place, print};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Next {
     /// Only of this schedule [default: the whole fleet]
-    #[arg(value_name = "AGENT/SCHEDULE", conflicts_with = "cron")]
+    #[arg(value_name = "AGENT/SCHEDULE", conflicts_with = "cron", add = complete::schedules())]
     name: Option<FullName>,
     /// Of this expression: five fields, six with leading seconds, or a shorthand such as @daily
     #[arg(long, value_name = "EXPR")]

@@ -128,7 +128,7 @@ impl Listen for Command {
             // Whoever takes the trouble to say that it failed has failed, whatever the exit code.
             (Some(result), _) if result.failed() => result.outcome(),
             (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
-            _ => self.heard.failed(status, ""),
+            _ => self.heard.failed_or_timed_out(status),
         };
         Finish { outcome, usage, session_id: None, resets_at: None }
     }
@@ -250,7 +250,8 @@ mod tests {
                 other => panic!("{stdout:?} {status:?}: {other:?}"),
             }
         }
-        // The network's timeout, by message and by code; what a tool wrote to stderr is not the agent's word.
+        // A timeout of the network, by message, by code, and by the last line on stderr, which is how most commands say
+        // why they gave up.
         let timed_out = |stdout: &[&str], stderr: &[&str]| {
             let Outcome::Failed { reason, .. } = finish(stdout, stderr, &code(1)).outcome else { panic!() };
             reason == FailReason::Timeout
@@ -258,7 +259,20 @@ mod tests {
         assert!(timed_out(&[r#"{"type":"error","message":"connect ETIMEDOUT 10.0.0.1:443"}"#], &[]));
         assert!(timed_out(&[r#"{"type":"error","message":"no answer","code":"ETIMEDOUT"}"#], &[]));
         assert!(timed_out(&[r#"{"is_error":true,"result":"Request timed out"}"#], &[]));
-        assert!(!timed_out(&["connect ETIMEDOUT"], &["connect ETIMEDOUT"]));
+        assert!(timed_out(&["out"], &["trying", "Error: connect ETIMEDOUT 10.0.0.1:443", ""]));
+        assert!(timed_out(&[], &["errno: 'ETIMEDOUT'"]));
+        assert!(
+            !timed_out(&["connect ETIMEDOUT"], &["connect ETIMEDOUT", "assertion failed"]),
+            "not the last line"
+        );
+        assert!(!timed_out(&["connect ETIMEDOUT"], &[]), "not on stderr");
+        let killed = finish(&[], &["connect ETIMEDOUT"], &ExitStatus::Signal { signal: 9 }).outcome;
+        assert!(
+            matches!(killed, Outcome::Failed { reason: FailReason::Error, .. }),
+            "it did not exit: {killed:?}"
+        );
+        let well = finish(&[], &["connect ETIMEDOUT, trying again"], &code(0)).outcome;
+        assert!(matches!(well, Outcome::Completed { .. }), "{well:?}");
         let usage = finish(&[said_so], &[], &code(0)).usage.unwrap();
         assert_eq!(usage.total_cost_usd, Some(0.5));
         let tool_failed = r#"{"type":"tool_result","tool_use_id":"t","is_error":true}"#;

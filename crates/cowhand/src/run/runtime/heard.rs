@@ -112,6 +112,18 @@ impl Heard {
         Outcome::Failed { reason, error: JobError { kind, message }, summary: self.said.clone() }
     }
 
+    /// As [`Self::failed`], for a program of which nothing is known but what it prints: `ETIMEDOUT` in the last line on
+    /// stderr says that a connection timed out.
+    pub(super) fn failed_or_timed_out(&self, status: &ExitStatus) -> Outcome {
+        let timed_out = self.stderr.as_deref().is_some_and(|line| line.contains("ETIMEDOUT"));
+        match self.failed(status, "") {
+            Outcome::Failed { error, summary, .. } if timed_out && error.kind == ErrorKind::Exit => {
+                Outcome::Failed { reason: FailReason::Timeout, error, summary }
+            }
+            other => other,
+        }
+    }
+
     fn last_words(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("it said: {error}"));
         let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {}", one_line(line)));

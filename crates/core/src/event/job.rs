@@ -1,0 +1,141 @@
+//! The job that an event is about, as it was when the event was recorded.
+//!
+//! The log holds no copies of jobs: what is pruned must be gone, and a prompt can be large. A job's fixed fields never
+//! change, and neither does a job that has ended, so its earlier states follow from its row and from the event.
+
+use jiff::Timestamp;
+
+use super::{Event, Fact};
+use crate::cut::cut;
+use crate::job::{JobRecord, JobStatus};
+
+/// Longer texts are cut in events; the job itself has them whole.
+const TEXT_CAP: usize = 16 << 10;
+
+impl Event {
+    /// Whether events of this type carry their job.
+    pub const fn carries_job(&self) -> bool {
+        matches!(
+            self.fact,
+            Fact::JobCreated
+                | Fact::JobForked { .. }
+                | Fact::JobStarted { .. }
+                | Fact::JobCompleted { .. }
+                | Fact::JobFailed { .. }
+                | Fact::JobCancelled { .. }
+        )
+    }
+
+    /// Adds its job, and the job that this one was forked from, given as they are now.
+    pub fn carry(&mut self, job: Option<JobRecord>, original: Option<JobRecord>) {
+        let then = |job: JobRecord| match self.fact {
+            Fact::JobCreated | Fact::JobForked { .. } => as_created(job),
+            Fact::JobStarted { attempt, .. } => as_started(job, attempt, self.at),
+            _ => job,
+        };
+        self.job_record = job.map(then).map(with_short_texts).map(Box::new);
+        self.original_job_record = original.map(with_short_texts).map(Box::new);
+    }
+}
+
+fn as_created(job: JobRecord) -> JobRecord {
+    JobRecord {
+        status: JobStatus::Pending,
+        exit_reason: None,
+        session_id: None,
+        finished_at: None,
+        duration_seconds: None,
+        summary: None,
+        usage: None,
+        attempt: 0,
+        parks: 0,
+        requeued: None,
+        run_started_at: None,
+        attempt_started_at: None,
+        not_before: None,
+        error: None,
+        termination: None,
+        ..job
+    }
+}
+
+/// A session that an earlier attempt began is known; one that this attempt begins is not.
+fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
+    let session_id = job.session_id.clone().filter(|_| attempt > 1);
+    let run_started_at = job.run_started_at.or(Some(at));
+    let attempt_started_at = Some(at);
+    let status = JobStatus::Running;
+    JobRecord { status, session_id, attempt, run_started_at, attempt_started_at, ..as_created(job) }
+}
+
+fn with_short_texts(mut job: JobRecord) -> JobRecord {
+    let description = job.work_item.as_mut().map(|item| &mut item.description);
+    for text in [job.prompt.as_mut(), job.summary.as_mut(), description].into_iter().flatten() {
+        if text.len() > TEXT_CAP {
+            *text = cut(text, 0, TEXT_CAP);
+        }
+    }
+    job
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::job::{ErrorKind, ExitReason};
+
+    fn record() -> JobRecord {
+        serde_json::from_value(json!({
+            "id": "job-2026-01-01-aaaaaa", "agent": "a", "schedule": "s", "trigger_type": "schedule",
+            "status": "failed", "exit_reason": "error", "session_id": "s-1", "forked_from": null,
+            "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:09:00Z", "duration_seconds": 480,
+            "prompt": "x".repeat(20_000), "summary": "done", "output_file": "job-2026-01-01-aaaaaa.jsonl",
+            "attempt": 2, "run_started_at": "2026-01-01T00:01:00Z",
+            "error": {"kind": "exit", "message": "exit code 1"},
+        }))
+        .unwrap()
+    }
+
+    fn carried(fact: Fact) -> JobRecord {
+        let at = "2026-01-01T00:05:00Z".parse().unwrap();
+        let (job, agent) = (Some(record().id), Some(record().agent));
+        let mut event = Event {
+            seq: 1,
+            at,
+            agent,
+            schedule: None,
+            job,
+            by: None,
+            fact,
+            job_record: None,
+            original_job_record: None,
+        };
+        assert!(event.carries_job());
+        event.carry(Some(record()), None);
+        *event.job_record.unwrap()
+    }
+
+    #[test]
+    fn a_job_is_as_it_was() {
+        let created = carried(Fact::JobCreated);
+        assert_eq!((created.status, created.attempt, created.run_started_at), (JobStatus::Pending, 0, None));
+        assert_eq!((created.error, created.summary, created.session_id), (None, None, None));
+        let first = carried(Fact::JobStarted { attempt: 1, node: "n".into() });
+        assert_eq!((first.status, first.attempt, first.session_id), (JobStatus::Running, 1, None));
+        let second = carried(Fact::JobStarted { attempt: 2, node: "n".into() });
+        assert_eq!((second.attempt, second.session_id.as_deref()), (2, Some("s-1")));
+        assert_eq!(second.run_started_at, record().run_started_at, "of the first attempt");
+        assert_eq!(second.exit_reason, None);
+        let (exit_reason, kind) = (ExitReason::Error, ErrorKind::Exit);
+        let failed = carried(Fact::JobFailed {
+            exit_reason,
+            duration_seconds: 480,
+            kind,
+            message: "exit code 1".into(),
+        });
+        assert_eq!(JobRecord { prompt: record().prompt, ..failed.clone() }, record());
+        let prompt = failed.prompt.unwrap();
+        assert!(prompt.len() < 17_000 && prompt.starts_with("xxx"), "a long text is cut");
+    }
+}

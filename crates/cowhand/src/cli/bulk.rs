@@ -1,0 +1,112 @@
+//! Verbs on many jobs at once: which ones, and whether the person means them.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use clap::Args;
+use cowhand_core::id::JobName;
+use cowhand_core::job::{JobRecord, JobStatus};
+
+use super::filter::Filter;
+use super::place::WayIn;
+use super::{Failure, print};
+
+#[derive(Debug, Args)]
+pub(super) struct Many {
+    #[command(flatten)]
+    pub(super) filter: Filter,
+    /// Do not ask for a confirmation
+    #[arg(long, short, conflicts_with = "id")]
+    yes: bool,
+}
+
+/// The job that is named; none if a filter says which.
+pub(super) fn one_or_many<'n>(
+    named: Option<&'n JobName>,
+    many: &Many,
+    all: bool,
+    verb: &str,
+) -> Result<Option<&'n JobName>, Failure> {
+    match (named, many.filter.is_set() || all) {
+        (Some(_), true) => Err(Failure::usage("name a job or give a filter, not both")),
+        (None, false) => {
+            let message =
+                format!("name a job (`cowhand {verb} JOB`) or give a filter (`--agent`, `--status`, …)");
+            Err(Failure::usage(message))
+        }
+        (named, _) => Ok(named),
+    }
+}
+
+impl Many {
+    /// The jobs that match, of the statuses that the verb is for: by default these, or the one that was asked for.
+    pub(super) async fn matching(
+        &self,
+        client: &WayIn<'_>,
+        usual: &[JobStatus],
+    ) -> Result<Vec<JobRecord>, Failure> {
+        let is_live = |status: JobStatus| matches!(status, JobStatus::Pending | JobStatus::Running);
+        let statuses = match self.filter.status {
+            None => usual.to_vec(),
+            Some(status) if is_live(status) == is_live(usual[0]) => vec![status],
+            Some(status) if is_live(status) => {
+                return Err(Failure::usage(format!(
+                    "a {status} job has not ended; only one that has can be retried"
+                )));
+            }
+            Some(status) => {
+                return Err(Failure::usage(format!("a {status} job has ended; there is nothing to cancel")));
+            }
+        };
+        let mut matching = Vec::new();
+        for status in statuses {
+            let filter = Filter { status: Some(status), ..self.filter.clone() };
+            matching.extend(filter.jobs(client, None, None).await?.0);
+        }
+        Ok(matching)
+    }
+
+    /// Says how many there are and asks whether they are meant, on a terminal; elsewhere `--yes` has to be given.
+    pub(super) fn confirmed(&self, matching: &[JobRecord], verb: &str, json: bool) -> Result<bool, Failure> {
+        if matching.is_empty() {
+            if json {
+                print::json(&matching);
+            } else {
+                print::line("no job matches");
+            }
+            return Ok(false);
+        }
+        if self.yes {
+            return Ok(true);
+        }
+        let count = jobs(matching.len());
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            let verb = verb.to_lowercase();
+            return Err(Failure::usage(format!(
+                "{count} match; give `--yes` to {verb} them without a question"
+            )));
+        }
+        for job in matching.iter().take(SHOWN) {
+            anstream::eprintln!("  {}  {}  {}", job.id, job.agent, job.status);
+        }
+        if matching.len() > SHOWN {
+            anstream::eprintln!("  … and {} more", matching.len() - SHOWN);
+        }
+        anstream::eprint!("{verb} {count}? [y/N] ");
+        let mut answer = String::new();
+        let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
+        read.map_err(|error| Failure::usage(format!("cannot read the answer: {error}")))?;
+        let meant = matches!(answer.trim(), "y" | "Y" | "yes");
+        if !meant {
+            print::note("nothing was done");
+        }
+        Ok(meant)
+    }
+}
+
+/// How many of them are shown before the question.
+const SHOWN: usize = 10;
+
+/// `1 job`, `3 jobs`.
+pub(super) fn jobs(count: usize) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+}

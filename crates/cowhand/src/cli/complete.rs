@@ -1,0 +1,157 @@
+//! What a shell offers where an agent, a schedule, a job or an ask is to be named: asked of the fleet itself.
+//!
+//! A shell waits for the answer, and whoever types did not ask for messages: what cannot be found out is left out.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap_complete::{ArgValueCompleter, CompletionCandidate};
+use cowhand_core::ask::Ask;
+use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::roster::Roster;
+
+use super::Failure;
+use super::place::{Place, WayIn};
+use crate::api::Page;
+use crate::config;
+use crate::state::StateFolder;
+
+/// The variable by which a shell asks.
+pub(super) const VARIABLE: &str = "COWHAND_COMPLETE";
+
+/// A person does not wait longer than this for a completion.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// More than anybody reads through.
+const MOST: usize = 50;
+
+pub(super) fn agents() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| names(current, agent_names))
+}
+
+/// `AGENT/SCHEDULE`.
+pub(super) fn schedules() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| names(current, schedule_names))
+}
+
+/// An agent, or `AGENT/SCHEDULE`.
+pub(super) fn agents_and_schedules() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        names(current, |roster| [agent_names(roster), schedule_names(roster)].concat())
+    })
+}
+
+/// The schedules of the agent that is named already.
+pub(super) fn schedules_of_agent() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        names(current, |roster| {
+            let words = words();
+            let is_named = |name: &str| words.iter().any(|word| word.to_str() == Some(name));
+            let agent = roster.agents.iter().find(|agent| is_named(agent.name.as_str()));
+            let schedules = agent.iter().flat_map(|agent| &agent.schedules);
+            schedules.map(|schedule| schedule.name.to_string()).collect()
+        })
+    })
+}
+
+pub(super) fn jobs() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| jobs_that(current, |_| true))
+}
+
+pub(super) fn live_jobs() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| jobs_that(current, is_live))
+}
+
+pub(super) fn ended_jobs() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| jobs_that(current, |status| !is_live(status)))
+}
+
+pub(super) fn jobs_and_agents() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        names(current, agent_names).into_iter().chain(jobs_that(current, |_| true)).collect()
+    })
+}
+
+/// What waits for an answer.
+pub(super) fn asks() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let Some(current) = current.to_str() else { return Vec::new() };
+        let asks = ask(async |client| Ok(client.get::<Page<Ask>>("asks").await?.items));
+        let asks =
+            asks.unwrap_or_default().into_iter().map(|ask| (ask.id.to_string(), ask.agent.to_string()));
+        asks.filter(|(id, _)| id.starts_with(current)).map(|(id, agent)| candidate(id, agent)).collect()
+    })
+}
+
+fn agent_names(roster: &Roster) -> Vec<String> {
+    roster.agents.iter().map(|agent| agent.name.to_string()).collect()
+}
+
+fn schedule_names(roster: &Roster) -> Vec<String> {
+    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+    all.map(|(agent, schedule)| format!("{}/{}", agent.name, schedule.name)).collect()
+}
+
+fn is_live(status: JobStatus) -> bool {
+    matches!(status, JobStatus::Pending | JobStatus::Running)
+}
+
+/// Names from the config that begin with what is typed.
+fn names(current: &OsStr, of: impl Fn(&Roster) -> Vec<String>) -> Vec<CompletionCandidate> {
+    let (Some(current), Some(file)) = (current.to_str(), config_file()) else { return Vec::new() };
+    let names = of(&config::load(&file).loaded.roster);
+    names.into_iter().filter(|name| name.starts_with(current)).map(CompletionCandidate::new).collect()
+}
+
+/// The newest jobs: whole ids, or their last characters for whoever types those.
+fn jobs_that(current: &OsStr, wanted: impl Fn(JobStatus) -> bool) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else { return Vec::new() };
+    let jobs = ask(async |client| {
+        let page: Page<JobRecord> = client.get("jobs?limit=1000").await?;
+        Ok(page.items)
+    });
+    let jobs = jobs.unwrap_or_default().into_iter().filter(|job| wanted(job.status));
+    let offered = jobs.filter_map(|job| {
+        let short = !current.is_empty() && job.id.suffix().starts_with(current);
+        let id = if short { job.id.suffix().to_owned() } else { job.id.to_string() };
+        id.starts_with(current).then(|| candidate(id, format!("{} {}", job.agent, job.status)))
+    });
+    offered.take(MOST).collect()
+}
+
+fn candidate(value: String, help: String) -> CompletionCandidate {
+    CompletionCandidate::new(value).help(Some(help.into()))
+}
+
+/// Asks the fleet, if its config is in order and it answers soon.
+fn ask<T>(question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>) -> Option<T> {
+    let file = config_file()?;
+    if config::load(&file).loaded.errors() > 0 {
+        return None;
+    }
+    let place = Place { state: StateFolder::beside(&file), config: file };
+    let answer = place.ask(async |client| {
+        tokio::time::timeout(PATIENCE, question(client)).await.unwrap_or_else(|_| Err(Failure::usage("")))
+    });
+    answer.ok()
+}
+
+/// The config that `-c` names on the line that is being typed, or what is found from here.
+fn config_file() -> Option<PathBuf> {
+    let words = words();
+    let named = words.iter().enumerate().find_map(|(place, word)| {
+        let word = word.to_str()?;
+        match word.strip_prefix("--config=") {
+            Some(path) => Some(OsString::from(path)),
+            None if matches!(word, "-c" | "--config") => words.get(place + 1).cloned(),
+            None => None,
+        }
+    });
+    let here = std::env::current_dir().ok()?;
+    Some(config::find(named.as_deref().map(Path::new), &here).ok()?.file)
+}
+
+/// The words of the line that is being typed.
+fn words() -> Vec<OsString> {
+    std::env::args_os().skip_while(|word| word != "--").skip(2).collect()
+}

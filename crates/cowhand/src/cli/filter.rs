@@ -1,0 +1,168 @@
+//! Which jobs a verb is about, and reading them page by page.
+
+use std::str::FromStr;
+
+use clap::Args;
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::interval::Interval;
+use cowhand_core::job::{JobRecord, JobStatus, TriggerType};
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+
+use super::place::WayIn;
+use super::{Failure, complete};
+use crate::api::{Page, segment};
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct Filter {
+    /// Only jobs of this agent
+    #[arg(long, add = complete::agents())]
+    pub(super) agent: Option<AgentName>,
+    /// Only jobs of schedules with this name
+    #[arg(long, value_name = "NAME")]
+    pub(super) schedule: Option<ScheduleName>,
+    /// Only pending, running, completed, failed or cancelled jobs
+    #[arg(long)]
+    pub(super) status: Option<JobStatus>,
+    /// Only jobs that came about so: manual, schedule, webhook, chat, discord, slack, web or fork
+    #[arg(long, value_name = "TYPE")]
+    pub(super) trigger_type: Option<TriggerType>,
+    /// Only jobs made since then: a time, a date, or how long ago (2h)
+    #[arg(long, value_name = "TIME")]
+    pub(super) since: Option<Since>,
+    /// Only jobs made until then; a date means the end of that day
+    #[arg(long, value_name = "TIME")]
+    pub(super) until: Option<Until>,
+}
+
+/// The beginning of a stretch of time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since(Timestamp);
+
+/// The end of a stretch of time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Until(Timestamp);
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Date>() {
+            Ok(date) if is_plain_date(text) => local(date.to_datetime(Time::midnight())).map(Self),
+            _ => moment(text).map(Self),
+        }
+    }
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Date>() {
+            Ok(date) if is_plain_date(text) => {
+                let next = date.checked_add(1.day()).map_err(|error| error.to_string())?;
+                let next = local(next.to_datetime(Time::midnight()))?;
+                next.checked_sub(1.microsecond()).map(Self).map_err(|error| error.to_string())
+            }
+            _ => moment(text).map(Self),
+        }
+    }
+}
+
+/// A date alone: Jiff also takes the date of a text that has a time.
+fn is_plain_date(text: &str) -> bool {
+    text.len() == "2026-01-31".len()
+}
+
+/// A time with its zone, a time in the zone of this machine, or a while before now.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse() {
+        return Ok(at);
+    }
+    if let Ok(at) = text.parse::<DateTime>()
+        && !is_plain_date(text)
+    {
+        return local(at);
+    }
+    let ago: Interval = text.parse().map_err(|_| {
+        "expected a time (2026-01-31T09:00:00Z), a date (2026-01-31) or how long ago (30m, 2h, 7d)".to_owned()
+    })?;
+    Timestamp::now().checked_sub(ago.duration()).map_err(|error| error.to_string())
+}
+
+fn local(at: DateTime) -> Result<Timestamp, String> {
+    TimeZone::system().to_timestamp(at).map_err(|error| error.to_string())
+}
+
+/// How many jobs the API gives at once.
+const PAGE: usize = 1000;
+
+impl Filter {
+    /// Whether it leaves anything out.
+    pub(super) fn is_set(&self) -> bool {
+        !self.query().is_empty()
+    }
+
+    fn query(&self) -> String {
+        let filters = [
+            ("agent", self.agent.as_ref().map(ToString::to_string)),
+            ("schedule", self.schedule.as_ref().map(ToString::to_string)),
+            ("status", self.status.map(|status| status.to_string())),
+            ("trigger_type", self.trigger_type.map(|kind| kind.to_string())),
+            ("since", self.since.map(|Since(at)| at.to_string())),
+            ("until", self.until.map(|Until(at)| at.to_string())),
+        ];
+        let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        filters.fold(String::new(), |query, (name, value)| format!("{query}&{name}={}", segment(&value)))
+    }
+
+    /// The jobs that match, the newest first: at most `limit`, all if there is none. Says also whether there are more.
+    pub(super) async fn jobs(
+        &self,
+        client: &WayIn<'_>,
+        after: Option<String>,
+        limit: Option<usize>,
+    ) -> Result<(Vec<JobRecord>, bool), Failure> {
+        let query = self.query();
+        let (mut jobs, mut cursor) = (Vec::new(), after);
+        loop {
+            let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
+            // One more than is wanted tells whether there are more.
+            let wanted = limit.map_or(PAGE, |limit| (limit + 1 - jobs.len()).min(PAGE));
+            let page: Page<JobRecord> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
+            jobs.extend(page.items);
+            cursor = page.next_cursor;
+            match limit {
+                Some(limit) if jobs.len() > limit => {
+                    jobs.truncate(limit);
+                    return Ok((jobs, true));
+                }
+                _ if cursor.is_none() => return Ok((jobs, false)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_dates() {
+        let zone = TimeZone::system();
+        let local = |text: &str| zone.to_timestamp(text.parse::<DateTime>().unwrap()).unwrap();
+        let since = |text: &str| text.parse::<Since>().map(|Since(at)| at);
+        let until = |text: &str| text.parse::<Until>().map(|Until(at)| at);
+        let exact = "2026-01-31T09:00:00Z".parse::<Timestamp>().unwrap();
+        assert_eq!((since("2026-01-31T09:00:00Z"), until("2026-01-31T09:00:00Z")), (Ok(exact), Ok(exact)));
+        assert_eq!(since("2026-01-31"), Ok(local("2026-01-31T00:00:00")));
+        assert_eq!(until("2026-01-31"), Ok(local("2026-01-31T23:59:59.999999")));
+        assert_eq!(since("2026-01-31T09:00"), Ok(local("2026-01-31T09:00:00")));
+        assert!(since("2h").unwrap() < Timestamp::now());
+        for wrong in ["", "soon", "2026-13-01", "2026-02-30", "31.01.2026"] {
+            assert!(since(wrong).is_err() && until(wrong).is_err(), "{wrong}");
+        }
+    }
+}

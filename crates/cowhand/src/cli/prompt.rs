@@ -1,0 +1,48 @@
+//! A prompt from the command line, from a file, or from standard input.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::Failure;
+
+#[derive(Debug, Args)]
+pub(super) struct Prompt {
+    /// What to do, instead of what the schedule or the agent says; `-` reads it from standard input
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Read what to do from this file; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    prompt_file: Option<PathBuf>,
+}
+
+impl Prompt {
+    /// None if none was given.
+    pub(super) fn read(self) -> Result<Option<String>, Failure> {
+        let dash = Path::new("-");
+        match (self.prompt, self.prompt_file) {
+            (Some(text), _) if text != "-" => Ok(Some(text)),
+            (None, Some(file)) if file != dash => {
+                let shown = file.display().to_string();
+                checked(&shown, std::fs::read_to_string(&file)).map(Some)
+            }
+            (None, None) => Ok(None),
+            _ => {
+                let mut text = String::new();
+                let read = io::stdin().lock().read_to_string(&mut text);
+                checked("standard input", read.map(|_| text)).map(Some)
+            }
+        }
+    }
+}
+
+fn checked(from: &str, read: io::Result<String>) -> Result<String, Failure> {
+    match read {
+        Ok(text) if text.trim().is_empty() => {
+            Err(Failure::usage(format!("{from} is empty; a prompt has to say something")))
+        }
+        Ok(text) => Ok(text),
+        Err(error) => Err(Failure::usage(format!("cannot read the prompt from {from}: {error}"))),
+    }
+}

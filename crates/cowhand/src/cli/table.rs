@@ -1,0 +1,231 @@
+//! Tables: columns as wide as what is in them, counted as a terminal shows it, and never wider than the terminal.
+
+use anstyle::Style;
+use cowhand_core::id::JobId;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::print::{HEAD, line, one_line, style_of, styled, width};
+
+#[derive(Debug)]
+pub(super) struct Table {
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A column that is no wider is never cut: a status, a time, a number.
+const WHOLE: usize = 12;
+
+/// How much a table that is too wide gives up: first the text in its last column, then the dates in ids of jobs, then
+/// long names, and in the end the last column.
+const STEPS: [Step; 7] = [
+    Step { whole_ids: true, name: usize::MAX, last: 24 },
+    Step { whole_ids: false, name: usize::MAX, last: 24 },
+    Step { whole_ids: false, name: 20, last: 20 },
+    Step { whole_ids: false, name: WHOLE, last: 10 },
+    Step { whole_ids: false, name: 8, last: 10 },
+    Step { whole_ids: false, name: 6, last: 0 },
+    Step { whole_ids: false, name: 3, last: 0 },
+];
+
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    whole_ids: bool,
+    /// The least that is left of a name.
+    name: usize,
+    /// The least that is left of the last column.
+    last: usize,
+}
+
+impl Table {
+    pub(super) fn new(head: &[&'static str]) -> Self {
+        Self { head: head.to_vec(), rows: Vec::new() }
+    }
+
+    /// The words of a status get their colour.
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub(super) fn print(self) {
+        for (number, row) in self.fitting(width()).into_iter().enumerate() {
+            let mut text = String::new();
+            let mut gap = 0;
+            for (cell, room) in row {
+                let taken = cell.width();
+                if taken > 0 {
+                    text.push_str(&" ".repeat(gap));
+                    let style = if number == 0 { HEAD } else { style_of(&cell) };
+                    text.push_str(&if style == Style::new() { cell } else { styled(cell, style) });
+                    gap = 0;
+                }
+                gap += room.saturating_sub(taken) + GAP;
+            }
+            line(text);
+        }
+    }
+
+    /// The head and the rows, each cell with the width of its column.
+    fn fitting(self, terminal: Option<usize>) -> Vec<Vec<(String, usize)>> {
+        let head = self.head.iter().map(|name| (*name).to_owned()).collect();
+        let all: Vec<Vec<String>> = std::iter::once(head).chain(self.rows).collect();
+        let Some(terminal) = terminal else {
+            let widths = natural(&all, true);
+            return cut_to(all, &widths, true);
+        };
+        let step = STEPS.into_iter().find_map(|step| Some((widths(&all, step, terminal)?, step)));
+        let (widths, step) = step.unwrap_or_else(|| {
+            let step = STEPS[STEPS.len() - 1];
+            (natural(&all, step.whole_ids).into_iter().map(|width| width.min(step.name)).collect(), step)
+        });
+        cut_to(all, &widths, step.whole_ids)
+    }
+}
+
+fn natural(rows: &[Vec<String>], whole_ids: bool) -> Vec<usize> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| shown(cell, whole_ids).width()).max().unwrap_or_default()
+    };
+    (0..columns).map(width).collect()
+}
+
+/// The widths of the columns at this step; none if that is still too wide.
+fn widths(rows: &[Vec<String>], step: Step, terminal: usize) -> Option<Vec<usize>> {
+    let natural = natural(rows, step.whole_ids);
+    let (last, names) = natural.split_last()?;
+    // Ids of jobs are never cut, also in the last column.
+    let is_text = rows.iter().skip(1).filter_map(|row| row.last()).all(|cell| cell.parse::<JobId>().is_err());
+    let least_of_last = if is_text { (*last).min(step.last) } else { *last };
+    let with_names_of = |most: usize| {
+        let cut = |width: usize| if width > WHOLE { width.min(most) } else { width };
+        names.iter().map(|width| cut(*width)).collect::<Vec<_>>()
+    };
+    let taken = |names: &[usize]| names.iter().map(|width| width + GAP).sum::<usize>();
+    let widest = names.iter().copied().max().unwrap_or_default();
+    let names = (step.name.min(widest)..=widest)
+        .rev()
+        .map(with_names_of)
+        .find(|names| taken(names) + least_of_last <= terminal)?;
+    let room = terminal - taken(&names);
+    let last = if room < 4 && *last > room { 0 } else { (*last).min(room) };
+    Some(names.into_iter().chain([last]).collect())
+}
+
+fn cut_to(rows: Vec<Vec<String>>, widths: &[usize], whole_ids: bool) -> Vec<Vec<(String, usize)>> {
+    let fit = |row: Vec<String>| {
+        let cells = row.into_iter().zip(widths).enumerate();
+        let cells = cells.map(|(column, (cell, width))| {
+            let (cell, is_last) = (shown(&cell, whole_ids), column + 1 == widths.len());
+            (if is_last { cut_end(cell, *width) } else { cut(cell, *width) }, *width)
+        });
+        cells.collect()
+    };
+    rows.into_iter().map(fit).collect()
+}
+
+/// The id of a job by the part that names it, where there is no room for the date.
+fn shown(cell: &str, whole_ids: bool) -> &str {
+    let is_id = !whole_ids && cell.starts_with("job-") && cell.parse::<JobId>().is_ok();
+    if is_id { &cell[cell.len() - 6..] } else { cell }
+}
+
+/// A name loses its middle, since names of many things begin alike; a sentence loses its end.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width || text.contains(' ') || width < 8 {
+        return cut_end(text, width);
+    }
+    let end = (width - 1) / 2;
+    let reversed: String = text.chars().rev().collect();
+    let tail: String = beginning(&reversed, end).chars().rev().collect();
+    format!("{}…{tail}", beginning(text, width - 1 - end))
+}
+
+fn cut_end(text: &str, width: usize) -> String {
+    match width {
+        _ if text.width() <= width => text.to_owned(),
+        0 => String::new(),
+        _ => format!("{}…", beginning(&one_line(text, usize::MAX), width - 1)),
+    }
+}
+
+/// As much of a text as fits into so many columns.
+pub(super) fn beginning(text: &str, width: usize) -> &str {
+    let mut taken = 0;
+    for (at, sign) in text.char_indices() {
+        taken += sign.width().unwrap_or(0);
+        if taken > width {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: &[[&str; 4]]) -> Table {
+        let mut table = Table::new(&["JOB", "AGENT", "STATUS", "OUTCOME"]);
+        for row in rows {
+            table.row(row.map(str::to_owned));
+        }
+        table
+    }
+
+    fn lines(table: Table, terminal: Option<usize>) -> Vec<String> {
+        let line = |row: Vec<(String, usize)>| {
+            let cells = row.into_iter().map(|(cell, width)| {
+                let padding = " ".repeat(width - cell.width());
+                format!("{cell}{padding}")
+            });
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        table.fitting(terminal).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_table_gives_up_what_matters_least() {
+        let long = "a-very-long-name-of-an-agent-in-the-north";
+        let rows = [
+            [
+                "job-2026-01-01-abc123",
+                long,
+                "completed",
+                "It is done, and here is all that was done on the way.",
+            ],
+            ["job-2026-01-01-def456", "b", "failed", ""],
+        ];
+        assert_eq!(lines(table(&rows), None)[1], rows[0].join("  "));
+        for (terminal, expected) in [
+            (
+                110,
+                "job-2026-01-01-abc123  a-very-long-name-of-an-agent-in-the-north  completed  It is done, and here is all that…",
+            ),
+            (
+                90,
+                "abc123  a-very-long-name-of-an-agent-in-the-north  completed  It is done, and here is all…",
+            ),
+            (60, "abc123  a-very-long-na…t-in-the-north  completed  It is don…"),
+            (40, "abc123  a-ve…orth  completed  It is don…"),
+            (30, "abc123  a-ve…orth  completed"),
+        ] {
+            let lines = lines(table(&rows), Some(terminal));
+            assert!(lines.iter().all(|line| line.width() <= terminal), "{lines:#?}");
+            assert_eq!(lines[1], expected, "{terminal}");
+        }
+    }
+
+    #[test]
+    fn signs_take_the_room_that_they_take() {
+        let rows = [["job-2026-01-01-abc123", "审阅", "completed", "审阅完成"], ["x", "abcd", "failed", ""]];
+        let lines = lines(table(&rows), None);
+        assert_eq!(lines[1], "job-2026-01-01-abc123  审阅   completed  审阅完成");
+        assert_eq!(lines[2], "x                      abcd   failed");
+        assert_eq!(cut("审阅所有打开的拉取请求", 9), "审阅…请求");
+        assert_eq!(cut("审阅 所有打开的拉取请求", 8), "审阅 所…");
+        assert_eq!(beginning("审阅", 3), "审");
+    }
+}

@@ -1,0 +1,122 @@
+//! Events of jobs carry the job, and the output of jobs can be followed with them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{Scene, until};
+
+fn events(scene: &Scene) -> Vec<Value> {
+    let events = scene.run(&["events", "--json", "--limit", "1000"]).stdout;
+    events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn events_of_a_job_carry_the_job_as_it_was_then() {
+    let scene = Scene::started();
+    let done = scene.json(&["trigger", "worker", "tidy", "-p", "Tidy up.", "--wait"]);
+    let failed = scene.run(&["trigger", "broken", "--wait", "--json"]).stdout;
+    let failed: Value = serde_json::from_str(&failed).unwrap();
+    let (waiting, _) = scene.waiting_job();
+    let cancelled = scene.json(&["cancel", &waiting]);
+    let fork = scene.json(&["fork", done["id"].as_str().unwrap(), "--wait"]);
+    let events = events(&scene);
+    let record = |kind: &str, job: &Value| {
+        let found = events.iter().find(|event| event["type"] == kind && event["job"] == job["id"]);
+        found.unwrap_or_else(|| panic!("no {kind} of {}", job["id"]))["job_record"].clone()
+    };
+    let created = record("job:created", &done);
+    assert_eq!((&created["id"], &created["status"]), (&done["id"], &"pending".into()), "{created:#}");
+    for key in ["agent", "schedule", "trigger_type", "started_at", "prompt", "output_file"] {
+        assert_eq!(created[key], done[key], "{key}: {created:#}");
+    }
+    for key in ["exit_reason", "finished_at", "duration_seconds", "summary", "run_started_at"] {
+        assert!(created[key].is_null(), "{key} was not known then: {created:#}");
+    }
+    let started = record("job:started", &done);
+    assert_eq!((&started["status"], &started["attempt"]), (&"running".into(), &1.into()), "{started:#}");
+    assert_eq!(started["run_started_at"], done["run_started_at"]);
+    assert_eq!(record("job:completed", &done), done, "a job that has ended never changes");
+    assert_eq!(record("job:failed", &failed), failed);
+    assert_eq!(record("job:cancelled", &cancelled), cancelled);
+    let forked = events.iter().find(|event| event["type"] == "job:forked").unwrap();
+    assert_eq!(
+        (&forked["job_record"]["id"], &forked["job_record"]["forked_from"]),
+        (&fork["id"], &done["id"])
+    );
+    assert_eq!(forked["original_job_record"], done);
+
+    // What was removed is removed: the log keeps no copy of a prompt.
+    let id = done["id"].as_str().unwrap();
+    assert_eq!(scene.run(&["job", "delete", id]).code, Some(0));
+    let events = self::events(&scene);
+    let of_job = events.iter().filter(|event| event["job"] == done["id"]);
+    assert!(of_job.clone().count() > 3 && of_job.into_iter().all(|event| event["job_record"].is_null()));
+}
+
+/// Between `job:started` and `job:completed`, each line once, from the line that is written after the start.
+#[test]
+fn output_can_be_followed_with_the_events() {
+    let scene = Scene::with(
+        r#"agents:
+  - name: talker
+    runtime: command
+    command: [sh, -c, 'echo one; echo "{\"type\":\"assistant\",\"content\":\"two\"}"; while [ ! -e go ]; do sleep 0.05; done; echo three']
+"#,
+    );
+    scene.start();
+    let mut follower = scene.spawn(&["events", "-f", "--output", "--json", "--after", "0"]);
+    let job = scene.json(&["trigger", "talker"]);
+    let mut read = |last: &str| {
+        let mut seen: Vec<Value> = Vec::new();
+        loop {
+            let event: Value = serde_json::from_str(&follower.line()).unwrap();
+            let is_last = event["type"] == last || event["line"].to_string() == last;
+            seen.push(event);
+            if is_last {
+                return seen;
+            }
+        }
+    };
+    let mut seen = read("2");
+    fs::write(scene.root.join("go"), "").unwrap();
+    seen.extend(read("job:completed"));
+    let kinds: Vec<&str> = seen.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let expected = ["job:created", "job:started", "job:output", "job:output", "job:output", "job:completed"];
+    assert_eq!(kinds, expected, "{seen:#?}");
+    let said: Vec<&Value> = seen.iter().filter(|event| event["type"] == "job:output").collect();
+    for (number, output) in said.iter().enumerate() {
+        assert_eq!((&output["job"], &output["agent"]), (&job["id"], &"talker".into()));
+        assert_eq!(output["line"], number + 1);
+        assert!(output["seq"].is_null() && output["at"].is_string(), "{output:#}");
+    }
+    let told = said.iter().map(|said| (said["output_type"].as_str(), said["output"]["content"].as_str()));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [(Some("system"), Some("one")), (Some("assistant"), Some("two")), (Some("system"), Some("three"))]
+    );
+}
+
+#[test]
+fn output_is_followed_from_now_on() {
+    let scene = Scene::started();
+    let (job, _) = scene.waiting_job();
+    until("its first line", || scene.run(&["logs", &job]).stdout.starts_with("up").then_some(()));
+    let mut follower = scene.spawn(&["events", "-f", "--output", "--limit", "1"]);
+    assert!(follower.line().contains("job:started"), "the newest event");
+    // What comes now comes by the stream, so it listens.
+    let other = scene.json(&["trigger", "worker", "-p", "Hello.", "--wait"]);
+    let mut heard = Vec::new();
+    while !heard.iter().any(|line: &String| line.contains("job:completed")) {
+        heard.push(follower.line());
+    }
+    let said: Vec<_> = heard.iter().filter(|line| line.contains("job:output")).collect();
+    assert!(said.len() == 1 && said[0].contains("Hello."), "nothing that was said before: {heard:?}");
+    assert!(said[0].contains(other["id"].as_str().unwrap()), "{said:?}");
+    scene.go();
+    let line = follower.line();
+    assert!(line.contains("job:output") && line.contains(&job) && line.contains("went"), "{line}");
+    assert!(follower.line().contains("job:completed"));
+    let usage = scene.run(&["events", "--output"]);
+    assert_eq!(usage.code, Some(2), "output is live only: {}", usage.stderr);
+}

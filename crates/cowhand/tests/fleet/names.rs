@@ -1,0 +1,182 @@
+//! What a person types to name a job, an agent or a schedule.
+
+use super::api::ask;
+use super::{Scene, until};
+
+#[test]
+fn a_short_job_id_is_enough_everywhere() {
+    let scene = Scene::started();
+    let job = scene.json(&["trigger", "worker", "tidy", "--wait"]);
+    let id = job["id"].as_str().unwrap();
+    let (short, dated) = (&id[15..], &id[4..]);
+    for name in [short, dated] {
+        assert_eq!(scene.job(name)["id"], *id, "{name}");
+        assert!(scene.run(&["logs", name]).stdout.starts_with("Tidy up.\n"), "{name}");
+        assert_eq!(scene.json(&["logs", name, "--result"])["job"], *id);
+        assert_eq!(scene.json(&["retry", name, "--wait"])["retry_of"], *id);
+        assert_eq!(scene.json(&["fork", name, "--wait"])["forked_from"], *id);
+        let again = scene.run(&["cancel", name]);
+        assert!(again.code == Some(5) && again.stderr.contains(&format!("{id} is completed already")));
+        for path in ["", "/output", "/result", "/attempts"] {
+            let answer = ask(&scene, "GET", &format!("jobs/{name}{path}"), "");
+            assert!(answer.contains("200 OK"), "{answer}");
+        }
+        let after = scene.run(&["jobs", "--after", name]);
+        assert_eq!(after.stdout, "no jobs\n", "it was the first");
+    }
+    let none = scene.run(&["job", "zzzzzz"]);
+    assert_eq!(none.code, Some(5));
+    assert!(none.stderr.contains("there is no job zzzzzz; `cowhand jobs` lists them"), "{}", none.stderr);
+    assert_eq!(scene.run(&["job", "not an id"]).code, Some(2));
+    assert_eq!(scene.run(&["job", "delete", short]).code, Some(0));
+    let gone = scene.run(&["job", dated]);
+    assert!(gone.stderr.contains("it was pruned at"), "{}", gone.stderr);
+}
+
+#[test]
+fn a_short_id_names_the_job_of_an_ask() {
+    let scene = Scene::started();
+    let job = scene.json(&["trigger", "worker", "--wait"]);
+    let id = job["id"].as_str().unwrap();
+    for verb in [&["asks"][..], &["approve"], &["deny"]] {
+        let said = scene.run(&[verb, &[format!("{}.1", &id[15..]).as_str()]].concat());
+        assert_eq!(said.code, Some(5), "{}", said.stderr);
+        assert!(said.stderr.contains(&format!("there is no ask {id}.1")), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn a_name_that_is_not_there_suggests_the_nearest() {
+    let scene = Scene::with(
+        "agents:
+  - {name: reviewer, runtime: command, command: ['true'], schedules: {nightly: {type: manual}}}
+  - {name: b, runtime: command, command: ['true']}
+",
+    );
+    scene.start();
+    let agent: &[&[&str]] = &[
+        &["trigger", "reviwer"],
+        &["status", "reviwer"],
+        &["why", "reviwer"],
+        &["why", "reviwer/nightly"],
+        &["schedule", "show", "reviwer/nightly"],
+        &["schedule", "enable", "reviwer/nightly"],
+        &["schedule", "next", "reviwer/nightly"],
+        &["logs", "reviwer"],
+        &["clear", "reviwer"],
+        &["prune", "reviwer", "--max-jobs", "1"],
+        &["work", "list", "--agent", "reviwer"],
+    ];
+    for verb in agent {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(5), "{verb:?}: {}{}", said.stdout, said.stderr);
+        assert!(said.stderr.contains("did you mean reviewer?"), "{verb:?}: {}", said.stderr);
+    }
+    let schedule: &[&[&str]] = &[
+        &["trigger", "reviewer", "nigthly"],
+        &["why", "reviewer/nigthly"],
+        &["schedule", "show", "reviewer/nigthly"],
+        &["schedule", "disable", "reviewer/nigthly"],
+        &["schedule", "next", "reviewer/nigthly"],
+    ];
+    for verb in schedule {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(5), "{verb:?}: {}{}", said.stdout, said.stderr);
+        assert!(said.stderr.contains("did you mean nightly?"), "{verb:?}: {}", said.stderr);
+    }
+    let said = scene.run(&["jobs", "--agent", "reviwer"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "no jobs\n"), "agents that left have jobs, too");
+    assert!(said.stderr.contains("did you mean reviewer?"), "{}", said.stderr);
+    let said = scene.run(&["trigger", "quite-another"]);
+    assert!(said.code == Some(5) && !said.stderr.contains("did you mean"), "{}", said.stderr);
+}
+
+#[test]
+fn why_an_agent_shows_all_its_schedules() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [cat]
+    schedules:
+      first: {type: manual, prompt: One.}
+      second: {type: cron, cron: '0 0 1 1 *', timezone: UTC, enabled: false}
+  - {name: b, runtime: command, command: ['true']}
+",
+    );
+    scene.start();
+    let job = scene.json(&["trigger", "a", "first", "--wait"]);
+    let said = scene.run(&["why", "a"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    for words in
+        ["a/first is on, and not running now.", "a/second is turned off", job["id"].as_str().unwrap()]
+    {
+        assert!(said.stdout.contains(words), "{words}: {}", said.stdout);
+    }
+    let json = scene.json(&["why", "a"]);
+    assert_eq!(json["agent"], "a");
+    let names: Vec<_> = json["schedules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["schedule"]["schedule"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["first", "second"]);
+    assert_eq!(json["schedules"][0]["firings"][0]["job"], job["id"]);
+    let said = scene.run(&["why", "b"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("b has no schedules; `cowhand trigger b` makes a job"), "{}", said.stdout);
+}
+
+#[test]
+fn a_config_that_is_not_there_is_a_mistake() {
+    let scene = Scene::new();
+    for verb in [
+        &["status"][..],
+        &["jobs"],
+        &["agents"],
+        &["start"],
+        &["start", "-d"],
+        &["stop"],
+        &["doctor"],
+        &["config", "check"],
+    ] {
+        let said = scene.run(&[&["-c", "nowhere/cowhand.yaml"], verb].concat());
+        assert_eq!(said.code, Some(3), "{verb:?}: {}{}", said.stdout, said.stderr);
+        assert!(said.stderr.contains("nowhere/cowhand.yaml does not exist"), "{verb:?}: {}", said.stderr);
+    }
+    assert!(!scene.root.join("nowhere").exists());
+    // A daemon whose file is gone can still be reached.
+    scene.start();
+    std::fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+    assert_eq!(scene.json(&["-c", "cowhand.yaml", "status"])["daemon"]["running"], true);
+    assert_eq!(scene.run(&["-c", "cowhand.yaml", "stop"]).code, Some(0));
+    assert_eq!(scene.run(&["-c", "cowhand.yaml", "status"]).code, Some(3));
+}
+
+#[test]
+fn one_job_can_be_deleted_by_its_verb() {
+    let scene = Scene::started();
+    let job = scene.json(&["trigger", "worker", "--wait"]);
+    let id = job["id"].as_str().unwrap();
+    let (running, _) = scene.waiting_job();
+    let refused = scene.run(&["job", "delete", &running]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stdout);
+    assert!(refused.stderr.contains("has not ended; cancel it first"), "{}", refused.stderr);
+    let deleted = scene.run(&["job", "delete", id]);
+    assert_eq!((deleted.code, deleted.stdout), (Some(0), format!("{id} is deleted\n")), "{}", deleted.stderr);
+    until("its files to go", || {
+        (!scene.root.join(format!(".cowhand/jobs/{id}.jsonl")).exists()).then_some(())
+    });
+    let again = scene.run(&["job", "delete", id]);
+    assert!(again.code == Some(5) && again.stderr.contains("it was pruned at"), "{}", again.stderr);
+    // As pruning, it needs no daemon.
+    scene.go();
+    let job = scene.json(&["trigger", "worker", "--wait"]);
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    let deleted = scene.json(&["job", "delete", job["id"].as_str().unwrap()]);
+    assert_eq!(deleted["id"], job["id"]);
+    assert!(!scene.root.join(format!(".cowhand/jobs/{}.yaml", job["id"].as_str().unwrap())).exists());
+    let never = scene.run(&["job", "delete", "job-2026-01-01-nosuch"]);
+    assert!(never.code == Some(5) && never.stderr.contains("there is no job"), "{}", never.stderr);
+}

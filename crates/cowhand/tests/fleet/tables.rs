@@ -1,0 +1,86 @@
+//! Tables on terminals of several widths: no line is broken, and every column begins where its heading does.
+
+use super::Scene;
+use super::terminal::lines_on;
+
+const FLEET: &str = "agents:
+  - name: backend-service-pull-request-reviewer-for-the-north
+    description: 审阅所有打开的拉取请求并写下评论，然后把结果告诉团队里的每一个人
+    runtime: command
+    command: [sh, -c, 'echo 审阅完成 with a rather long summary of everything that was found on the way here']
+    default_prompt: Look.
+    schedules:
+      every-weekday-morning-before-the-meeting: {type: manual, prompt: Look.}
+  - {name: b, runtime: command, command: [sh, -c, 'echo short'], default_prompt: Look.}
+";
+
+/// Display columns, as a terminal counts them: Chinese signs take two.
+fn columns(text: &str) -> usize {
+    let wide =
+        |c: char| matches!(c, '\u{2e80}'..='\u{a4cf}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff60}');
+    text.chars().map(|c| if wide(c) { 2 } else { 1 }).sum()
+}
+
+fn scene() -> Scene {
+    let scene = Scene::with(FLEET);
+    scene.start();
+    let long = "backend-service-pull-request-reviewer-for-the-north";
+    scene.run(&["trigger", long, "every-weekday-morning-before-the-meeting", "--wait"]);
+    scene.run(&["trigger", "b", "--wait"]);
+    scene
+}
+
+#[test]
+fn a_table_fits_the_terminal() {
+    let scene = scene();
+    let verbs: [&[&str]; 6] = [
+        &["jobs"],
+        &["agents"],
+        &["status"],
+        &["schedule", "list"],
+        &["why", "backend-service-pull-request-reviewer-for-the-north"],
+        &["events"],
+    ];
+    for width in [60, 80, 120] {
+        for verb in verbs {
+            let lines = lines_on(scene.command(verb), width);
+            assert!(lines.len() > 1, "{verb:?}");
+            // A name that is longer than the terminal is wide cannot be broken.
+            for line in lines.iter().filter(|line| line.contains(' ')) {
+                assert!(
+                    columns(line) <= usize::from(width),
+                    "{verb:?} at {width}: {}\n{line}",
+                    columns(line)
+                );
+            }
+        }
+        let jobs = lines_on(scene.command(&["jobs"]), width).join("\n");
+        for job in scene.json(&["jobs"]).as_array().unwrap() {
+            let short = &job["id"].as_str().unwrap()[15..];
+            assert!(jobs.contains(short), "a job can be named by what is shown: {jobs}");
+        }
+        assert!(jobs.contains("completed"), "a status is never cut: {jobs}");
+    }
+    let piped = scene.run(&["jobs"]).stdout;
+    for whole in
+        ["backend-service-pull-request-reviewer-for-the-north", "every-weekday-morning-before-the-meeting"]
+    {
+        assert!(piped.contains(whole), "nothing is cut for a program: {piped}");
+    }
+}
+
+#[test]
+fn columns_are_counted_as_a_terminal_shows_them() {
+    let scene = Scene::with(
+        "agents:
+  - {name: a, runtime: command, command: ['true'], schedules: {审阅拉取请求: {type: manual}, plain: {type: manual}}}
+",
+    );
+    scene.start();
+    let lines: Vec<String> = scene.run(&["schedule", "list"]).stdout.lines().map(str::to_owned).collect();
+    let begins = |line: &str, word: &str| columns(&line[..line.find(word).unwrap()]);
+    let expected = begins(&lines[0], "TYPE");
+    for line in &lines[1..] {
+        assert_eq!(begins(line, "manual"), expected, "{}", lines.join("\n"));
+    }
+}
