@@ -115,6 +115,7 @@ async fn from_yaml() {
         program: env!("CARGO_BIN_EXE_cowhand").into(),
         work_sources: Registry::default(),
         triggers: script.registry(),
+        fresh: false,
     })
     .await
     .unwrap();
