@@ -31,9 +31,9 @@ impl Past {
         let scene = Scene::with("agents: []");
         fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
         scene.write("herdctl.yaml", "version: 1\nagents:\n  - path: agent.yaml\n");
-        let written: String =
-            schedules.iter().map(|(name, trigger, _)| format!("  {name}: {trigger}\n")).collect();
-        scene.write("agent.yaml", &format!("{AGENT}{written}"));
+        let written: Vec<_> =
+            schedules.iter().map(|(name, trigger, _)| format!("  {name}: {trigger}")).collect();
+        scene.write("agent.yaml", &format!("{AGENT}{}\n", written.join("\n")));
         for folder in ["jobs", "sessions"] {
             fs::create_dir_all(scene.root.join(".herdctl").join(folder)).unwrap();
         }

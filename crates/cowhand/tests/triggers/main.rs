@@ -84,14 +84,13 @@ impl Home {
     async fn start(&self, agents: Vec<Agent>, triggers: Registry) -> Fleet {
         let store = self.server.as_ref().map(postgres::Postgres::url);
         Fleet::start(Options {
-            agents: Agents::Given(Roster { store, ..Roster::of(agents)
-            fresh: false,
-        }),
+            agents: Agents::Given(Roster { store, ..Roster::of(agents) }),
             state: StateFolder::at(self.path().join("state")),
             clock: Clock::System,
             program: env!("CARGO_BIN_EXE_cowhand").into(),
             triggers,
             work_sources: cowhand::work::Registry::default(),
+            fresh: false,
         })
         .await
         .unwrap()

@@ -81,8 +81,7 @@ mod tests {
         let pairs = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let reply =
-            Reply { status, headers: HeaderMap::from_iter(pairs), body: Vec::new(), was_redirected: false };
+        let reply = Reply { status, headers: pairs.collect(), body: Vec::new(), was_redirected: false };
         let call = Call::get("repos/o/r/issues");
         read(&call, &reply, "o/r", "the token in MY_TOKEN").advice.unwrap_or_default()
     }
