@@ -67,20 +67,20 @@ fn output_can_be_followed_with_the_events() {
     scene.start();
     let mut follower = scene.spawn(&["events", "-f", "--output", "--json", "--after", "0"]);
     let job = scene.json(&["trigger", "talker"]);
-    let mut read = |last: &str| {
+    let mut read = |last: Value| {
         let mut seen: Vec<Value> = Vec::new();
         loop {
             let event: Value = serde_json::from_str(&follower.line()).unwrap();
-            let is_last = event["type"] == last || event["line"].to_string() == last;
+            let is_last = event["type"] == last || event["line"] == last;
             seen.push(event);
             if is_last {
                 return seen;
             }
         }
     };
-    let mut seen = read("2");
+    let mut seen = read(2.into());
     fs::write(scene.root.join("go"), "").unwrap();
-    seen.extend(read("job:completed"));
+    seen.extend(read("job:completed".into()));
     let kinds: Vec<&str> = seen.iter().map(|event| event["type"].as_str().unwrap()).collect();
     let expected = ["job:created", "job:started", "job:output", "job:output", "job:output", "job:completed"];
     assert_eq!(kinds, expected, "{seen:#?}");
