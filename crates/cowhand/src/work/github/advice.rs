@@ -73,7 +73,7 @@ fn listed(scopes: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+    use reqwest::header::{HeaderName, HeaderValue};
 
     use super::*;
 
