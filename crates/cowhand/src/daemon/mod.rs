@@ -210,7 +210,8 @@ impl Daemon {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
-        let at_once = AtOnce { node: &engine.home.node, lease: LEASE, expect: &expect, begin: &mut begin };
+        let (node, holds) = (&engine.home.node, |job: &JobId| engine.holds(job));
+        let at_once = AtOnce { node, lease: LEASE, expect: &expect, holds: &holds, begin: &mut begin };
         let tick = match tick::tick(&engine.store, &loaded.roster, now, &self.uptime, Some(at_once)).await {
             Ok(tick) => tick,
             Err(error) => {

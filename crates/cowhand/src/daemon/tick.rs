@@ -50,6 +50,9 @@ pub struct AtOnce<'a> {
     pub lease: SignedDuration,
     /// Told before anything is written that a job is likely to begin soon.
     pub expect: &'a (dyn Fn() + Sync),
+    /// Whether it looks after a job. Then the job is not lost, however late its lease is renewed: this process may have been
+    /// stopped between two looks.
+    pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
     /// Told of each job that was claimed, with its epoch, before the next look.
     pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
 }
@@ -122,6 +125,7 @@ async fn act(
             Ok(false)
         }
         Action::CancelPrevious { job } => store.cancel(job, now).await.map(|_| false),
+        Action::Lapse { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
         Action::Lapse { job, epoch } => {
             let (retry, silent) = lapse_of(store, roster, &job).await?;
             let settled = store.release_lapsed(job.clone(), epoch, silent, retry, now).await?;

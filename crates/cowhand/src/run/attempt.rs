@@ -384,6 +384,11 @@ impl Attempt {
         fs::exists(self.folder.join(KEEPER))
     }
 
+    /// Whether it is written down which process the agent is.
+    pub(super) fn has_agent(&self) -> bool {
+        self.folder.join(AGENT).exists()
+    }
+
     /// When its keeper started the agent; none if it never did, or on another machine.
     pub fn agent_began(&self) -> Option<Timestamp> {
         Timestamp::try_from(fs::metadata(self.folder.join(AGENT)).ok()?.modified().ok()?).ok()

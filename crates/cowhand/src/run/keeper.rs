@@ -119,7 +119,18 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     let spawned = spawn(attempt, start, &mut streams);
     groups.leave();
     let agent = match spawned {
-        Ok(agent) => agent,
+        Ok(Some(agent)) => agent,
+        // It began, so no other attempt may take its place.
+        Ok(None) => {
+            end_all(&groups).await?;
+            groups.remove();
+            return Ok(Ending {
+                at: Timestamp::now(),
+                status: ExitStatus::Lost,
+                stopped: None,
+                leftovers: 0,
+            });
+        }
         Err(error) => {
             end_all(&groups).await?;
             groups.remove();
@@ -138,6 +149,10 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
             _ = child_ended.recv() => {}
             // Without its folder nobody could ever find the agent, hear it or stop it.
             _ = look_at_folder.tick(), if !orphaned => {
+                // A disk that was full may have room by now.
+                if !attempt.has_agent() {
+                    write_agent(attempt, watch.agent).ok();
+                }
                 orphaned = matches!(attempt.folder().try_exists(), Ok(false));
                 if orphaned {
                     watch.ask(start.stop_signal.signal());
@@ -211,7 +226,9 @@ fn not_started(message: String) -> Ending {
     Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 }
 }
 
-fn spawn(attempt: &Attempt, start: &Start, streams: &mut Streams) -> io::Result<i32> {
+/// Starts the agent and writes down which process it is; none if it was started and had to be ended at once. After an
+/// error nothing was started.
+fn spawn(attempt: &Attempt, start: &Start, streams: &mut Streams) -> io::Result<Option<i32>> {
     let argv = match &start.enclosure {
         None => start.argv.iter().map(Into::into).collect(),
         Some(enclosure) => sandbox::argv(enclosure, attempt, &start.directory, &start.argv)?,
@@ -233,18 +250,29 @@ fn spawn(attempt: &Attempt, start: &Start, streams: &mut Streams) -> io::Result<
     };
     let agent = i32::try_from(child.id()).map_err(io::Error::other)?;
     fault::place("keeper-spawned");
-    if let Err(error) = Identity::of(agent).and_then(|agent| attempt.write(AGENT, &agent)) {
-        // What nobody could find again must not run. Its end is what we want, whatever comes of asking.
-        rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
-        child.wait()?;
-        // It may have done something in that moment, so it is not started anew, whatever the error was.
-        let kind = error.kind();
-        return Err(io::Error::other(format!(
-            "it could not be written down ({kind}), and was ended at once"
-        )));
+    match write_agent(attempt, agent) {
+        Ok(()) => {}
+        // We watch over it all the same, and write it down later.
+        Err(error) if shortage::is_named_in(&error.to_string()) => {
+            complain(attempt.folder(), &format!("cannot write down which process the agent is: {error}"));
+        }
+        Err(error) => {
+            complain(
+                attempt.folder(),
+                &format!("it could not be written down, and was ended at once: {error}"),
+            );
+            // What nobody could find again must not run. Its end is what we want, whatever comes of asking.
+            rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
+            child.wait()?;
+            return Ok(None);
+        }
     }
     fault::place("keeper-watching");
-    Ok(agent)
+    Ok(Some(agent))
+}
+
+fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {
+    attempt.write(AGENT, &Identity::of(agent)?)
 }
 
 fn start_failure(start: &Start, error: &io::Error) -> String {

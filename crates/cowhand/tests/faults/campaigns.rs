@@ -10,7 +10,7 @@ use rustix::process::{Signal, kill_process};
 use crate::check::{Counts, check};
 use crate::disk::{Ext4, Namespace};
 use crate::fleet::{Fleet, write_whole};
-use crate::{Campaign, Rounds};
+use crate::{Campaign, Rounds, tmpfs};
 
 pub(crate) const ALL: &[Campaign] = &[
     Campaign { name: "daemon_killed", about: "`kill -9` of the daemon", run: daemon_killed },
@@ -18,6 +18,7 @@ pub(crate) const ALL: &[Campaign] = &[
     Campaign { name: "both_killed", about: "`kill -9` of both", run: both_killed },
     Campaign { name: "daemon_stopped", about: "SIGSTOP of the daemon", run: daemon_stopped },
     Campaign { name: "keepers_stopped", about: "SIGSTOP of keepers", run: keepers_stopped },
+    Campaign { name: "disk_full", about: "full disk", run: disk_full },
     Campaign { name: "read_only", about: "disk becomes read-only", run: read_only },
     Campaign { name: "clock_steps", about: "wall clock steps, both ways", run: clock_steps },
     Campaign { name: "descriptors", about: "64 file descriptors", run: descriptors },
@@ -102,6 +103,25 @@ fn keepers_stopped(rounds: Rounds) -> Counts {
         fleet.wait_for_work(5);
     }
     check(fleet, stops, 0)
+}
+
+fn disk_full(rounds: Rounds) -> Counts {
+    let mount = |namespace: &Namespace, place: &Path| tmpfs::mount(namespace, place, 48);
+    let mut fleet = Fleet::on_disk(Some(mount));
+    fleet.start();
+    fleet.sender.start();
+    let fills = rounds.of(2, 10);
+    for _ in 0..fills {
+        fleet.wait_for_work(10);
+        tmpfs::fill(fleet.namespace.as_ref().unwrap(), &fleet.path());
+        fleet.wait_for("it to be not ready", || !fleet.is_ready());
+        some(1_000..3_000);
+        tmpfs::free(fleet.namespace.as_ref().unwrap(), &fleet.path());
+        fleet.wait_for("it to be ready", || fleet.is_ready());
+    }
+    fleet.wait_for_work(10);
+    assert!(fleet.sender.refused() > 0);
+    check(fleet, fills, 0)
 }
 
 /// Attempts whose keeper could not write their end are lost, with an account of it.

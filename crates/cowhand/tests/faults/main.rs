@@ -10,6 +10,8 @@ mod disk;
 mod fleet;
 #[path = "../trouble/http.rs"]
 mod http;
+#[path = "../trouble/tmpfs.rs"]
+mod tmpfs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
