@@ -131,11 +131,11 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 
 async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, String> {
     // What a daemon has open may be another file by now.
-    if let Ok(Some(client)) = Client::of_daemon(state).await
-        && let Ok(Status { daemon, .. }) = client.get::<Status>("status").await
-        && let Some(problem) = daemon.store_problem
-    {
-        return Err(problem);
+    if let Ok(Some(client)) = Client::of_daemon(state).await {
+        let status = client.get::<Status>("status").await.map_err(|problem| problem.message)?;
+        if let Some(problem) = status.daemon.store_problem {
+            return Err(problem);
+        }
     }
     let database = state.database();
     state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;

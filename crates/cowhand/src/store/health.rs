@@ -59,6 +59,17 @@ impl Store {
         self.standing.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The reason why a file cannot be read, if that is that it is no longer there.
+    pub(super) fn or_replaced(&self, error: StoreError) -> StoreError {
+        match (&self.database, &error) {
+            (
+                Database::Sqlite { file, .. },
+                StoreError::Connection(_) | StoreError::Statement { .. } | StoreError::Damaged(_),
+            ) => file.check().err().unwrap_or(error),
+            _ => error,
+        }
+    }
+
     /// Writes one row, durably.
     pub async fn probe_write(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(WRITE_PROBE, args![now]).await.map(drop) }))

@@ -151,8 +151,11 @@ impl Store {
         let begin = Instant::now();
         let answer = match &self.database {
             Database::Sqlite { readers, .. } => {
-                let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
-                verb(&mut Tx::sqlite(&mut transaction).called_at(self.present())).await
+                let answer = async {
+                    let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
+                    verb(&mut Tx::sqlite(&mut transaction).called_at(self.present())).await
+                };
+                answer.await.map_err(|error| self.or_replaced(error))
             }
             Database::Postgres(pool) => {
                 let begin = "begin isolation level repeatable read read only";

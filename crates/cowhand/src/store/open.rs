@@ -59,6 +59,11 @@ impl Store {
         let file = StoreFile::opened(path).map_err(|error| cannot(&error))?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
+            // A connection that is opened later would find another file if this one was removed; those that are open can
+            // still save it.
+            .min_connections(READERS)
+            .max_lifetime(None)
+            .idle_timeout(None)
             // A file does not hang up; asking whether it is still there costs each read a way to its thread and back.
             .test_before_acquire(false)
             .connect_with(options.read_only(true))
