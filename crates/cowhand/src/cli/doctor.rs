@@ -145,6 +145,7 @@ async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, 
     let file = database.display().to_string();
     let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
     let checked = async {
+        // First: PostgreSQL prepares a statement for other types when nothing is bound to it.
         store.check_integrity().await?;
         store.check_statements().await
     };

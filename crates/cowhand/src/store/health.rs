@@ -86,7 +86,6 @@ impl Store {
                 return Err(StoreError::Damaged(told.join("; ")));
             }
         }
-        self.check_statements().await?;
         self.snapshot().await?;
         for schedule in self.schedules().await? {
             self.ledger(schedule.id, PAGE).await?;
