@@ -227,6 +227,10 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     scene.write("go", "");
     scene.json(&["trigger", "worker", "poll"]);
     until("it is done", || read(&scene, "hard").contains("status: completed").then_some(()));
+    until("the store to know that the source was told", || {
+        let events = scene.run(&["events", "--json"]).stdout;
+        events.contains("\"outcome\":\"success\"").then_some(())
+    });
     let done = scene.run(&["work", "retry", "files-hard"]);
     let expected = "error: files-hard cannot be tried again: files-hard is completed\n";
     assert_eq!((done.code, done.stderr.as_str()), (Some(5), expected));
