@@ -7,12 +7,15 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use cowhand_core::actor::Actor;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::given::{Params, Switch};
+use super::problem::Code;
 use super::{Api, Problem};
+use crate::audit;
 use crate::backup;
 use crate::store::StoreError;
 
@@ -30,6 +33,11 @@ pub(super) async fn backup(
     State(api): State<Api>,
     Params(asked): Params<Asked>,
 ) -> Result<Response, Problem> {
+    // The store holds the secrets that stand in the config; over TCP no answer holds one.
+    if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
+        let message = "a backup holds secrets, so it is given to the owner of the state folder only: run `cowhand backup FILE` on the daemon's machine";
+        return Err(Problem::new(Code::Forbidden, message));
+    }
     if api.store.is_server() {
         return Err(StoreError::NoCopy.into());
     }

@@ -50,7 +50,7 @@ fn of_daemon() -> Vec<Route> {
         Route::get("/api/v1/backup", backup::backup)
             .needs(Scope::Admin)
             .about(
-                "A backup of the store and of what jobs said, as one SQLite file; only of a fleet on SQLite.",
+                "A backup of the store and of what jobs said, as one SQLite file; only on the socket, and of a fleet on SQLite.",
             )
             .params::<backup::Asked>()
             .tells::<String>()
