@@ -284,7 +284,8 @@ async fn pass_the_pause(scene: &mut Scene) {
     scene.kill();
     let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
     let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
-    let passed = sqlx::query("update schedules set paused_until = 0, pause_boot = null where paused_until > 0");
+    let passed =
+        sqlx::query("update schedules set paused_until = 0, pause_boot = null where paused_until > 0");
     assert_eq!(passed.execute(&mut store).await.unwrap().rows_affected(), 1, "it pauses");
     store.close().await.unwrap();
     scene.start(&[]);
