@@ -42,6 +42,10 @@ pub(crate) fn check(mut fleet: Fleet, faults: u32, excused: usize) -> Counts {
     // A copy: SQLite does not find its way into another namespace.
     let copy = fleet.outside("checked.db");
     std::fs::copy(fleet.seen(".cowhand/store.db"), &copy).unwrap();
+    let log = fleet.seen(".cowhand/store.db-wal");
+    if log.exists() {
+        std::fs::copy(log, fleet.outside("checked.db-wal")).unwrap();
+    }
     let (jobs, deliveries) = runtime.block_on(read(&copy.display().to_string()));
     let counts = compare(&fleet, &jobs, &deliveries, faults, excused);
     nothing_left(&fleet);
