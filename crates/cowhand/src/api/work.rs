@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
-use crate::work::queues::{self, ItemStatus, ItemView, Known};
+use crate::work::queues::{self, ItemStatus, ItemView};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -176,13 +176,10 @@ pub(super) async fn one(
 ) -> Result<Json<ItemView>, Problem> {
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
-    let known = Known::read(&api.store).await?;
-    for queue in queues::queues(&sources, &roster, asked.agent.as_ref()) {
-        if let Some(item) = queue.source.get_work(&id).await? {
-            return Ok(Json(queue.look(item, &known).await?));
-        }
-    }
-    Err(crate::fleet::FleetError::NoItem(id).into())
+    let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
+    let found = queues::find(queues, &id, &api.store).await?;
+    let (_, view) = found.ok_or(crate::fleet::FleetError::NoItem(id))?;
+    Ok(Json(view))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

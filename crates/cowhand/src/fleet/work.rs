@@ -180,17 +180,8 @@ impl Fleet {
         agent: Option<&AgentName>,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
-        let known = Known::read(self.store()).await?;
-        for queue in queues::queues(&loaded.sources, &loaded.roster, agent) {
-            if queue.source.source_type() != id.source() {
-                continue;
-            }
-            if let Some(item) = queue.source.get_work(id).await? {
-                let view = queue.look(item, &known).await?;
-                return Ok((queue, view));
-            }
-        }
-        Err(FleetError::NoItem(id.clone()))
+        let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
+        queues::find(queues, id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))
     }
 }
 

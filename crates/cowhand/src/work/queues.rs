@@ -163,6 +163,27 @@ pub(crate) async fn items(
     Ok(views)
 }
 
+/// Finds an item in the first queue that has it. A queue that cannot be read is an error only if no other queue has the item.
+pub(crate) async fn find(
+    queues: Vec<Queue>,
+    id: &WorkItemId,
+    store: &Store,
+) -> Result<Option<(Queue, ItemView)>, WorkSourceError> {
+    let known = Known::read(store).await?;
+    let mut unreadable = None;
+    for queue in queues {
+        if queue.source.source_type() != id.source() {
+            continue;
+        }
+        match queue.find(id, &known).await {
+            Ok(Some(view)) => return Ok(Some((queue, view))),
+            Ok(None) => {}
+            Err(error) => unreadable = unreadable.or(Some(error)),
+        }
+    }
+    unreadable.map_or(Ok(None), Err)
+}
+
 /// What our store knows of items.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
@@ -208,13 +229,19 @@ impl Queue {
         ItemView { item, status, held_by, agents: self.agents.clone(), last_error, given_up }
     }
 
-    /// The view of one item, asked about directly.
-    pub(crate) async fn look(&self, item: WorkItem, known: &Known) -> Result<ItemView, WorkSourceError> {
+    /// Returns one item. An item that this fleet holds is found even if its source cannot be read.
+    async fn find(&self, id: &WorkItemId, known: &Known) -> Result<Option<ItemView>, WorkSourceError> {
         let known = known.of(&self.name);
+        let held = known.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
+        let item = match (self.source.get_work(id).await, held) {
+            (Ok(Some(item)), _) | (Ok(None) | Err(_), Some(item)) => item,
+            (Ok(None), None) => return Ok(None),
+            (Err(error), None) => return Err(error),
+        };
         let has_failed =
             known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
         let is_withdrawn = has_failed && self.source.standing(&item.id).await? == Standing::Withdrawn;
         let status = if is_withdrawn { ItemStatus::GivenUp } else { ItemStatus::Available };
-        Ok(self.view(item, status, &known))
+        Ok(Some(self.view(item, status, &known)))
     }
 }

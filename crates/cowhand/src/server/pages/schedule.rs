@@ -1,10 +1,7 @@
 //! One schedule: how it stands, when it fires, and what became of every firing.
 
-use std::collections::HashMap;
-
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
-use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -24,9 +21,6 @@ pub(super) async fn page(
     let view: ScheduleView = pages.client.get(&base).await?;
     let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
     let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;
-    let of_schedule = format!("agent={}&schedule={}", segment(&agent), segment(&schedule));
-    let jobs: Page<JobRecord> = pages.client.get(&format!("jobs?{of_schedule}&limit=200")).await?;
-    let ends = jobs.items.into_iter().map(|job| (job.id, job.status)).collect();
     let definition = pages.definition(&view).await?;
     let main = html! {
         (head(&view, &base, now))
@@ -34,7 +28,7 @@ pub(super) async fn page(
             (part("next", "Next firings", &html! {}, &coming(&next.items, now)))
         }
         (definition::part(&definition, &view))
-        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&view, &ledger.items, &ends)))
+        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&view, &ledger.items)))
     };
     let title = format!("{} · {}", text::short(view.schedule.as_str(), 60), view.agent);
     let follow = format!("agent={}", view.agent);
@@ -52,9 +46,9 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     h1.any { (text::Text(view.schedule.as_str())) }
                 }
                 div.buttons.script {
-                    @if is_off {
+                    @if is_off && view.off_in_file.is_none() {
                         button data-post={ "/api/v1/" (base) "/enable" } data-said="The schedule is on." { "Enable" }
-                    } @else {
+                    } @else if !is_off {
                         button data-post={ "/api/v1/" (base) "/disable" } data-said="The schedule is off." { "Disable" }
                     }
                     button.primary data-post={ "/api/v1/" (base) "/fire" } data-then="job" { "Fire now" }
@@ -66,6 +60,9 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 div { dt { "Last run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
                 @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (marks::from_now(due, now)) } } }
+            }
+            @if let Some(place) = &view.off_in_file {
+                p.alert { "It is turned off by " code { "enabled: false" } " in " (Text(place)) "; change it there to turn it on." }
             }
             @if let Some(note) = &view.skip_note {
                 p.alert {
@@ -90,8 +87,8 @@ fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
     }
 }
 
-/// `ends` says how jobs ended, as far as they are still there.
-fn table(view: &ScheduleView, firings: &[FiringView], ends: &HashMap<JobId, JobStatus>) -> Markup {
+/// The ledger. A firing with several jobs has one row for each of them.
+fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     if firings.is_empty() {
         let command = format!("cowhand why {}/{}", view.agent, text::short(view.schedule.as_str(), 60));
         return empty("It has not fired yet. Why it does not run:", Some(&command));
@@ -103,13 +100,22 @@ fn table(view: &ScheduleView, firings: &[FiringView], ends: &HashMap<JobId, JobS
                 @for firing in firings {
                     tr {
                         td { (marks::at(firing.due)) }
-                        td { (outcome(firing, ends)) }
+                        td { (outcome(firing)) }
                         td {
                             @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) }
                             @if let Some(note) = &firing.note { span.muted { " " (Text(note)) } }
                         }
-                        td { @if let Some(job) = &firing.job { (marks::job(job)) } @else { span.muted { "–" } } }
+                        td { @if let Some(job) = first_job(firing) { (marks::job(job)) } @else { span.muted { "–" } } }
                         td.wide.grow { code.any { (text::short(firing.key.as_str(), 80)) } }
+                    }
+                    @for job in firing.jobs.iter().skip(1) {
+                        tr {
+                            td {}
+                            td { (marks::job_status(job.status)) }
+                            td {}
+                            td { (marks::job(&job.id)) }
+                            td.wide.grow {}
+                        }
                     }
                 }
             }
@@ -117,13 +123,17 @@ fn table(view: &ScheduleView, firings: &[FiringView], ends: &HashMap<JobId, JobS
     }
 }
 
-/// What became of a firing; of one that ran, how its job ended.
-fn outcome(firing: &FiringView, ends: &HashMap<JobId, JobStatus>) -> Markup {
-    let end = firing.job.as_ref().and_then(|job| ends.get(job));
-    match (firing.outcome.as_str(), end) {
-        ("ran", Some(status)) => marks::job_status(*status),
-        // Nobody knows any more how it ended.
+/// The outcome of a firing, or the status of its first job if the firing made one that still exists.
+fn outcome(firing: &FiringView) -> Markup {
+    match (firing.outcome.as_str(), firing.jobs.first()) {
+        ("ran", Some(job)) => marks::job_status(job.status),
+        // Its jobs were pruned.
         ("ran", None) => marks::status_as("idle", "ran"),
         (outcome, _) => marks::status(outcome),
     }
+}
+
+/// The first job that still exists. If all jobs were pruned, the ledger still names the first one.
+fn first_job(firing: &FiringView) -> Option<&JobId> {
+    firing.jobs.first().map(|job| &job.id).or(firing.job.as_ref())
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::told;
 use crate::{Scene, answer};
 
-/// `holder` keeps its place until there is a file `go`; `limited` meets a limit of its provider for a day.
+/// `holder` keeps its place until there is a file `go`; `limited` meets a limit of its provider for a day;
+/// `closer` leaves its item's file in a state in which nobody can write the result into it.
 const FLEET: &str = r#"
 server: {listen: "127.0.0.1:0"}
 budget: {timezone: ZONE}
@@ -24,6 +25,7 @@ agents:
       often: {type: interval, interval: 9h, prompt: Work.}
       later: {type: interval, interval: 9h, start_at: "2199-01-01T00:00:00Z", prompt: Work.}
       switched: {type: cron, cron: "30 HOUR * * *", timezone: UTC, prompt: Work.}
+      in-file: {type: cron, cron: "30 HOUR * * *", timezone: UTC, enabled: false, prompt: Work.}
       by-hand: {type: manual, prompt: Work.}
       hook: {type: webhook, allow_unsigned: true, prompt: Work.}
       over: {type: cron, cron: "30 HOUR * * *", timezone: UTC, end_at: "2024-01-01T00:00:00Z", prompt: Work.}
@@ -73,6 +75,12 @@ agents:
     work_source: {type: files, path: hard}
     schedules:
       hard: {type: manual, prompt: Work.}
+  - name: closer
+    runtime: command
+    command: [sh, -c, "printf -- '---\\nstatus: [' > closed/fourth.md"]
+    work_source: {type: files, path: closed}
+    schedules:
+      close: {type: manual, prompt: Work.}
   - name: asker
     runtime: command
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > token.new; mv token.new token; while ! [ -e go ]; do sleep 0.1; done']
@@ -80,12 +88,13 @@ agents:
 "#;
 
 /// Schedule, status and why it does not fire now.
-pub(super) const STATES: [(&str, &str, Option<&str>); 18] = [
+pub(super) const STATES: [(&str, &str, Option<&str>); 20] = [
     ("steady/nightly", "idle", Some("not_due")),
     ("steady/office", "idle", Some("not_due")),
     ("steady/often", "idle", Some("not_due")),
     ("steady/later", "idle", Some("outside_hours")),
     ("steady/switched", "disabled", Some("disabled")),
+    ("steady/in-file", "disabled", Some("disabled")),
     ("steady/by-hand", "idle", Some("unsupported_type")),
     ("steady/hook", "idle", Some("unsupported_type")),
     ("steady/once", "disabled", Some("disabled")),
@@ -99,14 +108,16 @@ pub(super) const STATES: [(&str, &str, Option<&str>); 18] = [
     ("runner/runs", "running", Some("already_running")),
     ("worker/poll", "running", Some("unsupported_type")),
     ("unlucky/hard", "idle", Some("unsupported_type")),
+    ("closer/close", "idle", Some("unsupported_type")),
 ];
 
 /// In every state that it has, and at rest: nothing changes any more by itself for a while.
 pub(super) async fn driven() -> Scene {
     let mut scene = Scene::prepared(&fleet());
-    fs::create_dir(scene.path("tasks")).unwrap();
-    fs::create_dir(scene.path("hard")).unwrap();
-    for name in ["tasks/first", "tasks/second", "hard/third"] {
+    for folder in ["tasks", "hard", "closed"] {
+        fs::create_dir(scene.path(folder)).unwrap();
+    }
+    for name in ["tasks/first", "tasks/second", "hard/third", "closed/fourth"] {
         let text = format!("---\ntitle: Do {name}\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n");
         fs::write(scene.path(&format!("{name}.md")), text).unwrap();
     }
@@ -127,11 +138,16 @@ pub(super) async fn driven() -> Scene {
     told(&scene, &["trigger", "limited", "parked"]);
     told(&scene, &["trigger", "worker", "poll"]);
     told(&scene, &["trigger", "unlucky", "hard"]);
+    told(&scene, &["trigger", "closer", "close"]);
     told(&scene, &["schedule", "disable", "steady/switched"]);
     ask(&scene).await;
     scene.until("every schedule to be in its state", || in_their_states(&scene));
     scene.until("an item to be given up", || {
         told(&scene, &["status"])["given_up"].as_array().is_some_and(|items| items.len() == 1)
+    });
+    scene.until("an item whose result cannot be written", || {
+        let items = told(&scene, &["work", "list", "--all"]);
+        items.as_array().unwrap().iter().any(|item| item["last_error"].is_string())
     });
     scene.until("the jobs to stand", || {
         let job = |id: &str| told(&scene, &["job", id])["status"].clone();

@@ -77,6 +77,18 @@ impl Surfaces<'_> {
         // What became of its firings.
         let ledger = self.api(&format!("schedules/{agent}/{schedule}/firings?limit=10")).await;
         assert_eq!(why["firings"], ledger["items"], "{name}: the ledger");
+        let (_, why, _) = self.scene.run(&["why", &name]);
+        let page = self.page(&format!("/schedules/{agent}/{schedule}")).await;
+        for firing in ledger["items"].as_array().unwrap() {
+            for job in firing["jobs"].as_array().unwrap() {
+                let (id, status) = (job["id"].as_str().unwrap(), job["status"].as_str().unwrap());
+                assert_eq!(told(self.scene, &["job", id])["status"], *status, "{name}: {id}");
+                let line = why.lines().find(|line| line.contains(id)).unwrap();
+                assert!(line.contains(status), "{name}: {line}");
+                let row = page.split("<tr>").find(|row| row.contains(&format!("/jobs/{id}\""))).unwrap();
+                assert!(row.contains(&format!("s-{status}\"")), "{name}: {row}");
+            }
+        }
     }
 
     async fn schedule_in_numbers(&self, view: &Value, next: Option<Timestamp>) {
@@ -97,6 +109,10 @@ impl Surfaces<'_> {
         assert!(field(&page, "Status").contains(&status), "{name}: {}", field(&page, "Status"));
         assert_eq!(due(field(&page, "Next")).first().copied(), next, "{name}: its page");
         assert_eq!(page.contains("Next firings"), next.is_some(), "{name}: its page lists next firings");
+        // What its file turns off is not turned on here.
+        let place = view["off_in_file"].as_str();
+        assert_eq!(page.contains("is turned off by"), place.is_some(), "{name}: {page}");
+        assert!(place.is_none_or(|place| page.contains(&escaped(place)) && !page.contains("/enable\"")));
         if let Some(note) = view["skip_note"].as_str() {
             assert!(page.contains(&escaped(note)), "{name}: {note} in {page}");
         }
@@ -192,12 +208,17 @@ impl Surfaces<'_> {
         let items = self.api("work?all=1").await["items"].as_array().unwrap().clone();
         assert_eq!(told(self.scene, &["work", "list", "--all"]).as_array().unwrap(), &items);
         let page = self.page("/work").await;
-        for status in ["available", "claimed", "given_up"] {
+        for status in ["available", "claimed", "closing", "given_up"] {
             let count = items.iter().filter(|item| item["status"] == status).count();
             assert!(count > 0, "one is {status}: {items:?}");
             let told = format!(">{count} {}</span>", status.replace('_', " "));
             assert!(page.contains(&told), "{status}: {page}");
         }
+        let closing = items.iter().find(|item| item["status"] == "closing").unwrap();
+        let error = closing["last_error"].as_str().unwrap();
+        let shown = told(self.scene, &["work", "show", closing["id"].as_str().unwrap()]);
+        assert_eq!((&shown["status"], &shown["last_error"]), (&json!("closing"), &json!(error)));
+        assert!(page.contains(&escaped(error)), "{error} in {page}");
         let given_up = self.api("status").await["given_up"].clone();
         assert_eq!(given_up.as_array().unwrap().len(), 1, "{given_up}");
         assert_eq!(told(self.scene, &["why", "unlucky/hard"])["given_up"], given_up);
