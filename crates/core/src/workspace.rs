@@ -1,6 +1,7 @@
 //! Where a job works: in its agent's directory beside all others, or in a workspace of its own.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -164,6 +165,22 @@ impl fmt::Display for BranchName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// A directory that was made for a job from a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    pub node: String,
+    pub path: PathBuf,
+    /// Whose it is, or was last.
+    pub job: JobId,
+    pub agent: AgentName,
+    pub kind: IsolationKind,
+    /// The top of the working tree that it was made from.
+    pub repository: PathBuf,
+    pub branch: String,
+    /// The commit that it began with.
+    pub base: String,
 }
 
 #[cfg(test)]

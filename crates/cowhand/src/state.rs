@@ -1,6 +1,8 @@
 //! The state folder: `.cowhand/` beside the config file, and what is where in it.
 
 mod guard;
+mod job_socket;
+mod socket_path;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -10,6 +12,9 @@ use std::path::{Path, PathBuf};
 use cowhand_core::id::{AgentName, JobId};
 use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
+
+pub(crate) use job_socket::{job_folder, job_socket};
+pub(crate) use socket_path::{LONGEST_SOCKET_PATH, short_socket_path};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);

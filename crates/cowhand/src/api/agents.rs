@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::given::{ByPage, Given, named};
 use super::{Api, Page, Problem};
-use crate::fleet::{ScheduleView, Trigger, Triggered, schedules_of};
+use crate::fleet::{ScheduleView, Trigger, Triggered};
+use crate::schedule_view::schedules_of;
 
 /// An agent as people see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

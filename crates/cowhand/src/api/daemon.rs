@@ -15,7 +15,7 @@ use super::agents::{self, AgentView};
 use super::given::{Count, Given};
 use super::{Api, Problem, providers};
 use crate::fleet::{FleetStatus, Reloaded, Stop, Unready};
-use crate::work::given_up::{GivenUpItem, given_up};
+use crate::queues::given_up::{GivenUpItem, given_up};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {

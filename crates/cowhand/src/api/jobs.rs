@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Page, Problem, WorkspaceView};
-use crate::fleet::{self, Changes, Listening};
+use crate::fleet::Changes;
+use crate::output::{self, Listening};
 use crate::store::{Cancel, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -294,7 +295,8 @@ pub(super) async fn output(
     let follows = heard.follow.is_on();
     // Without a daemon nobody writes any more.
     let fleet = api.daemon().ok().filter(|_| follows);
-    let listening = Listening::new(&api.store, &api.state, &job, after, fleet);
+    let growth = fleet.map(|fleet| fleet.growth_of(&job));
+    let listening = Listening::new(&api.store, &api.state, &job, after, growth);
     let left = heard.limit.filter(|_| !follows);
     Ok(follow::answer(Form::of(&headers), Lines { listening, after, left }))
 }
@@ -346,6 +348,6 @@ pub(super) async fn result(
     Path(id): Path<String>,
 ) -> Result<Json<JobResult>, Problem> {
     let job = find(&api, &id).await?;
-    let result = fleet::result(&api.state, job.id().clone()).await?;
+    let result = output::result(&api.state, job.id().clone()).await?;
     Ok(Json(JobResult { job: job.id().clone(), status: job.status(), result }))
 }

@@ -18,7 +18,6 @@ mod follow;
 mod followups;
 mod given;
 mod health;
-mod job_place;
 mod job_token;
 mod jobs;
 mod login;
@@ -64,8 +63,7 @@ pub use daemon::{DaemonView, Status, StopAsked};
 pub use followups::JobFollows;
 pub(crate) use given::ByPage;
 pub use health::Health;
-pub(crate) use job_place::{job_folder, job_socket};
-pub(crate) use job_token::{JobKey, Wanted, admit, claimed, shown};
+pub(crate) use job_token::{Wanted, admit, shown};
 pub use jobs::{AttemptView, JobResult, JobView, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
@@ -77,8 +75,8 @@ pub use schedules::{FiringJob, FiringView};
 pub use sessions::SessionView;
 pub use socket::{Socket, SocketError};
 pub use timeline::{ComingFiring, Lane, PastFiring, Timeline};
+pub(crate) use tokens::hash;
 pub use tokens::{TokenAsked, TokenMade};
-pub(crate) use tokens::{hash, hex};
 pub(crate) use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
@@ -209,12 +207,12 @@ impl Api {
     }
 
     pub(crate) fn job_socket(&self) -> std::io::Result<std::path::PathBuf> {
-        job_socket(&self.state)
+        crate::state::job_socket(&self.state)
     }
 
     /// On whose account a job's token lets this be done.
     pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
-        self.daemon()?.admit(token, wanted).await
+        admit(self.daemon()?, token, wanted).await
     }
 
     /// For what only a daemon can do.

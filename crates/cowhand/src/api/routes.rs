@@ -22,8 +22,8 @@ use super::{
 };
 use crate::doctor::Finding;
 use crate::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
+use crate::queues::ItemView;
 use crate::store::Token;
-use crate::work::queues::ItemView;
 
 pub(super) fn all() -> Vec<Route> {
     [of_daemon(), of_agents(), of_schedules(), of_jobs(), of_asks(), of_work(), of_fleet()].concat()

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::agents::triggered;
 use super::given::{ByPage, Count, Given, Params, named};
 use super::{Api, Page, Problem};
-use crate::fleet::{self, ScheduleView, Trigger};
+use crate::fleet::{ScheduleView, Trigger};
+use crate::schedule_view;
 use crate::store::{JobOfFiring, LedgerRow};
 
 /// A job that a firing made.
@@ -133,5 +134,5 @@ pub(super) async fn view(
 }
 
 pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
-    Ok(fleet::schedules(&api.store, &api.roster(), api.now()).await?)
+    Ok(schedule_view::schedules(&api.store, &api.roster(), api.now()).await?)
 }

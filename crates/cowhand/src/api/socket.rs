@@ -1,8 +1,8 @@
 //! The daemon's Unix socket: where it is, who may use it, and when it goes.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use axum::Router;
@@ -14,16 +14,12 @@ use cowhand_core::actor::Actor;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tracing::error;
-use uuid::Uuid;
 
 use super::caller::Peer;
 use super::{Api, Code, Problem, Wanted, job_token};
 use crate::audit;
 use crate::gone::gone;
-use crate::state::StateFolder;
-
-/// What every system has room for in a socket's address.
-pub(super) const LONGEST: usize = 100;
+use crate::state::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {}: {source}", place.display())]
@@ -52,8 +48,11 @@ impl Socket {
     pub fn open(api: Api) -> Result<Self, SocketError> {
         let known_as = place(&api.state);
         let listen = || {
-            let real =
-                if known_as.as_os_str().len() <= LONGEST { known_as.clone() } else { short(&api.state)? };
+            let real = if known_as.as_os_str().len() <= LONGEST_SOCKET_PATH {
+                known_as.clone()
+            } else {
+                short_socket_path(&api.state)?
+            };
             for stale in [&known_as, &real] {
                 gone(fs::remove_file(stale))?;
             }
@@ -88,7 +87,7 @@ impl Socket {
         let known_as = place(state);
         // The link tells where the daemon found room, whatever our own environment says.
         let real = fs::read_link(&known_as).unwrap_or(known_as);
-        if real.as_os_str().len() > LONGEST {
+        if real.as_os_str().len() > LONGEST_SOCKET_PATH {
             return Ok(None);
         }
         Self::connect_at(&real).await
@@ -155,23 +154,4 @@ async fn admitted(
         (None, Some(attempt)) => api.admit_attempt(attempt, &wanted).await.map(Some),
         (None, None) => Ok(peer.uid.filter(|_| !wanted.only_looks()).map(audit::person)),
     }
-}
-
-/// A folder of ours with a short name; the same state folder always has the same place in it.
-pub(super) fn short(state: &StateFolder) -> io::Result<PathBuf> {
-    let me = rustix::process::getuid().as_raw();
-    let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => PathBuf::from(folder).join("cowhand"),
-        None => PathBuf::from(format!("/tmp/cowhand-{me}")),
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    // Anybody can make a folder in /tmp before us.
-    let found = fs::symlink_metadata(&folder)?;
-    if !found.is_dir() || found.uid() != me || found.mode() & 0o077 != 0 {
-        let message = format!("{} is not a folder that only we can use; remove it", folder.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-    }
-    let path = fs::canonicalize(state.path())?;
-    let name = Uuid::new_v5(&Uuid::NAMESPACE_URL, path.as_os_str().as_encoded_bytes());
-    Ok(folder.join(name.simple().to_string()))
 }

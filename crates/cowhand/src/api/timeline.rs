@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::given::{Count, Params, named};
 use super::schedules::find;
 use super::{Api, FiringJob, Page, Problem};
-use crate::fleet::{ScheduleStatus, ScheduleView, schedules_of};
+use crate::fleet::{ScheduleStatus, ScheduleView};
+use crate::schedule_view::schedules_of;
 use crate::store::LedgerRow;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

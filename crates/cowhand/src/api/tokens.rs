@@ -7,7 +7,6 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cowhand_core::id::TokenName;
 use cowhand_core::interval::Interval;
 use cowhand_core::server::Scope;
-use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use tracing::info;
 
 use super::given::{Given, named};
 use super::{Api, Page, Problem};
+use crate::digest::sha256;
 use crate::store::{NewToken, Token};
 
 /// By this anybody who finds one somewhere, and every scanner of leaked secrets, knows what it is.
@@ -94,10 +94,5 @@ pub(super) fn secret() -> Result<String, Problem> {
 
 /// As the store knows it. Such a token needs no salt and no slow hash: there is nothing to guess.
 pub(crate) fn hash(token: &str) -> String {
-    hex(digest(&SHA256, token.as_bytes()).as_ref())
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    sha256(token)
 }

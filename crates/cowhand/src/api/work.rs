@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
-use crate::work::queues::{self, ItemStatus, ItemView};
+use crate::queues::{self, ItemStatus, ItemView};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -55,6 +55,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
+use crate::mcp as mcp_server;
 use crate::run::sandbox::docker::contain;
 use crate::run::sandbox::{confine, forward};
 use crate::run::{acp, keeper};
@@ -155,7 +156,9 @@ enum Verb {
 pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
         Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
-        Some(Hidden::Acp(orders)) => return acp::run(&orders),
+        Some(Hidden::Acp(orders)) => {
+            return acp::run(&orders, |wanted| Box::pin(mcp_server::may_use(wanted)));
+        }
         Some(Hidden::Confine(folder)) => return confine::confine(&folder),
         Some(Hidden::Contain(folder)) => return contain::contain(&folder),
         Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),

@@ -13,7 +13,7 @@ use super::place::WayIn;
 use super::{Failure, ago, complete, place, print, schedule};
 use crate::api::{AgentView, DaemonView, JobView, Page, Status as Answer};
 use crate::fleet::{ScheduleStatus, ScheduleView};
-use crate::work::given_up::GivenUpItem;
+use crate::queues::given_up::GivenUpItem;
 
 #[derive(Debug, Args)]
 pub(super) struct Status {

@@ -17,7 +17,7 @@ use super::schedule::FullName;
 use super::{Failure, ago, complete, place, status};
 use crate::api::{AgentView, FiringView, Page, Status, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
-use crate::work::given_up::{GivenUpItem, TakenBy};
+use crate::queues::given_up::{GivenUpItem, TakenBy};
 
 #[derive(Debug, Args)]
 pub(super) struct Why {

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use super::print::{self, Table, one_line};
 use super::{Exit, Failure, ago, complete, place};
 use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
-use crate::work::given_up::GivenUp;
-use crate::work::queues::{ItemStatus, ItemView};
+use crate::queues::given_up::GivenUp;
+use crate::queues::{ItemStatus, ItemView};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Work {

@@ -23,36 +23,24 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::engine::{Engine, Loaded};
 use super::spending::Told;
 use super::stop::OBEDIENCE;
 use super::unwritten;
 use super::workspaces;
 use crate::aside::aside;
+use crate::context::{Engine, Wish};
 use crate::fault;
 use crate::hook::metadata;
+use crate::loaded::Loaded;
 use crate::run::attempt::{Attempt, Standing};
 use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch;
 use crate::run::runtime::Finish;
 use crate::run::shortage;
 use crate::run::tail::Tail;
+use crate::secrets::veil_over;
 use crate::veil::Veil;
 use crate::view::output::OutputLog;
-
-/// What is wanted of an attempt; the later, the stronger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wish {
-    GoOn,
-    /// The daemon goes and leaves the agent to its keeper.
-    Leave,
-    /// Stop it and settle it as cancelled.
-    Cancel,
-    /// As above, and now.
-    CancelNow,
-    /// The lease is somebody else's: stop it and write nothing.
-    Abandon,
-}
 
 /// Why we stopped an attempt ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +107,7 @@ impl Rules {
             breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: Agent { settings, ..agent.clone() },
-            veil: Veil::over(loaded, Some(agent)),
+            veil: veil_over(loaded, Some(agent)),
         }
     }
 }

@@ -16,8 +16,9 @@ use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
-use super::attempt::{Charge, Rules, Wish};
+use super::attempt::{Charge, Rules};
 use super::workspaces::{self, Desk};
+use crate::context::Wish;
 use crate::fault;
 use crate::run::attempt::{Attempt, Prelude};
 use crate::run::launch::{self, Launch};

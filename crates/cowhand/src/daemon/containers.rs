@@ -8,7 +8,7 @@ use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::SandboxKind;
 use tracing::{info, warn};
 
-use super::engine::Engine;
+use crate::context::Engine;
 use crate::run::sandbox::docker::{self, leftover};
 
 /// A fleet without containers asks no engine.

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
-use super::engine::Engine;
+use crate::context::Engine;
 use crate::fault;
 use crate::hook::{self, Tried};
 use crate::panic::{self, caught};

@@ -4,16 +4,12 @@
 //! a crash on the way leaves a row that says what is still to be done.
 
 use cowhand_core::work::{ClaimResult, Closing};
-use jiff::SignedDuration;
 use tracing::{info, warn};
 
 use super::prepare::{CLAIMING, Errand, Order};
 use crate::fault;
 use crate::store::Taken;
 use crate::work::{Claimant, LapsedClaim, WorkSource};
-
-/// Between two looks at a queue.
-pub(super) const LOOK: SignedDuration = SignedDuration::from_mins(10);
 
 impl Errand<'_> {
     /// What fails here is found again at the next look, and is no reason not to work.

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::attempt::{Charge, Rules};
-use super::engine::LEASE;
 use super::workspaces;
+use crate::context::LEASE;
 use crate::panic::{Panicked, caught};
 use crate::run::attempt::{Attempt, Standing};
 
@@ -74,7 +74,7 @@ impl Charge {
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
         let other = self.stand_in.and_then(|number| agent.standing_in(number));
         let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
-        rules.veil = rules.veil.and_text(self.token());
+        rules.veil = rules.veil.and([self.token()]);
         rules
     }
 

@@ -10,9 +10,9 @@ use cowhand_core::id::JobId;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::engine::Engine;
 use super::stop::OBEDIENCE;
 use super::unwritten::is_unwritten;
+use crate::context::Engine;
 use crate::prune::files::entries;
 use crate::run::attempt::{Attempt, Standing, Stop};
 use crate::state::StateFolder;

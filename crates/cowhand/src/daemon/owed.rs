@@ -11,11 +11,11 @@ use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
-use super::attempt::Wish;
-use super::engine::Engine;
 use super::prepare::HELD;
+use crate::context::Engine;
+use crate::context::Wish;
 use crate::fault;
-use crate::fleet::HELD_BY_PERSON;
+use crate::queues::HELD_BY_PERSON;
 use crate::store::{HeldItem, ItemState, StoreError};
 use crate::work::{Claimant, WorkSourceError, guarded, tries_the_next};
 

@@ -17,7 +17,7 @@ use cowhand_core::work::WorkItem;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::engine::Engine;
+use crate::context::Engine;
 use crate::fault;
 use crate::panic::caught;
 use crate::run::gate;

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::engine::Engine;
 use super::prepare::{Errand, Step};
+use crate::context::Engine;
 use crate::store::MOST_TRIES_IN_FRONT;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

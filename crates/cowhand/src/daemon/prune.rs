@@ -7,8 +7,8 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::Daemon;
-use super::engine::Engine;
 use super::{containers, workspaces};
+use crate::context::Engine;
 use crate::prune::{self, Scope};
 
 const EVERY: SignedDuration = SignedDuration::from_hours(1);

@@ -12,10 +12,10 @@ use tracing::{info, warn};
 use crate::fault;
 
 use super::attempt::Charge;
-use super::engine::LEASE;
 use super::unwritten::{self, is_unwritten};
 use super::{Daemon, orphans};
-use crate::fleet::FleetError;
+use crate::context::LEASE;
+use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::run::attempt::Attempt;
 use crate::state::StateFolder;

@@ -8,8 +8,9 @@ use cowhand_core::job::{MAX_REQUEUES, NotBegun, Settlement};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::attempt::{Charge, LONGEST_PAUSE, Rules, Wish};
+use super::attempt::{Charge, LONGEST_PAUSE, Rules};
 use super::unwritten::is_unwritten;
+use crate::context::Wish;
 use crate::fault;
 use crate::run::attempt::Attempt;
 use crate::store::{GivenBack, Settled, StoreError};

@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::attempt::{Charge, Rules};
-use super::engine::Loaded;
 use crate::gone::gone;
+use crate::loaded::Loaded;
 use crate::run::attempt::{Attempt, Standing};
 use crate::run::runtime::Reader;
 use crate::run::tail::{Files, Tail};
+use crate::secrets::veil_over;
 use crate::state::StateFolder;
 use crate::veil::Veil;
 
@@ -81,7 +82,7 @@ pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, 
     if Attempt::new(state.path(), &job, number + 1).folder().exists() {
         return false;
     }
-    match write_up(attempt, state, &Veil::over(loaded, None), now) {
+    match write_up(attempt, state, &veil_over(loaded, None), now) {
         Ok(()) => {
             info!(%job, "its output is written now");
             true

@@ -6,7 +6,7 @@ use tracing::{info, warn};
 
 use super::Daemon;
 use crate::clock::Clock;
-use crate::fleet::FleetError;
+use crate::error::FleetError;
 use crate::store::{Joined, Presence, Store};
 
 /// Records the start of the daemon. What fell due since the oldest daemon of the fleet was started was not missed.

@@ -11,8 +11,8 @@ use cowhand_core::roster::{Agent, OWN_SERVER};
 use cowhand_core::sandbox::SandboxKind;
 
 use super::attempt::Charge;
-use crate::api;
-use crate::mcp::{SOCKET, TOKEN};
+use crate::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE};
+use crate::state;
 
 impl Charge {
     pub(super) fn token(&self) -> String {
@@ -22,11 +22,14 @@ impl Charge {
     /// What the attempt's processes find in their environment. Who cannot be heard would be denied everything he asks for,
     /// so without it nothing is started.
     pub(super) fn voice(&self) -> Result<[(String, String); 2], String> {
-        let socket = api::job_socket(&self.engine.home.state).map_err(|error| {
+        let socket = state::job_socket(&self.engine.home.state).map_err(|error| {
             let folder = self.engine.home.state.path().display();
             format!("its agent could not speak to the fleet: the folder of the socket of jobs cannot be made in {folder}: {error}")
         })?;
-        Ok([(TOKEN.to_owned(), self.token()), (SOCKET.to_owned(), socket.display().to_string())])
+        Ok([
+            (TOKEN_VARIABLE.to_owned(), self.token()),
+            (SOCKET_VARIABLE.to_owned(), socket.display().to_string()),
+        ])
     }
 
     /// The folder of the socket, for an agent in a sandbox that has to speak to the fleet; or why it cannot be had there.
@@ -39,7 +42,7 @@ impl Charge {
                 "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {kind}` lets no agent have one; `sandbox: bubblewrap` does"
             ));
         }
-        let folder = api::job_folder(&self.engine.home.state).and_then(std::fs::canonicalize);
+        let folder = state::job_folder(&self.engine.home.state).and_then(std::fs::canonicalize);
         folder.map(Some).map_err(|error| format!("the socket of the fleet cannot be handed to it: {error}"))
     }
 
@@ -92,7 +95,8 @@ mod tests {
 
     #[test]
     fn whoever_asks_waits_longer_than_an_answer_may_take() {
-        let voice = || [(TOKEN.to_owned(), "t".to_owned()), (SOCKET.to_owned(), "s".to_owned())];
+        let voice =
+            || [(TOKEN_VARIABLE.to_owned(), "t".to_owned()), (SOCKET_VARIABLE.to_owned(), "s".to_owned())];
         let timeout = |asked: Option<&str>| {
             own_server(Path::new("cowhand"), voice(), asked.map(|text| text.parse().unwrap())).timeout
         };

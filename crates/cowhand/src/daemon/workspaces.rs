@@ -10,16 +10,16 @@ use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::roster::Agent;
 use cowhand_core::session::SessionPolicy;
-use cowhand_core::workspace::{Cleanup, IsolationKind, IsolationRules};
+use cowhand_core::workspace::{Cleanup, IsolationKind, IsolationRules, Workspace};
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::engine::Engine;
 use crate::beneath::Root;
+use crate::context::Engine;
 use crate::fault;
 use crate::prune::files;
 use crate::run::workspace::{self, Ground, Left};
-use crate::store::{KnownWorkspace, StoreError, Workspace, WorkspaceState};
+use crate::store::{KnownWorkspace, StoreError, WorkspaceState};
 use crate::veil::Veil;
 use crate::view::write_whole;
 

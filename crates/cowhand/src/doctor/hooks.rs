@@ -5,7 +5,8 @@ use cowhand_core::roster::{Agent, Roster};
 use reqwest::Url;
 
 use super::Finding;
-use crate::hook::{SLACK_TOKEN, guard};
+use crate::hook::SLACK_TOKEN;
+use crate::run::address;
 use crate::work::Sources;
 
 /// Only what is wrong: a fleet may have many hooks.
@@ -49,7 +50,7 @@ fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
             "{name} is not set, so it fails after each job; set it in the environment or in .env"
         ));
     }
-    let url = Url::parse(url?).ok().filter(guard::is_private_as_written)?;
+    let url = Url::parse(url?).ok().filter(address::is_private_as_written)?;
     Some(format!(
         "{} is not on the internet; `allow_private: true` lets this hook reach it",
         url.host_str().unwrap_or_default()

@@ -20,9 +20,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::server::Certificate;
+use crate::queues;
 use crate::state::StateFolder;
-use crate::work::{self, Sources, Verdict, WorkSourceError, queues};
+use crate::tls::Certificate;
+use crate::work::{self, Sources, Verdict, WorkSourceError};
 
 /// A source may be far away.
 const PATIENCE: Duration = Duration::from_secs(30);

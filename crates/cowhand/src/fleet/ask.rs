@@ -1,6 +1,5 @@
 //! What agents ask while they run: decided by the rules, or by a person.
 
-use cowhand_core::actor::Actor;
 use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
 use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
@@ -12,7 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::info;
 
 use super::{Fleet, FleetError};
-use crate::api::{self, Problem, Wanted};
+use crate::digest::sha256;
+use crate::job_token;
+use crate::secrets::veil_over;
 use crate::store::{AskAnswered, AskMade};
 use crate::veil::Veil;
 
@@ -37,9 +38,9 @@ const LONGEST: usize = 256 << 10;
 const LONGEST_NAME: usize = 200;
 
 impl Fleet {
-    /// On whose account the token of a job lets this be asked.
-    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
-        api::admit(&self.engine.home.job_key, self.store(), token, wanted).await
+    /// Returns the job whose running attempt has this token.
+    pub(crate) async fn job_of_token(&self, token: &str) -> Result<Option<JobId>, FleetError> {
+        Ok(job_token::job_of(&self.engine.home.job_key, self.store(), token).await?)
     }
 
     /// An attempt of a job wants something. `key` is its own name for it: whoever wants the same by the same name has
@@ -59,7 +60,7 @@ impl Fleet {
                 Verdict::Ask => {}
             }
         }
-        let key = api::hash(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
+        let key = sha256(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
         let what = veiled(what, &self.veil_of(&job));
@@ -96,7 +97,7 @@ impl Fleet {
     pub(super) fn veil_of(&self, job: &Job) -> Veil {
         let loaded = self.engine.loaded();
         let token = self.engine.home.job_key.token(job.id(), job.attempts());
-        Veil::over(&loaded, loaded.roster.agent(job.agent())).and_text(token)
+        veil_over(&loaded, loaded.roster.agent(job.agent())).and([token])
     }
 
     /// What the config says now, as far as it knows the job's agent and schedule.

@@ -4,7 +4,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 
 use super::{Fleet, FleetError};
-use crate::daemon::Wish;
+use crate::context::Wish;
 use crate::store::{Cancel, JobFilter};
 
 impl Fleet {

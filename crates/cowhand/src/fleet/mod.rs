@@ -17,7 +17,6 @@
 
 mod ask;
 mod deliver;
-mod error;
 mod events;
 mod jobs;
 mod output;
@@ -25,10 +24,9 @@ mod prune;
 mod ready;
 mod report;
 mod schedules;
-mod secrets;
-mod stop;
 mod switch;
 mod trigger;
+mod unset_secrets;
 mod wake;
 mod work;
 
@@ -48,31 +46,30 @@ use tracing::{info, warn};
 
 use crate::audit;
 use crate::clock::Clock;
-use crate::daemon::{Contents, Daemon, Engine, Loaded, load};
+use crate::context::Engine;
+use crate::daemon::{Contents, Daemon, load};
 use crate::doctor::Subject;
 use crate::herdctl::Import;
+use crate::lifecycle::Course;
+use crate::loaded::Loaded;
 use crate::run::sandbox;
+use crate::secrets;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::trigger::Registry as Triggers;
-use crate::veil;
 use crate::work::{Registry, Setting, Sources};
 
+pub use crate::error::FleetError;
+pub use crate::lifecycle::Stop;
+pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::Heard;
 pub use deliver::Delivered;
-pub use error::FleetError;
 pub use events::Subscription;
-pub(crate) use output::{Listening, result};
 pub use output::{Output, Said};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub(crate) use prune::{prune, remove_job};
 pub use ready::Unready;
-pub use schedules::{ScheduleStatus, ScheduleView};
-pub(crate) use schedules::{schedules, schedules_of};
-pub(crate) use stop::Course;
-pub use stop::Stop;
 pub use trigger::{Changes, Trigger, Triggered};
-pub(crate) use work::HELD_BY_PERSON;
 
 /// What a fleet is started with.
 #[derive(Debug, Clone)]
@@ -184,7 +181,7 @@ impl Fleet {
         let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.now();
-        secrets::note(&engine).await?;
+        unset_secrets::note(&engine).await?;
         let (course, way) = watch::channel(Course::Running);
         let (over, ended) = watch::channel(false);
         let steering = course.clone();
@@ -369,7 +366,7 @@ impl Fleet {
             let _alone = alone;
             engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
             engine.set_roster(loaded);
-            secrets::note(&engine).await?;
+            unset_secrets::note(&engine).await?;
             engine.nudge.notify_one();
             Ok(())
         });
@@ -442,7 +439,7 @@ impl Surroundings {
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
-        let named = veil::named::variables(&roster, shown.as_ref());
+        let named = secrets::named::variables(&roster, shown.as_ref());
         Loaded { roster: Arc::new(roster), variables, sources, shown, files, named, writable }
     }
 }

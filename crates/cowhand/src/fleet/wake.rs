@@ -13,8 +13,9 @@ use cowhand_core::trigger::{Occurrence, TriggerConfig};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::{Course, Fleet};
-use crate::daemon::Engine;
+use super::Fleet;
+use crate::context::Engine;
+use crate::lifecycle::Course;
 use crate::store::StoreError;
 use crate::trigger::dispatch::Dispatch;
 use crate::trigger::wake::APART;

@@ -4,15 +4,11 @@ use cowhand_core::id::AgentName;
 use cowhand_core::work::{
     ClaimResult, Closing, ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult,
 };
-use jiff::SignedDuration;
 
 use super::{Fleet, FleetError};
+use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
 use crate::store::{Taken, Taking, Unless};
-use crate::work::queues::{self, ItemStatus, ItemView, Known, Queue};
 use crate::work::{Claimant, WorkSourceError};
-
-/// A person takes longer than a job; what is not renewed for so long is free again.
-pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
 
 impl Fleet {
     /// Keeps an item from the agents, for a person who works on it.

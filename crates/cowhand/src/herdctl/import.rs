@@ -8,11 +8,10 @@ use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::{HerdctlFolder, History};
+use super::{HerdctlError, HerdctlFolder};
 use crate::fault;
-use crate::fleet::FleetError;
 use crate::state::StateFolder;
-use crate::store::{Imported, Store};
+use crate::store::{History, Imported, Store};
 use crate::veil::Veil;
 use crate::view;
 
@@ -38,7 +37,7 @@ impl Import {
     }
 
     /// Fails while herdctl runs: both would run the same schedules.
-    pub(crate) fn refuse_if_running(&self) -> Result<(), FleetError> {
+    pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
         match self {
             Self::Nothing => Ok(()),
             Self::From(folder) | Self::Declined(folder) => Ok(folder.refuse_if_running()?),
@@ -53,7 +52,7 @@ impl Import {
         node: &str,
         veil: Veil,
         now: Timestamp,
-    ) -> Result<(), FleetError> {
+    ) -> Result<(), HerdctlError> {
         let folder = match self {
             Self::Nothing => return Ok(()),
             Self::Declined(_) => return Ok(store.decline_import(now).await?),
@@ -64,7 +63,7 @@ impl Import {
         }
         let files = state.clone();
         let history = tokio::task::spawn_blocking(move || read_and_copy(&folder, &files, &veil));
-        let history = history.await.map_err(|_| FleetError::Died)??;
+        let history = history.await.map_err(|_| HerdctlError::Died)??;
         for note in &history.notes {
             warn!("importing from herdctl: {note}");
         }
@@ -78,7 +77,7 @@ impl Import {
 }
 
 /// Reads the history and copies the output of its jobs, with a view of each. Output that cannot be read is left out.
-fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder, veil: &Veil) -> Result<History, FleetError> {
+fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder, veil: &Veil) -> Result<History, HerdctlError> {
     let mut history = folder.read(veil)?;
     let place = state.path().display().to_string();
     for past in &history.jobs {
@@ -87,13 +86,13 @@ fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder, veil: &Veil) -> Re
             Ok(None) => {}
             Ok(Some(output)) => {
                 let copied = copy_output(output, &state.output(id), veil);
-                copied.map_err(|source| FleetError::State { place: place.clone(), source })?;
+                copied.map_err(|source| HerdctlError::State { place: place.clone(), source })?;
             }
             Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
         }
         let record = JobRecord::from(past.job.clone());
         view::write_job(state, &record)
-            .map_err(|error| FleetError::State { place: place.clone(), source: io::Error::other(error) })?;
+            .map_err(|error| HerdctlError::State { place: place.clone(), source: io::Error::other(error) })?;
     }
     Ok(history)
 }

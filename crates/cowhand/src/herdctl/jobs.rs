@@ -9,7 +9,8 @@ use cowhand_core::job::{
 };
 use jiff::Timestamp;
 
-use super::{HerdctlFolder, History, PastJob, field, yaml};
+use super::{HerdctlFolder, field, yaml};
+use crate::store::{History, PastJob};
 use crate::veil::Veil;
 
 /// Adds every job that can be read, and a note for every one that cannot.

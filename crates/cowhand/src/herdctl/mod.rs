@@ -21,11 +21,10 @@ use std::path::{Path, PathBuf};
 use cowhand_core::config::node::{Node, Sources};
 use cowhand_core::config::parse::parse;
 use cowhand_core::config::problem::{Problems, Severity};
-use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::Job;
-use jiff::Timestamp;
+use cowhand_core::id::JobId;
 
 use crate::beneath::{NotOpened, Root};
+use crate::store::{History, StoreError};
 use crate::veil::Veil;
 
 pub(crate) use import::Import;
@@ -33,38 +32,6 @@ pub(crate) use import::Import;
 /// The folder `.herdctl` beside a root file `herdctl.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HerdctlFolder(PathBuf);
-
-/// What is imported.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct History {
-    pub(crate) schedules: Vec<PastSchedule>,
-    /// In the order in which they were made.
-    pub(crate) jobs: Vec<PastJob>,
-    /// Files that could not be read.
-    pub(crate) notes: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PastSchedule {
-    pub(crate) agent: AgentName,
-    pub(crate) name: ScheduleName,
-    pub(crate) disabled: bool,
-    /// When its last run began.
-    pub(crate) last_run_at: Option<Timestamp>,
-    pub(crate) last_error: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct PastJob {
-    pub(crate) job: Job,
-    /// The directory of its session, if the job has the agent's newest one.
-    pub(crate) session: Option<PastSession>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PastSession {
-    pub(crate) directory: Option<PathBuf>,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum HerdctlError {
@@ -76,6 +43,12 @@ pub enum HerdctlError {
         "cannot import {file}: {why}; correct it, or leave herdctl's state behind with `cowhand start --fresh`"
     )]
     Unreadable { file: PathBuf, why: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot use the state folder {place}: {source}")]
+    State { place: String, source: io::Error },
+    #[error("the import from herdctl has ended in a way that nobody meant; the log says more")]
+    Died,
 }
 
 impl HerdctlFolder {

@@ -9,7 +9,8 @@ use jiff::tz::TimeZone;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 
-use super::{HerdctlFolder, History, PastJob, PastSession};
+use super::HerdctlFolder;
+use crate::store::{History, PastJob, PastSession};
 
 /// As herdctl writes it; other keys do not matter here.
 #[derive(Debug, Deserialize)]

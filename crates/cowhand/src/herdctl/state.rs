@@ -2,7 +2,8 @@
 
 use cowhand_core::config::node::Node;
 
-use super::{HerdctlError, HerdctlFolder, PastSchedule, field, yaml};
+use super::{HerdctlError, HerdctlFolder, field, yaml};
+use crate::store::PastSchedule;
 
 const FILE: &str = "state.yaml";
 

@@ -1,7 +1,6 @@
 //! Hooks: what the config wants done after a job, one file for each kind. `daemon/hooks` says when.
 
 mod chat;
-pub(crate) mod guard;
 pub(crate) mod metadata;
 mod request;
 mod shell;
@@ -17,8 +16,10 @@ use cowhand_core::job::Job;
 use cowhand_core::roster::Agent;
 use serde_json::Value;
 
-use crate::daemon::{Engine, Loaded};
-use crate::fleet;
+use crate::context::Engine;
+use crate::loaded::Loaded;
+use crate::output;
+use crate::secrets::{self, veil_over};
 use crate::store::OwedHook;
 use crate::veil::Veil;
 pub(crate) use chat::SLACK_TOKEN;
@@ -101,7 +102,7 @@ impl Errand<'_> {
 /// Tries the hook once, or goes on with the process that a daemon before us began for it.
 pub(crate) async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
     let loaded = engine.loaded();
-    let veil = Veil::over(&loaded, loaded.roster.agent(&owed.agent));
+    let veil = veil_over(&loaded, loaded.roster.agent(&owed.agent));
     if let Some(begun) = shell::take_up(engine, owed).await {
         return begun.veiled(&veil);
     }
@@ -121,7 +122,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tri
         return Tried::skipped(format!("`when: {path}` does not hold"));
     }
     let errand = Errand { engine, loaded: &loaded, agent, job, owed, context };
-    errand.go(hook).await.veiled(&veil.and(hook))
+    errand.go(hook).await.veiled(&veil.and(secrets::of_hook(hook)))
 }
 
 impl Errand<'_> {
@@ -142,7 +143,7 @@ impl Errand<'_> {
 
 async fn context(engine: &Engine, job: &Job, agent: &Agent) -> anyhow::Result<Value> {
     let metadata = engine.store.hook_metadata(job.id().clone()).await?;
-    let output = fleet::result(&engine.home.state, job.id().clone()).await?;
+    let output = output::result(&engine.home.state, job.id().clone()).await?;
     let output = output.map(|output| cut(&output, 0, OUTPUT_CAP));
     let context = HookContext::of(job, Some(agent), output, metadata);
     let context = context.ok_or_else(|| anyhow::anyhow!("the job has not ended"))?;

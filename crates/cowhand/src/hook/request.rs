@@ -9,8 +9,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 
-use super::guard::{self, Unreachable};
 use super::{RETRIES, Tried};
+use crate::run::address::{self, Unreachable};
 
 const MOST_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
@@ -98,7 +98,7 @@ impl Request {
         let (redirected, at_home) = (*url != self.url, url.origin() == self.url.origin());
         // Whoever wrote the config allowed the place that stands there, not what that redirects to.
         let addresses =
-            guard::addresses(url, self.allow_private && at_home).await.map_err(|unreachable| {
+            address::addresses(url, self.allow_private && at_home).await.map_err(|unreachable| {
                 match unreachable {
                     Unreachable::Refused(why) | Unreachable::Private(why) if redirected => {
                         Unsent::Refused(format!("it redirects to where it may not: {why}"))

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use tracing::warn;
 
 use super::{Errand, Tried};
-use crate::daemon::Engine;
+use crate::context::Engine;
 use crate::fault;
 use crate::run::attempt::{Attempt, Limits, Standing, Start, StopSignal};
 use crate::run::ending::{Ending, ExitStatus};

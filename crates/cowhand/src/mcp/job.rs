@@ -15,13 +15,8 @@ use uuid::Uuid;
 
 use super::Told;
 use super::tool::Tool;
-use crate::api::{
-    Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem, claimed,
-};
-
-/// What the processes of an attempt find in their environment.
-pub(crate) const TOKEN: &str = "COWHAND_JOB_TOKEN";
-pub(crate) const SOCKET: &str = "COWHAND_SOCKET";
+use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem};
+use crate::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
 
 /// How an agent's words reach the daemon.
 #[derive(Debug)]
@@ -35,10 +30,13 @@ impl JobVoice {
     /// From what the environment says.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let (Some(token), Some(socket)) = (set(TOKEN), set(SOCKET)) else {
-            return Err(format!("{TOKEN} and {SOCKET} are not set: this is started by the agent of a job"));
+        let (Some(token), Some(socket)) = (set(TOKEN_VARIABLE), set(SOCKET_VARIABLE)) else {
+            return Err(format!(
+                "{TOKEN_VARIABLE} and {SOCKET_VARIABLE} are not set: this is started by the agent of a job"
+            ));
         };
-        let (job, attempt) = claimed(&token).ok_or_else(|| format!("{TOKEN} is not the token of a job"))?;
+        let (job, attempt) =
+            claimed(&token).ok_or_else(|| format!("{TOKEN_VARIABLE} is not the token of a job"))?;
         Ok(Self { client: Client::of_job(socket.into(), token), job, attempt })
     }
 

@@ -18,13 +18,18 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 
+use crate::run::acp::ToolUse;
 pub use job::JobVoice;
-pub(crate) use job::{SOCKET, TOKEN};
 pub use person::PersonVoice;
 use tool::Tool;
 
 /// What a tool comes to; the error is for whoever called it.
 type Told = Result<String, String>;
+
+/// Asks the fleet, with the token of the job in the environment, whether its agent may use a tool.
+pub(crate) async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String> {
+    JobVoice::from_environment()?.may_use(&id, tool, input).await
+}
 
 /// For the agent of a job, until it hangs up.
 pub async fn serve_job(voice: JobVoice) -> anyhow::Result<()> {

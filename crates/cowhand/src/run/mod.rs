@@ -11,6 +11,7 @@
 //! finds every attempt again, with its output and its exit code.
 
 pub(crate) mod acp;
+pub(crate) mod address;
 pub mod attempt;
 mod bounded;
 pub(crate) mod caps;

@@ -95,7 +95,7 @@ pub(super) async fn check(
     next: Next,
 ) -> Result<Response, Response> {
     if let Some(token) = api::shown(request.headers()).map(str::to_owned) {
-        let admitted = access.fleet.admit(&token, Wanted::by(&request)).await;
+        let admitted = api::admit(&access.fleet, &token, Wanted::by(&request)).await;
         let job = match admitted {
             Ok(job) => job,
             Err(problem) => {

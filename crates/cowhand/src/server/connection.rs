@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 
 use super::limit::source;
 use super::stall::Watched;
-use super::tls::Tls;
+use crate::tls::Tls;
 use crate::trigger::stopped;
 
 /// For the head of a request, and between two requests.

@@ -24,8 +24,9 @@ use super::door::{announced, only};
 use super::intake::{Closed, Intake};
 use super::limit::{Limit, TooMany};
 use super::signature::{self, Verdict};
-use crate::api::{Code, Problem, hex};
+use crate::api::{Code, Problem};
 use crate::audit;
+use crate::digest::hex;
 use crate::fleet::{Delivered, Fleet, FleetError};
 
 #[derive(Debug, Clone)]

@@ -14,7 +14,6 @@ mod metrics;
 mod pages;
 mod signature;
 mod stall;
-mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,10 +34,9 @@ use tracing::{error, warn};
 
 use crate::api::Api;
 use crate::fleet::Fleet;
+use crate::tls::{Tls, TlsError};
 use crate::trigger::stopped;
 pub use job_socket::JobSocket;
-pub(crate) use tls::Certificate;
-use tls::{Tls, TlsError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {

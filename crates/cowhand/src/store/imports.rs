@@ -1,8 +1,10 @@
 //! Imports: what another program did before, so that nothing runs again and nothing is forgotten.
 
+use std::path::PathBuf;
+
 use cowhand_core::event::Fact;
-use cowhand_core::id::ScheduleId;
-use cowhand_core::job::JobState;
+use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
+use cowhand_core::job::{Job, JobState};
 use cowhand_core::session::SessionPolicy;
 use jiff::Timestamp;
 
@@ -10,7 +12,6 @@ use super::db::{Recorded, Tx, args};
 use super::dialect::statements;
 use super::jobs::{self, Place, written};
 use super::{Store, StoreError, schedules, usage};
-use crate::herdctl::{History, PastJob, PastSchedule};
 
 statements! {
     ADD_IMPORT = same "insert into imports (source, imported_at) values ($1, $2) on conflict (source) do nothing";
@@ -22,6 +23,38 @@ statements! {
 }
 
 const HERDCTL: &str = "herdctl";
+
+/// What is imported.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    pub(crate) schedules: Vec<PastSchedule>,
+    /// In the order in which they were made.
+    pub(crate) jobs: Vec<PastJob>,
+    /// Files that could not be read.
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PastSchedule {
+    pub(crate) agent: AgentName,
+    pub(crate) name: ScheduleName,
+    pub(crate) disabled: bool,
+    /// When its last run began.
+    pub(crate) last_run_at: Option<Timestamp>,
+    pub(crate) last_error: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PastJob {
+    pub(crate) job: Job,
+    /// The directory of its session, if the job has the agent's newest one.
+    pub(crate) session: Option<PastSession>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PastSession {
+    pub(crate) directory: Option<PathBuf>,
+}
 
 /// How much was imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

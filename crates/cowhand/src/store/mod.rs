@@ -79,7 +79,7 @@ pub use firings::{
 };
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
-pub(crate) use imports::Imported;
+pub(crate) use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::{BusyNode, Joined, Presence};
@@ -88,7 +88,7 @@ pub use retention::{Ended, Pruned};
 pub use sessions::{RunsAt, StoredSession};
 pub use tokens::{NewToken, Token};
 pub use usage::{Spent, SpentOnItem, SpentOnJob};
-pub use workspaces::{KnownWorkspace, Workspace, WorkspaceState};
+pub use workspaces::{KnownWorkspace, WorkspaceState};
 
 /// Clones share the connections.
 #[derive(Debug, Clone)]

@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
-use cowhand_core::workspace::IsolationKind;
+use cowhand_core::workspace::Workspace;
 use jiff::Timestamp;
 
 use super::db::{Row, args};
@@ -32,21 +32,6 @@ statements! {
         where workspaces.node = $1 order by workspaces.since desc, workspaces.path";
     KEEP_WORKSPACE = same "update workspaces set state = $3, keep_until = $4, since = $5 where node = $1 and path = $2";
     DROP_WORKSPACE = same "delete from workspaces where node = $1 and path = $2";
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workspace {
-    pub node: String,
-    pub path: PathBuf,
-    /// Whose it is, or was last.
-    pub job: JobId,
-    pub agent: AgentName,
-    pub kind: IsolationKind,
-    /// The top of the working tree that it was made from.
-    pub repository: PathBuf,
-    pub branch: String,
-    /// The commit that it began with.
-    pub base: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::daemon::Engine;
+use crate::context::Engine;
 use crate::gone::gone;
 use crate::run::attempt::Attempt;
 use crate::store::{JobHistory, StoreError};

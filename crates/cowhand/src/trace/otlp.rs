@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use super::collector::Collector;
 use super::span::{Attribute, Span, Status};
-use crate::api::hex;
+use crate::digest::hex;
 
 pub(super) struct Exporter {
     http: Client,

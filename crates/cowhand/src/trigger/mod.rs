@@ -9,10 +9,8 @@ pub(crate) mod dispatch;
 mod event;
 mod gh;
 mod github;
-mod pace;
 mod polling;
 mod registry;
-pub(crate) mod runner;
 mod setting;
 mod strategy;
 mod timer;
@@ -23,29 +21,34 @@ use std::time::Duration;
 use cowhand_core::interval::Interval;
 use cowhand_core::trigger::{IssueState, PullState, TriggerConfig};
 
-use crate::daemon::Engine;
-
 pub use event::EventStrategy;
 pub use github::{GithubAccess, GithubIssueSource, GithubPullRequestSource};
 pub use polling::PollingStrategy;
+pub(crate) use polling::retry_after;
 pub use registry::{Factory, Registry};
 pub use setting::Setting;
+pub(crate) use setting::Surroundings;
 pub use strategy::{FatalTriggerError, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
+pub(crate) use strategy::{Paced, is_stopped, marker};
 pub use timer::Timer;
 pub(crate) use wake::Wakes;
 
 /// The strategy of a schedule. A new type gets its line here.
-fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
+pub(crate) fn strategy(
+    registry: &Registry,
+    wakes: &Wakes,
+    setting: &Setting,
+) -> anyhow::Result<Box<dyn TriggerStrategy>> {
     Ok(match setting.trigger() {
         TriggerConfig::AgentLifecycle { .. } | TriggerConfig::DispatchResult { .. } => {
             Box::new(EventStrategy::new(setting.clone()))
         }
-        TriggerConfig::Custom { name, .. } => engine.triggers.create(name, setting)?,
+        TriggerConfig::Custom { name, .. } => registry.create(name, setting)?,
         TriggerConfig::GithubIssues { owner, repo, labels, state, poll_interval, api_url, auth, backend } => {
             let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
             let state = state.unwrap_or(IssueState::Open);
             let source = GithubIssueSource::new(&access, labels.clone(), state, &setting.of_sources())?;
-            let wake = engine.wakes.of(&format!("{owner}/{repo}"));
+            let wake = wakes.of(&format!("{owner}/{repo}"));
             Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
         }
         TriggerConfig::GithubPullRequests {
@@ -62,7 +65,7 @@ fn strategy(engine: &Engine, setting: &Setting) -> anyhow::Result<Box<dyn Trigge
             let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
             let state = state.unwrap_or(PullState::Open);
             let source = GithubPullRequestSource::new(&access, labels.clone(), state, &setting.of_sources())?;
-            let wake = engine.wakes.of(&format!("{owner}/{repo}"));
+            let wake = wakes.of(&format!("{owner}/{repo}"));
             Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
         }
         TriggerConfig::Interval { .. }

@@ -137,7 +137,7 @@ impl TriggerStrategy for PollingStrategy {
     }
 }
 
-pub(super) fn retry_after(error: &anyhow::Error) -> Option<Duration> {
+pub(crate) fn retry_after(error: &anyhow::Error) -> Option<Duration> {
     let asked = marker::<RetryAfter>(error).map(|asked| asked.0);
     asked.or_else(|| marker::<WorkSourceError>(error)?.retry_after())
 }

@@ -13,14 +13,24 @@ use serde_json::{Map, Value};
 
 use super::strategy::FatalTriggerError;
 use crate::clock::Clock;
-use crate::daemon::Engine;
-use crate::fleet;
+use crate::loaded::Current;
+use crate::output;
+use crate::state::StateFolder;
 use crate::store::Store;
+
+/// What strategies get from the fleet.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) config: Current,
+    pub(crate) clock: Clock,
+    pub(crate) store: Store,
+    pub(crate) state: StateFolder,
+}
 
 /// Of one schedule.
 #[derive(Clone)]
 pub struct Setting {
-    engine: Arc<Engine>,
+    surroundings: Surroundings,
     agent: AgentName,
     id: ScheduleId,
     trigger: TriggerConfig,
@@ -37,11 +47,11 @@ impl fmt::Debug for Setting {
 
 impl Setting {
     /// None if the fleet no longer has the schedule.
-    pub(crate) fn of(engine: &Arc<Engine>, id: ScheduleId) -> Option<Self> {
-        let loaded = engine.loaded();
+    pub(crate) fn of(surroundings: Surroundings, id: ScheduleId) -> Option<Self> {
+        let loaded = surroundings.config.get();
         let (agent, schedule) = loaded.roster.schedule(id)?;
         let (agent, trigger) = (agent.name.clone(), schedule.trigger.clone());
-        Some(Self { engine: Arc::clone(engine), agent, id, trigger })
+        Some(Self { surroundings, agent, id, trigger })
     }
 
     pub fn agent(&self) -> &AgentName {
@@ -57,7 +67,7 @@ impl Setting {
     }
 
     pub fn clock(&self) -> &Clock {
-        &self.engine.clock
+        &self.surroundings.clock
     }
 
     /// What stands under `with:`, read as the strategy wants it; a mistake there is for a person to mend.
@@ -72,27 +82,27 @@ impl Setting {
 
     /// An environment variable, or one of `.env`; one that is set to nothing counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
-        let own = || self.engine.loaded().variables.get(name).cloned();
+        let own = || self.surroundings.config.get().variables.get(name).cloned();
         std::env::var(name).ok().or_else(own).filter(|value| !value.is_empty())
     }
 
     pub fn roster(&self) -> Arc<Roster> {
-        Arc::clone(&self.engine.loaded().roster)
+        Arc::clone(&self.surroundings.config.get().roster)
     }
 
     /// The same for what asks the outside as work sources do.
     pub(super) fn of_sources(&self) -> crate::work::Setting {
-        self.engine.loaded().sources.setting().clone()
+        self.surroundings.config.get().sources.setting().clone()
     }
 
     pub(super) fn store(&self) -> &Store {
-        &self.engine.store
+        &self.surroundings.store
     }
 
     /// What a job that has ended came to, as much of it as a prompt takes. None if it cannot be read here: the job may
     /// have run on another machine.
     pub(super) async fn result(&self, job: &JobId) -> Option<String> {
-        let text = fleet::result(&self.engine.home.state, job.clone()).await.ok().flatten()?;
+        let text = output::result(&self.surroundings.state, job.clone()).await.ok().flatten()?;
         Some(cut(&text, 0, VALUE_CAP))
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Views, write_yaml};
-use crate::fleet::{self, schedules_of};
+use crate::schedule_view::{self, schedules_of};
 use crate::store::Store;
 
 const HEAD: &str =
@@ -64,7 +64,7 @@ pub(super) async fn write(
 
 struct Look<'a> {
     snapshot: &'a Snapshot,
-    schedules: &'a [fleet::ScheduleView],
+    schedules: &'a [schedule_view::ScheduleView],
     last: HashMap<&'a AgentName, &'a Job>,
 }
 
@@ -96,8 +96,8 @@ impl<'a> Look<'a> {
     }
 }
 
-impl<'a> From<&'a fleet::ScheduleView> for ScheduleView<'a> {
-    fn from(view: &'a fleet::ScheduleView) -> Self {
+impl<'a> From<&'a schedule_view::ScheduleView> for ScheduleView<'a> {
+    fn from(view: &'a schedule_view::ScheduleView) -> Self {
         Self {
             status: view.status.as_str(),
             last_run_at: view.last_run_at,

@@ -8,12 +8,10 @@ pub mod contract;
 pub mod error;
 pub mod files;
 pub mod github;
-pub mod given_up;
-pub mod queues;
 pub mod registry;
 pub mod source;
 pub mod sources;
-mod unusable;
+pub(crate) mod unusable;
 
 pub use check::{Finding, Verdict};
 pub use error::WorkSourceError;

@@ -9,9 +9,9 @@ use super::{Claimant, WorkSource, WorkSourceError};
 
 /// Stands in a list of queues, so that one that cannot be used does not hide the others.
 #[derive(Debug)]
-pub(super) struct Unusable {
-    pub(super) source_type: String,
-    pub(super) why: String,
+pub(crate) struct Unusable {
+    pub(crate) source_type: String,
+    pub(crate) why: String,
 }
 
 impl Unusable {

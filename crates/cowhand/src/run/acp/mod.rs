@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 pub(crate) use orders::{Orders, Wanted};
@@ -36,9 +37,21 @@ const VERSION: u64 = 1;
 /// Some agents take seconds to get up, and more on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// A use of a tool that an agent wants permission for.
+#[derive(Debug)]
+pub(crate) struct ToolUse {
+    /// The agent's own id of this use.
+    pub(crate) id: String,
+    pub(crate) tool: String,
+    pub(crate) input: Value,
+}
+
+/// Asks the fleet whether the agent may use a tool. The error says why not.
+pub(crate) type AskFleet = fn(ToolUse) -> BoxFuture<'static, Result<(), String>>;
+
 /// `cowhand acp FILE`: one prompt, which is on stdin, for one agent, as the file says.
-pub(crate) fn run(orders: &Path) -> ExitCode {
-    match run_orders(orders) {
+pub(crate) fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
+    match run_orders(orders, ask_fleet) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("cowhand acp: {error:#}");
@@ -47,14 +60,14 @@ pub(crate) fn run(orders: &Path) -> ExitCode {
     }
 }
 
-fn run_orders(orders: &Path) -> anyhow::Result<ExitCode> {
+fn run_orders(orders: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
     let text =
         std::fs::read_to_string(orders).with_context(|| format!("cannot read {}", orders.display()))?;
     let orders: Orders =
         serde_json::from_str(&text).with_context(|| format!("cannot understand {}", orders.display()))?;
     let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(talk::whole(orders, &prompt))
+    runtime.block_on(talk::whole(orders, &prompt, ask_fleet))
 }
 
 /// Who an agent says it is: its name and its version.

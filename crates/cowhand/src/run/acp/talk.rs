@@ -17,8 +17,7 @@ use super::permission::{Permissions, Rules, Verdict, input_of, outcome};
 use super::process::{Agent, Cause, Heard};
 use super::told::Told;
 use super::wire::{self, Frame, LINE_CAP, RpcError};
-use super::{VERSION, session, short};
-use crate::mcp::JobVoice;
+use super::{AskFleet, ToolUse, VERSION, session, short};
 
 pub(super) const PROMPT: &str = "session/prompt";
 
@@ -37,6 +36,7 @@ pub(super) struct Talk {
     told: Told,
     patience: Duration,
     permissions: Option<(Permissions, Rules)>,
+    ask_fleet: Option<AskFleet>,
     /// Requests of the agent that the fleet is asked about.
     pending: JoinSet<(Asking, Verdict)>,
     waiting: Vec<Asking>,
@@ -71,9 +71,9 @@ enum Next {
 }
 
 /// The whole life of the client. An error means that we could not do our part.
-pub(super) async fn whole(orders: Orders, prompt: &str) -> anyhow::Result<ExitCode> {
+pub(super) async fn whole(orders: Orders, prompt: &str, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
     let told = Told::Stdout;
-    match converse(orders, prompt, told).await {
+    match converse(orders, prompt, told, ask_fleet).await {
         Ok(()) | Err(Cause::Stopped) => Ok(ExitCode::SUCCESS),
         Err(Cause::Trouble(kind, message)) => {
             told.failed(kind, &message)?;
@@ -83,7 +83,7 @@ pub(super) async fn whole(orders: Orders, prompt: &str) -> anyhow::Result<ExitCo
     }
 }
 
-async fn converse(orders: Orders, prompt: &str, told: Told) -> Result<(), Cause> {
+async fn converse(orders: Orders, prompt: &str, told: Told, ask_fleet: AskFleet) -> Result<(), Cause> {
     let (program, arguments) = orders.command.split_first().ok_or_else(|| {
         Cause::Trouble(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
     })?;
@@ -100,6 +100,7 @@ async fn converse(orders: Orders, prompt: &str, told: Told) -> Result<(), Cause>
         Cause::Trouble(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
     })?;
     let mut talk = Talk::new(agent, signals, told, Duration::from_millis(orders.patience_ms));
+    talk.ask_fleet = Some(ask_fleet);
     talk.permissions = Some((Permissions::new(orders.rules.clone()), orders.rules.clone()));
     let done = session::run(&mut talk, &orders, prompt).await;
     let breach = talk.breach.take();
@@ -122,6 +123,7 @@ impl Talk {
             told,
             patience,
             permissions: None,
+            ask_fleet: None,
             pending: JoinSet::new(),
             waiting: Vec::new(),
             signals,
@@ -289,7 +291,8 @@ impl Talk {
         if verdict == Verdict::Ask {
             let (name, input) = (tool.known_as(), input_of(&params["toolCall"]));
             self.waiting.push(asking.clone());
-            self.pending.spawn(ask_fleet(asking, tool.id, name, input));
+            let wanted = ToolUse { id: tool.id, tool: name, input };
+            self.pending.spawn(decide(self.ask_fleet, asking, wanted));
             return Ok(());
         }
         self.decided(&asking, verdict)
@@ -378,12 +381,11 @@ impl Talk {
 }
 
 /// The rules of the fleet decide, or a person does, however long that takes.
-async fn ask_fleet(asking: Asking, call: String, tool: String, input: Value) -> (Asking, Verdict) {
-    let voice = match JobVoice::from_environment() {
-        Ok(voice) => voice,
-        Err(why) => return (asking, Verdict::Refuse(why)),
+async fn decide(ask_fleet: Option<AskFleet>, asking: Asking, wanted: ToolUse) -> (Asking, Verdict) {
+    let Some(ask_fleet) = ask_fleet else {
+        return (asking, Verdict::Refuse("nobody can be asked".to_owned()));
     };
-    let verdict = match voice.may_use(&call, tool, input).await {
+    let verdict = match ask_fleet(wanted).await {
         Ok(()) => Verdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
         Err(why) => Verdict::Refuse(why),
     };

@@ -10,7 +10,7 @@ use cowhand_core::workspace::IsolationKind;
 use super::git::Git;
 use crate::beneath::Root;
 use crate::gone::gone;
-use crate::store::Workspace;
+use cowhand_core::workspace::Workspace;
 
 /// What is kept of a diff.
 const MOST: usize = 1 << 20;

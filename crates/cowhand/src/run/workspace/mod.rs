@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::workspace::{IsolationKind, IsolationRules};
 
 use crate::beneath::{NotOpened, Root};
-use crate::store::Workspace;
+use cowhand_core::workspace::Workspace;
 pub(crate) use diff::diff;
 use git::Git;
 pub(crate) use remove::{Left, branch_has_gone, remove};

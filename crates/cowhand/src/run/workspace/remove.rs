@@ -13,7 +13,7 @@ use super::git::Git;
 use super::head;
 use crate::beneath::{NotOpened, Root};
 use crate::gone::gone;
-use crate::store::Workspace;
+use cowhand_core::workspace::Workspace;
 
 /// What is left once the directory is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

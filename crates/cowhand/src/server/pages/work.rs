@@ -11,8 +11,8 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::{Answer, Pages, marks, now, text};
 use crate::api::{Page, QueueProblem, WorkView};
-use crate::work::given_up::GivenUp;
-use crate::work::queues::{ItemStatus, ItemView};
+use crate::queues::given_up::GivenUp;
+use crate::queues::{ItemStatus, ItemView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let now = now();

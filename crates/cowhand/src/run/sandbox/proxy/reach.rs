@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use cowhand_core::sandbox::Host;
 use reqwest::Url;
 
-use crate::hook::guard::{self, Unreachable};
+use crate::run::address::{self, Unreachable};
 
 pub(super) struct Reach(Vec<Host>);
 
@@ -22,7 +22,7 @@ impl Reach {
         };
         let named = allowed.address().is_some() || allowed.name() == "localhost";
         let url = Url::parse(&format!("https://{host}/")).map_err(|error| error.to_string())?;
-        guard::addresses(&url, named).await.map_err(|unreachable| match unreachable {
+        address::addresses(&url, named).await.map_err(|unreachable| match unreachable {
             Unreachable::Refused(why) | Unreachable::Private(why) | Unreachable::NotFound(why) => why,
         })
     }

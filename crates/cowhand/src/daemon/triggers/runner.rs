@@ -12,15 +12,16 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use super::dispatch::Dispatch;
 use super::pace::Pace;
-use super::polling::retry_after;
-use super::setting::Setting;
-use super::strategy::{FatalTriggerError, Paced, Task, TriggerStrategy, is_stopped, marker, stopped};
-use crate::daemon::Engine;
+use crate::context::Engine;
 use crate::fault;
 use crate::panic::caught;
 use crate::store::{Fired, StoreError};
+use crate::trigger::dispatch::Dispatch;
+use crate::trigger::{
+    FatalTriggerError, Paced, Setting, Surroundings, Task, TriggerStrategy, is_stopped, marker, retry_after,
+    stopped, strategy,
+};
 
 /// Firings that share a transaction.
 const TOGETHER: usize = 100;
@@ -51,7 +52,7 @@ enum Answer {
 impl Runner {
     /// Until it is told to stop, or the strategy has given up.
     pub(crate) async fn run(self) {
-        let Some(setting) = Setting::of(&self.engine, self.schedule) else { return };
+        let Some(setting) = Setting::of(self.surroundings(), self.schedule) else { return };
         let (mut strategy, mut pace) = (None, Pace::default());
         while !is_stopped(&self.shutdown) {
             let began = Instant::now();
@@ -79,15 +80,21 @@ impl Runner {
         }
     }
 
+    fn surroundings(&self) -> Surroundings {
+        let Engine { config, clock, store, home, .. } = &*self.engine;
+        let state = home.state.clone();
+        Surroundings { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
+    }
+
     /// A strategy that panics may have left anything behind: a new one takes its place.
-    async fn ask(&self, setting: &Setting, strategy: &mut Option<Box<dyn TriggerStrategy>>) -> Answer {
+    async fn ask(&self, setting: &Setting, current: &mut Option<Box<dyn TriggerStrategy>>) -> Answer {
         let asked = async {
-            let strategy = match strategy {
-                Some(strategy) => strategy,
-                None => strategy.insert(super::strategy(&self.engine, setting)?),
+            let current = match current {
+                Some(current) => current,
+                None => current.insert(strategy(&self.engine.triggers, &self.engine.wakes, setting)?),
             };
-            let tasks = strategy.next_tasks(&self.shutdown).await?;
-            Ok((tasks, strategy.is_listing()))
+            let tasks = current.next_tasks(&self.shutdown).await?;
+            Ok((tasks, current.is_listing()))
         };
         let overdue = async {
             stopped(&self.shutdown).await;
@@ -103,7 +110,7 @@ impl Runner {
             Ok(Ok((tasks, is_listing))) => Answer::Tasks { tasks, is_listing },
             Ok(Err(error)) => Answer::Failed(error),
             Err(panicked) => {
-                *strategy = None;
+                *current = None;
                 Answer::Failed(anyhow!("the trigger {panicked}"))
             }
         }

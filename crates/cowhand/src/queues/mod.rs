@@ -1,19 +1,24 @@
 //! The queues of a fleet as people see them: what is available, what is claimed and by whom, what is still to be told.
 
+pub mod given_up;
+
 use std::sync::Arc;
 
 use cowhand_core::config::shape;
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given_up::GivenUp;
-use super::sources::For;
-use super::unusable::Unusable;
-use super::{Sources, Standing, WorkSource, WorkSourceError};
 use crate::store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
+use crate::work::unusable::Unusable;
+use crate::work::{For, Sources, Standing, WorkSource, WorkSourceError};
+use given_up::GivenUp;
+
+/// How long a claim of a person lasts without a renewal. A person takes longer than a job.
+pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
 
 /// One queue, and who takes from it.
 #[derive(Debug, Clone)]
@@ -116,7 +121,7 @@ pub(crate) fn named(roster: &Roster) -> Vec<(&AgentName, &shape::WorkSource)> {
     named
 }
 
-pub(super) fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
+fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
     let of_schedules = agent.schedules.iter().map(move |schedule| For::schedule(agent, schedule));
     [For::agent(agent)].into_iter().chain(of_schedules)
 }

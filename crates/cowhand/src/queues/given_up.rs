@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Setting;
-use super::queues::places;
+use super::places;
 use crate::store::{ItemFailures, Store, StoreError};
+use crate::work::Setting;
 
 /// Why an item was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

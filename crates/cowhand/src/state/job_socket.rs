@@ -6,9 +6,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::socket::{LONGEST, short};
+use super::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
 use crate::gone::gone;
-use crate::state::StateFolder;
 
 const FOLDER: &str = "talk";
 const SOCKET: &str = "job.sock";
@@ -22,7 +21,7 @@ pub(crate) fn job_socket(state: &StateFolder) -> io::Result<PathBuf> {
 /// place for as long as it is ours, since agents that run know it by its name.
 pub(crate) fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     let known_as = std::path::absolute(state.path())?.join(FOLDER);
-    if known_as.join(SOCKET).as_os_str().len() <= LONGEST {
+    if known_as.join(SOCKET).as_os_str().len() <= LONGEST_SOCKET_PATH {
         make(&known_as)?;
         return Ok(known_as);
     }
@@ -31,7 +30,7 @@ pub(crate) fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     {
         return Ok(real);
     }
-    let mut real = short(state)?.into_os_string();
+    let mut real = short_socket_path(state)?.into_os_string();
     real.push("-talk");
     let real = PathBuf::from(real);
     make(&real)?;

@@ -1,5 +1,8 @@
 //! The strategies under way: one runner for each schedule that is on and does not live by the clock.
 
+mod pace;
+mod runner;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,9 +16,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::engine::{Engine, Loaded};
+use crate::context::Engine;
+use crate::loaded::Loaded;
 use crate::store::StoreError;
-use crate::trigger::runner::Runner;
+use runner::Runner;
 
 #[derive(Debug, Default)]
 pub(super) struct Triggers {

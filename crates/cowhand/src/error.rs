@@ -135,7 +135,12 @@ fn explained(reason: SkipReason) -> &'static str {
 
 impl From<HerdctlError> for FleetError {
     fn from(error: HerdctlError) -> Self {
-        Self::Herdctl(error)
+        match error {
+            HerdctlError::Store(error) => error.into(),
+            HerdctlError::State { place, source } => Self::State { place, source },
+            HerdctlError::Died => Self::Died,
+            HerdctlError::Running { .. } | HerdctlError::Unreadable { .. } => Self::Herdctl(error),
+        }
     }
 }
 

@@ -4,29 +4,43 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cowhand_core::config::shape::WorkSource;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Job;
-use cowhand_core::roster::{Agent, Roster};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use super::attempt::Wish;
-use crate::api::JobKey;
 use crate::clock::Clock;
+use crate::job_token::JobKey;
+use crate::loaded::{Current, Loaded};
 use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::trigger::{Registry, Wakes};
-use crate::work::Sources;
+
+/// Time between two searches for expired claims in one queue.
+const LAPSED_EVERY: SignedDuration = SignedDuration::from_mins(10);
 
 /// How long an attempt is ours without another word from us, and how often we say it.
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
 pub(crate) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
+
+/// What is wanted of an attempt; the later, the stronger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wish {
+    GoOn,
+    /// The daemon goes and leaves the agent to its keeper.
+    Leave,
+    /// Stop it and settle it as cancelled.
+    Cancel,
+    /// As above, and now.
+    CancelNow,
+    /// The lease is somebody else's: stop it and write nothing.
+    Abandon,
+}
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -53,7 +67,7 @@ pub(crate) struct Engine {
     pub(crate) seen_by_views: AtomicI64,
     /// Held while a workspace is handed on or removed.
     pub(crate) workspaces: tokio::sync::Mutex<()>,
-    roster: RwLock<Arc<Loaded>>,
+    pub(crate) config: Current,
     running: Mutex<HashMap<JobId, Running>>,
     /// Jobs with attempts here that are not current any more and are being ended.
     orphaned: Mutex<Vec<JobId>>,
@@ -84,39 +98,6 @@ pub(crate) struct Counts {
     pub(crate) checks: u64,
     pub(crate) triggers: u64,
     pub(crate) last_check_at: Option<Timestamp>,
-}
-
-/// The fleet and what its `.env` names.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) roster: Arc<Roster>,
-    pub(crate) variables: HashMap<String, String>,
-    pub(crate) sources: Arc<Sources>,
-    /// The config for people, without secrets.
-    pub(crate) shown: Option<Value>,
-    /// What it was read from; an agent in a sandbox does not write there.
-    pub(crate) files: Vec<PathBuf>,
-    /// The variables that it names as secrets.
-    pub(crate) named: Vec<String>,
-    /// Directories in which agents in a sandbox may write.
-    pub(crate) writable: Vec<PathBuf>,
-}
-
-impl Loaded {
-    /// With the folders that work is taken from: what a stranger's job could put there would be trusted.
-    pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
-        let base = &self.sources.setting().base;
-        let of_agent = |agent: &Agent| {
-            let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
-            let all = agent.settings.work_source.iter().chain(of_schedules);
-            all.filter_map(|source| match source {
-                WorkSource::Files { path, .. } => Some(base.join(path)),
-                WorkSource::Github { .. } | WorkSource::Custom { .. } => None,
-            })
-            .collect::<Vec<_>>()
-        };
-        self.files.iter().cloned().chain(self.roster.agents.iter().flat_map(of_agent)).collect()
-    }
 }
 
 /// An attempt that some task of ours looks after.
@@ -152,7 +133,7 @@ impl Engine {
             ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             workspaces: tokio::sync::Mutex::default(),
-            roster: RwLock::new(Arc::new(loaded)),
+            config: Current::new(loaded),
             running: Mutex::default(),
             orphaned: Mutex::default(),
             looked_for_lapsed: Mutex::default(),
@@ -161,11 +142,11 @@ impl Engine {
     }
 
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
-        Arc::clone(&self.roster.read().unwrap_or_else(PoisonError::into_inner))
+        self.config.get()
     }
 
     pub(crate) fn set_roster(&self, loaded: Loaded) {
-        *self.roster.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+        self.config.set(loaded);
     }
 
     /// None if a task looks after this job already.
@@ -254,7 +235,7 @@ impl Engine {
     pub(crate) fn looks_for_lapsed(&self, source: &WorkSource, now: Timestamp) -> bool {
         let mut looked = self.looked_for_lapsed.lock().unwrap_or_else(PoisonError::into_inner);
         // A look that lies ahead tells only that the clock was set back.
-        looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < super::lapsed::LOOK);
+        looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < LAPSED_EVERY);
         let is_time = !looked.iter().any(|(known, _)| known == source);
         if is_time {
             looked.push((source.clone(), now));

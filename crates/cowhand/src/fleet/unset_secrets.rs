@@ -5,7 +5,8 @@ use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::TriggerConfig;
 use tracing::warn;
 
-use crate::daemon::{Engine, Loaded};
+use crate::context::Engine;
+use crate::loaded::Loaded;
 use crate::store::StoreError;
 
 /// How the note begins, by which it is known again when all is well.

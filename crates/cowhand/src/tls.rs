@@ -31,7 +31,7 @@ pub enum TlsError {
 
 /// What the server shows to whoever connects; the files may bring a newer one at any time.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(crate) struct Tls {
     files: Files,
     now: RwLock<Arc<ServerConfig>>,
 }
@@ -45,18 +45,18 @@ pub(crate) struct Certificate {
 }
 
 impl Tls {
-    pub(super) fn open(files: Files) -> Result<Self, TlsError> {
+    pub(crate) fn open(files: Files) -> Result<Self, TlsError> {
         let certificate = Certificate::read(&files)?;
         certificate.say(Timestamp::now());
         Ok(Self { files, now: RwLock::new(certificate.config) })
     }
 
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Whoever is connected stays so. Files that are half written leave us with what we have.
-    pub(super) fn reload(&self) {
+    pub(crate) fn reload(&self) {
         match Certificate::read(&self.files) {
             Ok(certificate) => {
                 certificate.say(Timestamp::now());
