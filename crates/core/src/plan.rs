@@ -18,8 +18,8 @@ mod seats;
 
 use std::collections::{HashMap, HashSet};
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::{Ledger, OverBudget};
 use crate::id::{AgentName, JobId, ScheduleId};
@@ -92,9 +92,23 @@ impl Snapshot {
 pub struct Preparing {
     pub schedule: ScheduleId,
     pub key: FiringKey,
+    /// Since when it is being prepared.
+    pub since: Timestamp,
     /// It was tried before, and has to be tried again.
     pub in_trouble: bool,
 }
+
+impl Preparing {
+    /// Returns until when a place is kept free for the items of a look for work. Without that, schedules that are always
+    /// due would take every place before the work source has answered. None if nothing is kept any more.
+    fn keeps_place_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let until = self.since.checked_add(KEPT_FOR_A_LOOK).ok()?;
+        (!self.in_trouble && self.since <= now && now < until).then_some(until)
+    }
+}
+
+/// Longer than a work source takes that works well.
+const KEPT_FOR_A_LOOK: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveJob {
@@ -228,6 +242,9 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
         let holds = Holds::of(agent, snapshot, now);
         let mut places = Places::of(agent, snapshot, &holds, over, now);
+        if let (Some(until), Some(_)) = (places.kept_until, places.full()) {
+            plan.wake(until);
+        }
         for schedule in &agent.schedules {
             let prepare =
                 |firing: &Preparing| Action::Prepare { schedule: schedule.id, key: firing.key.clone() };
@@ -377,13 +394,22 @@ struct Live<'a> {
     preparing: bool,
     /// Its firings take items from a work source.
     takes_work: bool,
+    /// It has to be found out what a firing of it runs for.
+    needs_preparing: bool,
 }
 
 impl<'a> Live<'a> {
     fn of(agent: &Agent, schedule: &Schedule, snapshot: &'a Snapshot) -> Self {
         let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
         let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
-        Self { jobs, preparing, takes_work: schedule.takes_work(agent) }
+        let (takes_work, needs_preparing) = (schedule.takes_work(agent), schedule.needs_preparing(agent));
+        Self { jobs, preparing, takes_work, needs_preparing }
+    }
+
+    /// Whether a firing takes a place in the moment it fires. Preparing one may take long, or never end: its job takes a
+    /// place when it is made. A look for work has a place kept for its items, for a moment.
+    const fn takes_place(&self) -> bool {
+        self.takes_work || !self.needs_preparing
     }
 
     fn is_empty(&self) -> bool {
@@ -402,10 +428,13 @@ fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
     u32::try_from(running).unwrap_or(u32::MAX)
 }
 
-/// An agent's places: those of running jobs, and those that waiting jobs will take before any new firing.
+/// An agent's places: those of running jobs, those that waiting jobs will take before any new firing, and those that are
+/// kept for looks for work.
 struct Places {
     max: u32,
     taken: u32,
+    /// When the first of those is free that are kept.
+    kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
 }
 
@@ -417,17 +446,18 @@ impl Places {
         over: Option<OverBudget>,
         now: Timestamp,
     ) -> Self {
-        let of_agent = |id: ScheduleId| agent.schedules.iter().any(|schedule| schedule.id == id);
-        // Each will need one at least. One whose source or command does not answer must not keep the others waiting.
-        let preparing = snapshot.preparing.iter().filter(|firing| !firing.in_trouble);
-        let preparing = preparing.filter(|firing| !snapshot.is_held_back(firing));
-        let preparing = preparing.filter(|firing| of_agent(firing.schedule)).count();
-        let jobs = ready(agent, snapshot, holds, now);
-        Self { max: agent.max_concurrent, taken: u32::try_from(jobs + preparing).unwrap_or(u32::MAX), over }
+        let takes_work = |id: ScheduleId| {
+            agent.schedules.iter().any(|schedule| schedule.id == id && schedule.takes_work(agent))
+        };
+        let looks = snapshot.preparing.iter().filter(|firing| takes_work(firing.schedule));
+        let looks = looks.filter(|firing| !snapshot.is_held_back(firing));
+        let kept: Vec<Timestamp> = looks.filter_map(|firing| firing.keeps_place_until(now)).collect();
+        let taken = u32::try_from(ready(agent, snapshot, holds, now) + kept.len()).unwrap_or(u32::MAX);
+        Self { max: agent.max_concurrent, taken, kept_until: kept.into_iter().min(), over }
     }
 
-    fn take(&mut self) {
-        self.taken = self.taken.saturating_add(1);
+    fn take(&mut self, live: &Live<'_>) {
+        self.taken = self.taken.saturating_add(u32::from(live.takes_place()));
     }
 
     /// Says who is in the way, if anyone is.

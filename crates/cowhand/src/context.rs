@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cowhand_core::config::shape::WorkSource;
-use cowhand_core::id::{JobId, ScheduleId};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     orphaned: Mutex<Vec<JobId>>,
     /// Schedules whose firings a task of ours prepares, with what tells it that there are new ones.
     preparing: Mutex<HashMap<ScheduleId, Arc<Notify>>>,
+    /// For each agent, held while its free places are counted and items are taken for them.
+    taking: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
     /// When claims that ran out were last looked for.
     looked_for_lapsed: Mutex<Vec<(WorkSource, Timestamp)>>,
     counts: Mutex<Counts>,
@@ -130,6 +132,7 @@ impl Engine {
             owed: Notify::new(),
             hooks: Notify::new(),
             preparing: Mutex::default(),
+            taking: Mutex::default(),
             ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             workspaces: tokio::sync::Mutex::default(),
@@ -229,6 +232,15 @@ impl Engine {
     pub(crate) fn prepared(&self, schedule: ScheduleId) {
         self.preparing.lock().unwrap_or_else(PoisonError::into_inner).remove(&schedule);
         self.nudge.notify_one();
+    }
+
+    /// Waits until nobody else here takes items for the agent: two of its schedules must not count the same place.
+    pub(crate) async fn taking_turn(&self, agent: &AgentName) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(taking.entry(agent.clone()).or_default())
+        };
+        turn.lock_owned().await
     }
 
     /// Whether it is time to; if so, it counts as done.

@@ -121,7 +121,7 @@ impl Look<'_> {
         } else {
             self.make_room(&mut verdict);
             verdict.fire(self, key, due, FiringOutcome::Ran);
-            places.take();
+            places.take(self.live);
         }
         verdict
     }
@@ -141,7 +141,7 @@ impl Look<'_> {
         if self.wants_fill(places) {
             let key = Occurrence::Fill(self.record.fill_count + 1).key(self.record.generation);
             verdict.fire(self, key, self.now, FiringOutcome::Ran);
-            places.take();
+            places.take(self.live);
         }
     }
 
@@ -152,7 +152,7 @@ impl Look<'_> {
         }
         let mut verdict = Verdict::default();
         verdict.fire(self, Occurrence::Delay(run_at).key(self.record.generation), due, FiringOutcome::Ran);
-        places.take();
+        places.take(self.live);
         verdict
     }
 
@@ -285,7 +285,7 @@ impl Look<'_> {
             }
             self.make_room(verdict);
         }
-        places.take();
+        places.take(self.live);
         Some(FiringOutcome::Ran)
     }
 

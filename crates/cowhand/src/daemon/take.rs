@@ -25,10 +25,19 @@ struct Picked {
     confined: Option<String>,
 }
 
+/// An item that may be worked on, as far as trust is concerned.
+struct Judged {
+    item: WorkItem,
+    /// Why its words are not trusted.
+    confined: Option<String>,
+}
+
 /// What a look for work has come to so far.
 #[derive(Default)]
 struct Found {
     made: usize,
+    /// There was no place for an item.
+    full: bool,
     refused: Vec<String>,
     /// Why it could not be found out whether an item's author is trusted.
     unknown: Option<anyhow::Error>,
@@ -45,10 +54,9 @@ impl Errand<'_> {
         // What a try before us has made counts, too.
         let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
-        let mut places = self.places(order).await?;
-        if places == 0 {
-            let at_capacity = Prepared::Skip(SkipReason::AtCapacity);
-            return Ok((if made == 0 { at_capacity } else { Prepared::Jobs { more: true } }, None));
+        // Only to spare a question: the places are counted again when items are taken.
+        if self.places(order, made).await? == 0 {
+            return Found { made, full: true, ..Found::default() }.outcome(true);
         }
         let is_time = self.engine.looks_for_lapsed(config, self.now());
         if is_time {
@@ -68,38 +76,66 @@ impl Errand<'_> {
         }
         let mut found = Found { made, ..Found::default() };
         let mut candidates = candidates.into_iter();
-        while places > 0 {
-            let most = places.min(MOST_AT_ONCE);
-            let picked = self.pick(order, source.as_ref(), &mut candidates, most, &mut found).await?;
+        let mut next = None;
+        while !found.full {
+            let picked = self.pick(order, source.as_ref(), (&mut next, &mut candidates), &mut found).await?;
             if picked.is_empty() {
                 break;
             }
-            let made = self.claim(order, source.as_ref(), picked).await?;
-            (places, found.made) = (places.saturating_sub(made), found.made + made);
+            found.made += self.claim(order, source.as_ref(), picked).await?;
         }
-        found.outcome(places == 0 && candidates.next().is_some())
+        let more = found.full && (next.is_some() || candidates.next().is_some());
+        found.outcome(more)
     }
 
-    /// What came from outside, or from a person, gets an item in any case, which may have to wait for a place.
-    async fn places(&self, order: &Order<'_>) -> anyhow::Result<usize> {
+    /// How many items may be taken now. Those that are being claimed have their places, whichever schedule takes them. What
+    /// came from outside, or from a person, gets an item in any case, which may have to wait for a place.
+    async fn places(&self, order: &Order<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
-        let free = free_places(self.now(), order.agent, &snapshot);
-        Ok(if self.key.is_by_clock() { free } else { free.max(1) })
+        let claiming = self.engine.store.items_being_claimed(order.agent.name.clone(), self.now()).await?;
+        let free = free_places(self.now(), order.agent, &snapshot).saturating_sub(claiming);
+        Ok(if self.key.is_by_clock() || made > 0 { free } else { free.max(1) })
     }
 
-    /// The next items that are trusted and that nobody of this fleet has.
+    /// The next items that are trusted and that nobody of this fleet has, as many as there are places for at this moment.
     async fn pick(
         &self,
         order: &Order<'_>,
         source: &dyn WorkSource,
-        candidates: &mut std::vec::IntoIter<WorkItem>,
-        most: usize,
+        (next, candidates): (&mut Option<Judged>, &mut std::vec::IntoIter<WorkItem>),
         found: &mut Found,
     ) -> anyhow::Result<Vec<Picked>> {
         let mut picked = Vec::new();
-        while picked.len() < most
-            && let Some(item) = candidates.next()
-        {
+        while picked.len() < MOST_AT_ONCE {
+            // Others do not wait while its author is judged.
+            let judged = match next.take() {
+                Some(judged) => judged,
+                None => match self.judge(order, candidates, found).await {
+                    Some(judged) => judged,
+                    None => break,
+                },
+            };
+            let _turn = self.engine.taking_turn(&order.agent.name).await;
+            if self.places(order, found.made + picked.len()).await? == 0 {
+                (found.full, *next) = (true, Some(judged));
+                break;
+            }
+            if let Some(holder) = self.take(order, source, &judged.item).await? {
+                fault::place("item_taken");
+                picked.push(Picked { holder, item: judged.item, confined: judged.confined });
+            }
+        }
+        Ok(picked)
+    }
+
+    /// The next item whose author is trusted, at least in a sandbox.
+    async fn judge(
+        &self,
+        order: &Order<'_>,
+        candidates: &mut std::vec::IntoIter<WorkItem>,
+        found: &mut Found,
+    ) -> Option<Judged> {
+        for item in candidates {
             let confined = match self.judge_item(order, &item).await {
                 Ok(Verdict::Refused(why)) => {
                     debug!(item = %item.id, "left alone: {why}");
@@ -115,12 +151,9 @@ impl Errand<'_> {
                 Ok(Verdict::Confined(why)) => Some(why),
                 Ok(Verdict::Trusted) => None,
             };
-            if let Some(holder) = self.take(order, source, &item).await? {
-                fault::place("item_taken");
-                picked.push(Picked { holder, item, confined });
-            }
+            return Some(Judged { item, confined });
         }
-        Ok(picked)
+        None
     }
 
     /// The id of the item's job, if its row is ours now.
@@ -263,11 +296,12 @@ impl Errand<'_> {
 
 impl Found {
     fn outcome(self, more: bool) -> anyhow::Result<(Prepared, Option<String>)> {
-        let Self { made, refused, unknown } = self;
+        let Self { made, full, refused, unknown } = self;
         if let Some(error) = unknown.filter(|_| made == 0) {
             return Err(error);
         }
         let prepared = match (made, refused.is_empty()) {
+            (0, _) if full => Prepared::Skip(SkipReason::AtCapacity),
             (0, true) => Prepared::Skip(SkipReason::NoWork),
             (0, false) => Prepared::Skip(SkipReason::Filtered),
             _ => Prepared::Jobs { more },

@@ -24,9 +24,9 @@ statements! {
         from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
         and attempts.number = (select max(number) from attempts as begun where begun.job_id = jobs.id and begun.runtime is not null) \
         where jobs.status in ('pending', 'running') order by jobs.number";
-    PREPARING_OF = same "select schedule_id, key, prepare_tries from firings where schedule_id = $1 and outcome = 'preparing' \
+    PREPARING_OF = same "select schedule_id, key, decided_at, prepare_tries from firings where schedule_id = $1 and outcome = 'preparing' \
         order by prepare_number, due_at, key";
-    PREPARING = same "select schedule_id, key, prepare_tries from firings where outcome = 'preparing' \
+    PREPARING = same "select schedule_id, key, decided_at, prepare_tries from firings where outcome = 'preparing' \
         order by prepare_number, due_at, key";
 }
 
@@ -97,6 +97,7 @@ fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
     Ok(Preparing {
         schedule: row.parse("schedule_id")?,
         key: FiringKey::stored(row.get("key")?),
+        since: row.time("decided_at")?,
         in_trouble: tries > 1,
     })
 }

@@ -107,6 +107,50 @@ async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
     stop(fleet).await;
 }
 
+/// A command that never answers holds up its own schedule, and no other one of the agent, which has one place.
+async fn a_firing_that_is_prepared_holds_up_no_other_schedule(database: &str) {
+    let scene = Scene::on(database, "true", "", "type: manual");
+    let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();
+    let (before, _) = text.split_once("    work_source:").unwrap();
+    let schedules = "schedules:
+      hangs: {type: interval, interval: 1s, when_command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done'], prompt: Go.}
+      looks: {type: interval, interval: 1s, work_source: {type: files, path: nowhere}, prompt: Go.}
+      plain: {type: interval, interval: 1s, prompt: Go.}
+      timed: {type: cron, cron: '* * * * * *', prompt: Go.}\n";
+    fs::write(scene.path("cowhand.yaml"), format!("{before}    {schedules}")).unwrap();
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    let both = async {
+        let (mut plain, mut timed) = (0, 0);
+        while plain < 2 || timed < 2 {
+            let event = events.next().await.unwrap().expect("the fleet has ended");
+            if matches!(event.fact, Fact::JobCompleted { .. }) {
+                match event.schedule.unwrap().as_str() {
+                    "plain" => plain += 1,
+                    "timed" => timed += 1,
+                    other => panic!("{other} has run"),
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(2), both).await.expect("they wait for the command");
+    let hangs = fleet.store().ledger(fleet.roster().agents[0].schedules[0].id, 100).await.unwrap();
+    assert!(hangs.iter().all(|row| row.job.is_none()), "{hangs:?}");
+    fs::write(scene.path("go"), "").unwrap();
+    let of_hangs = async {
+        while events
+            .next()
+            .await
+            .unwrap()
+            .expect("the fleet has ended")
+            .schedule
+            .is_none_or(|name| name.as_str() != "hangs")
+        {}
+    };
+    tokio::time::timeout(Duration::from_mins(2), of_hangs).await.unwrap();
+    stop(fleet).await;
+}
+
 macro_rules! on_both {
     ($($story:ident),+ $(,)?) => {
         mod sqlite { $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+ }
@@ -117,4 +161,5 @@ on_both!(
     every_end_of_a_job_fills_its_place,
     every_poll_fills_free_places,
     what_was_given_back_waits_for_the_next_poll,
+    a_firing_that_is_prepared_holds_up_no_other_schedule,
 );

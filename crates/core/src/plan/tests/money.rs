@@ -161,7 +161,7 @@ fn what_is_found_out_after_a_pause() {
     let scene = |key: &str, paused: bool| {
         let mut scene = Scene::new(r#"{"type":"webhook"}"#);
         let (schedule, key) = (scene.record().id, FiringKey::stored(key.to_owned()));
-        scene.snapshot.preparing.push(Preparing { schedule, key, in_trouble: false });
+        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("09:59"), in_trouble: false });
         if paused {
             scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
         }

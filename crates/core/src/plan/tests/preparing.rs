@@ -2,23 +2,79 @@
 
 use super::*;
 
-/// While it is found out what a firing runs for, it counts as live and has a place; in trouble it has none.
+/// An agent with one place, whose first schedule has a firing that is being prepared since 10:00, and a second schedule
+/// that is due all the time.
+fn preparing(prepares: &str, in_trouble: bool) -> (Scene, ScheduleId) {
+    let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
+    let schedule = &mut scene.roster.agents[0].schedules[0];
+    match prepares {
+        "when_command" => schedule.when_command = Some(vec!["sleep".to_owned(), "25".to_owned()]),
+        "work_source" => {
+            let source = serde_json::json!({"type": "files", "path": "tasks"});
+            schedule.work_source = Some(serde_json::from_value(source).unwrap());
+        }
+        _ => {}
+    }
+    let (schedule, key) = (schedule.id, FiringKey::stored("interval:1".to_owned()));
+    scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), in_trouble });
+    let other = scene.add("other", r#"{"type":"interval","interval":"7m"}"#);
+    (scene, other)
+}
+
+fn fires((scene, schedule): &(Scene, ScheduleId), now: &str) -> bool {
+    let plan = plan(at(now), &scene.roster, &scene.snapshot);
+    plan.actions.iter().any(|action| {
+        matches!(action, Action::Fire { schedule: of, outcome: FiringOutcome::Ran, .. } if of == schedule)
+    })
+}
+
+/// While it is found out what a firing runs for, its schedule does not fire again.
 #[test]
 fn a_firing_that_is_prepared_is_live() {
-    let preparing = |mut scene: Scene, in_trouble| {
-        let schedule = scene.roster.agents[0].schedules[0].id;
-        let key = FiringKey::stored("interval:1".to_owned());
-        scene.snapshot.preparing.push(Preparing { schedule, key, in_trouble });
-        scene
-    };
-    let interval = || Scene::new(r#"{"type":"interval","interval":"5m"}"#);
-    assert_eq!(preparing(interval(), false).plan("10:00"), "prepare interval:1");
-    assert_eq!(preparing(interval(), true).plan("10:00"), "prepare interval:1");
-    for (in_trouble, expected) in [(false, false), (true, true)] {
-        let mut scene = preparing(interval(), in_trouble);
-        let other = scene.add("other", r#"{"type":"interval","interval":"7m"}"#);
-        let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
-        let fires = |action: &Action| matches!(action, Action::Fire { schedule, outcome: FiringOutcome::Ran, .. } if *schedule == other);
-        assert_eq!(plan.actions.iter().any(fires), expected, "in trouble: {in_trouble}");
+    for in_trouble in [false, true] {
+        let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
+        let (schedule, key) = (scene.record().id, FiringKey::stored("interval:1".to_owned()));
+        scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), in_trouble });
+        assert_eq!(scene.plan("10:00"), "prepare interval:1");
     }
+}
+
+#[test]
+fn other_schedules_do_not_wait_for_a_firing_that_is_prepared() {
+    let table = [
+        ("a command never takes a place", "when_command", false, "10:00", true),
+        ("a command that failed", "when_command", true, "10:00", true),
+        ("nor do questions of trust", "", false, "10:00", true),
+        ("a place is kept for items", "work_source", false, "10:00:01", false),
+        ("but not for long", "work_source", false, "10:00:02", true),
+        ("nor for a source that did not answer before", "work_source", true, "10:00:01", true),
+        ("nor if the clock was set back", "work_source", false, "09:59:59", true),
+    ];
+    for (case, prepares, in_trouble, now, expected) in table {
+        assert_eq!(fires(&preparing(prepares, in_trouble), now), expected, "{case}");
+    }
+    let (scene, _) = preparing("work_source", false);
+    let wakes = plan(at("10:00:01"), &scene.roster, &scene.snapshot).wake_at;
+    assert_eq!(wakes, Some(at("10:00:02")), "it looks again when the place is not kept any longer");
+    let (scene, other) = preparing("work_source", false);
+    assert!(fires(&(scene.max(2), other), "10:00:01"), "one place is kept, and there is another");
+}
+
+/// Two schedules are due at the same time, and the agent has one place.
+#[test]
+fn a_firing_that_needs_preparing_takes_no_place_from_those_after_it() {
+    for (prepares, expected) in [("when_command", true), ("work_source", false), ("", false)] {
+        let (mut scene, other) = preparing(prepares, false);
+        scene.snapshot.preparing.clear();
+        assert_eq!(fires(&(scene, other), "10:00"), expected, "{prepares:?}");
+    }
+}
+
+/// What was prepared waits as any other job, and goes before what is due.
+#[test]
+fn the_job_of_a_prepared_firing_goes_before_what_is_due() {
+    let (mut scene, other) = preparing("when_command", false);
+    scene.snapshot.preparing.clear();
+    let scene = scene.job("clock", PENDING);
+    assert!(!fires(&(scene, other), "10:00"));
 }

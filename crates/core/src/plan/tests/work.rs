@@ -23,7 +23,7 @@ impl Scene {
     fn preparing(mut self) -> Self {
         let schedule = self.roster.agents[0].schedules[0].id;
         let key = FiringKey::stored("interval:1".to_owned());
-        self.snapshot.preparing.push(Preparing { schedule, key, in_trouble: true });
+        self.snapshot.preparing.push(Preparing { schedule, key, since: at("09:00"), in_trouble: true });
         self
     }
 }
