@@ -134,6 +134,8 @@ pub struct Settlement {
     pub used_no_tool: bool,
     /// It met a limit, and waits for its end.
     pub limit: Option<Limit>,
+    /// When the agent ended, if that is known; it may be settled much later.
+    pub ended_at: Option<Timestamp>,
 }
 
 impl From<Outcome> for Settlement {
@@ -146,6 +148,7 @@ impl From<Outcome> for Settlement {
             breaker: None,
             used_no_tool: false,
             limit: None,
+            ended_at: None,
         }
     }
 }
@@ -369,6 +372,19 @@ impl Job {
 
     /// The running attempt is over: the job ends with it, or waits for another one if the retry policy says so.
     pub fn settle(&mut self, outcome: Outcome, retry: &Retry, now: Timestamp) -> Result<(), Refused> {
+        self.settle_ended(outcome, retry, now, now)
+    }
+
+    /// As above, of an attempt that was over earlier. A clock that was set since does not let it end before it began.
+    pub fn settle_ended(
+        &mut self,
+        outcome: Outcome,
+        retry: &Retry,
+        ended: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), Refused> {
+        let since = if let JobState::Running { since } = self.state { since } else { now };
+        let ended = ended.max(since).min(now);
         let wait = match outcome {
             // To be sent away by a provider is not held against it, nor what never began.
             Outcome::Failed { .. } => {
@@ -379,7 +395,7 @@ impl Job {
         };
         match wait.and_then(|wait| now.checked_add(wait).ok()) {
             Some(not_before) => self.back_off(not_before)?,
-            None => self.end(outcome, now)?,
+            None => self.end(outcome, ended)?,
         }
         self.requeued.begun();
         Ok(())

@@ -1,9 +1,11 @@
 //! What the daemon's parts share: the store, the fleet as it is now, the clock, and the attempts under way.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cowhand_core::config::shape::WorkSource;
@@ -61,6 +63,8 @@ pub(crate) struct Engine {
     pub(crate) owed: Notify,
     /// A job may have ended that has hooks.
     pub(crate) hooks: Notify,
+    /// The state folder is gone.
+    pub(crate) homeless: AtomicBool,
     /// The daemon is on its way out.
     pub(crate) ending: AtomicBool,
     /// How far the views have come in the event log.
@@ -90,8 +94,19 @@ pub(crate) struct Home {
     /// The last event before this daemon's own.
     pub(crate) first_event: i64,
     /// Ours as long as anything of us is left.
-    #[expect(dead_code, reason = "it is held, not used")]
     pub(crate) lock: File,
+}
+
+impl Home {
+    /// Says whether the lock that this daemon holds is the one that another would find. What cannot be looked at now is
+    /// not gone.
+    pub(crate) fn is_ours(&self) -> bool {
+        let Ok(held) = self.lock.metadata() else { return true };
+        match fs::metadata(self.state.lock_file()) {
+            Ok(found) => (found.dev(), found.ino()) == (held.dev(), held.ino()),
+            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        }
+    }
 }
 
 /// What has happened since the start.
@@ -111,6 +126,11 @@ struct Running {
 }
 
 impl Engine {
+    /// Says whether the state folder is gone.
+    pub(crate) fn is_homeless(&self) -> bool {
+        self.homeless.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn new(
         store: Store,
         home: Home,
@@ -133,6 +153,7 @@ impl Engine {
             hooks: Notify::new(),
             preparing: Mutex::default(),
             taking: Mutex::default(),
+            homeless: AtomicBool::default(),
             ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             workspaces: tokio::sync::Mutex::default(),

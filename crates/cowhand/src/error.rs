@@ -27,6 +27,14 @@ pub enum FleetError {
     Config(String),
     #[error("cannot use the state folder {place}: {source}")]
     State { place: String, source: io::Error },
+    #[error(
+        "the state folder {place} was removed, moved or replaced while the daemon ran, so nothing can be written down any more; \
+         the daemon ends its agents and itself. Put the folder back before the next start, or bring a backup back with \
+         `cowhand restore FILE`"
+    )]
+    HomeGone { place: String },
+    #[error("{}", store_gone(.place, .jobs, .keepers))]
+    StoreGone { place: String, jobs: Vec<JobId>, keepers: Vec<i32> },
     #[error(transparent)]
     Herdctl(HerdctlError),
     #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]
@@ -121,6 +129,17 @@ fn in_use(job: &JobId, by: &JobId) -> String {
         return format!("{job} has not ended; cancel it first");
     }
     format!("{by} began from {job} and has not ended; wait for its end")
+}
+
+fn store_gone(place: &str, jobs: &[JobId], keepers: &[i32]) -> String {
+    let words = |words: Vec<String>, between| words.join(between);
+    let jobs = words(jobs.iter().map(ToString::to_string).collect(), ", ");
+    let keepers = words(keepers.iter().map(ToString::to_string).collect(), " ");
+    format!(
+        "{place} is gone, but agents of its jobs still run ({jobs}), and a new store would end them and know nothing of what \
+         was; `cowhand restore FILE` brings a backup back, or end them first, with `kill {keepers}`, to begin with an \
+         empty history"
+    )
 }
 
 fn explained(reason: SkipReason) -> &'static str {

@@ -120,7 +120,7 @@ impl StateFolder {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.custom_flags(libc::O_NOFOLLOW);
-        let lock = options.open(self.0.join(LOCK))?;
+        let lock = options.open(self.lock_file())?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -128,9 +128,13 @@ impl StateFolder {
         }
     }
 
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.0.join(LOCK)
+    }
+
     /// Says whether a daemon holds the folder.
     pub fn is_locked(&self) -> bool {
-        self.0.join(LOCK).is_file() && matches!(self.lock(), Ok(None))
+        self.lock_file().is_file() && matches!(self.lock(), Ok(None))
     }
 
     /// What the tokens of jobs are made with: drawn once, for the owner only.

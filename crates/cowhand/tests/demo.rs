@@ -72,3 +72,31 @@ fn the_demo_ends_on_an_interrupt_and_can_be_kept() {
     assert!(folder.join(".cowhand/state.yaml").exists());
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// As `cowhand demo | head -1` does.
+#[test]
+fn the_demo_ends_with_its_reader() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_cowhand"))
+        .arg("demo")
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(demo.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let output = demo.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(!folder(&first).exists(), "nothing is left of it");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_cowhand"))
+        .arg("demo")
+        .env("TMPDIR", temporary.path())
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "nothing is left of it");
+}

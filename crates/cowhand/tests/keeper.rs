@@ -387,3 +387,86 @@ fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
         }
     }
 }
+
+mod gates {
+    //! What a `when_command` says, and that nothing of it is left.
+
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use cowhand::run::gate::ask;
+
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    fn answer(script: &str, patience: Duration) -> Result<bool, String> {
+        let command = ["sh", "-c", script].map(str::to_owned);
+        let (minder, stop) = (Path::new(env!("CARGO_BIN_EXE_cowhand")), AtomicBool::new(false));
+        ask(minder, &command, Path::new("/"), patience, &stop).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn what_a_command_says() {
+        let table = [
+            ("exit 0", Ok(true)),
+            ("exit 1", Ok(false)),
+            ("exit 125", Ok(false)),
+            ("exit 127", Err("\"sh\" ended with code 127, which means that it could not run".to_owned())),
+            ("kill -9 $$", Err("\"sh\" was killed".to_owned())),
+            ("kill -9 0", Err("\"sh\" was killed".to_owned())),
+        ];
+        for (script, expected) in table {
+            assert_eq!(answer(script, PATIENCE), expected, "{script}");
+        }
+        assert_eq!(answer("sleep 100", Duration::from_millis(50)), Err("no answer within 0s".to_owned()));
+        let (minder, stop) = (Path::new(env!("CARGO_BIN_EXE_cowhand")), AtomicBool::new(false));
+        let said = |command: &[&str], directory: &str| {
+            let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+            let asked = ask(minder, &command, Path::new(directory), PATIENCE, &stop);
+            asked.map_err(|error| format!("{error:#}"))
+        };
+        for (command, directory) in [(&["no-such-program"][..], "/"), (&["true"], "/no/such/folder")] {
+            let missing = said(command, directory).unwrap_err();
+            assert!(missing.contains(&format!("cannot start {:?}", command[0])), "{missing}");
+            assert!(missing.contains("No such file"), "{missing}");
+        }
+        assert!(said(&[], "/").is_err());
+    }
+
+    /// Processes with this word in their command line.
+    fn with_word(word: &str) -> usize {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let told = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+        told.filter(|told| told.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+    }
+
+    /// Also one in a session of its own, whether its command ends by itself, takes too long, or is not wanted any more.
+    #[test]
+    fn nothing_is_left_of_a_command() {
+        let word = format!("{}.25", 400_000 + std::process::id());
+        let wait = |what: &str, look: &dyn Fn() -> bool| {
+            let until = std::time::Instant::now() + Duration::from_mins(1);
+            while !look() {
+                assert!(std::time::Instant::now() < until, "waited in vain for {what}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let left = format!("(setsid sleep {word} &); sleep 0.2");
+        assert_eq!(answer(&left, PATIENCE), Ok(true));
+        assert_eq!(with_word(&word), 0);
+        let both = format!("(setsid sleep {word} &); sleep {word}");
+        assert!(answer(&both, Duration::from_millis(500)).is_err());
+        assert_eq!(with_word(&word), 0);
+        let stop = AtomicBool::new(false);
+        let command = ["sh", "-c", &both].map(str::to_owned);
+        std::thread::scope(|scope| {
+            let minder = Path::new(env!("CARGO_BIN_EXE_cowhand"));
+            let (stop, command) = (&stop, &command);
+            let asked = scope.spawn(move || ask(minder, command, Path::new("/"), PATIENCE, stop));
+            wait("both to run", &|| with_word(&word) == 2);
+            stop.store(true, Ordering::Relaxed);
+            assert!(asked.join().unwrap().is_err());
+        });
+        assert_eq!(with_word(&word), 0);
+    }
+}

@@ -197,7 +197,17 @@ impl Loader<'_> {
                 return None;
             }
         };
+        let blank = text.trim().is_empty();
         let file = self.sources.add(path.to_owned(), text);
+        if blank {
+            // Whoever writes a file empties it first, and may be read just then.
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let message = format!("{name} is empty, as if somebody were writing it");
+            let help = "a fleet that is to have no agents says `agents: []`".to_owned();
+            self.problems.add(
+                Problem::error(Location::whole(file), message).help((!reading.agent_file).then_some(help)),
+            );
+        }
         let found = self.parse_and_check(file, reading).map(|node| (node, file));
         self.files.insert(as_what, found.clone());
         found

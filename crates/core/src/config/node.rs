@@ -56,11 +56,6 @@ impl Sources {
         self.0.iter().map(|(path, _)| path.as_path())
     }
 
-    /// A file in which nothing is written.
-    pub fn blank(&self) -> Option<&Path> {
-        self.0.iter().find(|(_, text)| text.trim().is_empty()).map(|(path, _)| path.as_path())
-    }
-
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -37,7 +37,7 @@ fn fleets_that_cannot_be() {
         ("a/c.yaml", "fleets: [{path: ../d/c.yaml}]"),
         ("b/c.yaml", "agents: [{name: x}]"),
         ("d/c.yaml", "fleets: [{path: ../a/c.yaml}]"),
-        ("we ird/c.yaml", ""),
+        ("we ird/c.yaml", "agents: []"),
     ];
     insta::assert_snapshot!(lines(&load_files(&files, &[])).join("\n"), @r#"
     cowhand.yaml:3:28 two fleets here are called `a`; the first is on line 2
@@ -215,10 +215,15 @@ fn variables_come_before_types() {
 
 #[test]
 fn an_empty_file_is_an_empty_fleet() {
-    for text in ["", "   \n", "# nothing\n", "---\n", "~", "agents:\ndefaults:\nfleets:\n"] {
+    for text in ["# nothing\n", "---\n", "~", "agents:\ndefaults:\nfleets:\n"] {
         let loaded = load_text(text);
         assert_eq!(lines(&loaded), Vec::<String>::new(), "{text:?}");
         assert!(loaded.roster.agents.is_empty());
+    }
+    // Nothing at all is what a file looks like while somebody writes it.
+    for text in ["", "   \n"] {
+        let lines = lines(&load_text(text)).join("\n");
+        assert!(lines.contains("cowhand.yaml is empty"), "{text:?}: {lines}");
     }
 }
 

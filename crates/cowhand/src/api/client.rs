@@ -14,6 +14,7 @@ use tower::ServiceExt;
 
 use super::socket::Socket;
 use super::{Api, Problem};
+use crate::run::process::Identity;
 use crate::state::StateFolder;
 
 #[derive(Debug)]
@@ -33,6 +34,12 @@ impl Client {
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, Problem> {
         let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
+    }
+
+    /// The process that answers, to wait for its end; none if it cannot be seen from here, as one in a container.
+    pub(crate) async fn process_of_daemon(state: &StateFolder) -> Option<Identity> {
+        let stream = Socket::connect(state).await.ok()??;
+        Identity::of(stream.peer_cred().ok()?.pid()?).ok()?
     }
 
     pub fn alone(api: Api) -> Self {

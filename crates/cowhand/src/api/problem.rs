@@ -153,6 +153,7 @@ impl From<StoreError> for Problem {
             StoreError::Closed => Self::stopping(),
             StoreError::NoCopy => Self::conflict(error.to_string()),
             StoreError::Connection(_)
+            | StoreError::Away { .. }
             | StoreError::Statement { .. }
             | StoreError::Commit(_)
             | StoreError::Damaged(_)
@@ -195,6 +196,8 @@ impl From<FleetError> for Problem {
             | FleetError::AlreadyRunning(_)
             | FleetError::Herdctl(_)
             | FleetError::State { .. }
+            | FleetError::StoreGone { .. }
+            | FleetError::HomeGone { .. }
             | FleetError::Died => Code::Unavailable,
         };
         Self::new(code, error.to_string())

@@ -101,6 +101,10 @@ impl Socket {
             {
                 Ok(None)
             }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let folder = place.parent().unwrap_or(place).display();
+                Err(io::Error::new(error.kind(), format!("{folder} is a file, not a folder; move it away")))
+            }
             Err(error) => Err(error),
         }
     }

@@ -3,6 +3,7 @@
 //! The lock, the node's name, the key of job tokens, the folders of attempts and the views are not part of it: they belong
 //! to processes that run on this machine, or are made anew.
 
+mod known;
 pub(crate) mod restore;
 
 use std::fs::{self, File, OpenOptions};

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use jiff::Timestamp;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor, Row};
 
+use super::known::Known;
 use super::{Contents, connect, has_table, inspect, output_names};
 use crate::gone::gone;
-use crate::named_file;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::store::file::{self, beside};
@@ -55,17 +55,20 @@ async fn restore_by(
     checked?;
     let mut connection = connect(copy).await?;
     take_out(&mut connection, state).await?;
+    let known = Known::read(&mut connection).await?;
     connection.close().await?;
     let aside = swap(copy, &state.database(), now)?;
     // They count the events of another history.
     for cursor in ["views", "traces"] {
         gone(fs::remove_file(state.path().join(cursor)))?;
     }
+    known.forget_others(state);
     Ok(Restored { contents, aside })
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let mut source = named_file::open(from)?;
+    let mut source = fs::File::open(from)?;
+    ensure!(source.metadata()?.is_file(), "it is no file");
     let mut target = fs::OpenOptions::new().write(true).create(true).truncate(true).open(to)?;
     io::copy(&mut source, &mut target)?;
     Ok(())

@@ -11,13 +11,14 @@ use cowhand_core::config::report;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
 
-use super::listen::Listen;
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
+use super::started::Started;
 use super::{Exit, Failure, interrupt, print};
 use crate::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
 use crate::config;
 use crate::herdctl::HerdctlFolder;
+use crate::run::process::Identity;
 use crate::store::Imported;
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -25,11 +26,17 @@ const LOOK: Duration = Duration::from_millis(50);
 const UNANSWERED: Duration = Duration::from_secs(10);
 
 /// Answers when the daemon does, or says why it does not.
-pub(super) fn start(place: &Place, listen: &Listen, more: &[String]) -> Result<(), Failure> {
+pub(super) fn start(place: &Place, started: &Started, fresh: bool) -> Result<(), Failure> {
     show_warnings(place);
-    let usual = listen.default_address(&place.config);
-    let arguments = [&listen.arguments(), more].concat();
-    place.state.create().map_err(|error| cannot("cannot use the state folder", &error))?;
+    if let Some(note) = config::left_by_herdctl(&place.config) {
+        print::note(note);
+    }
+    let usual = started.listen.default_address(&place.config);
+    let mut arguments = started.arguments();
+    if fresh {
+        arguments.push("--fresh".to_owned());
+    }
+    place.state.create().map_err(|error| unusable(place, &error))?;
     let log = place.state.log();
     let said = fs::metadata(&log).map_or(0, |log| log.len());
     let began = Timestamp::now();
@@ -135,7 +142,7 @@ async fn daemon(place: &Place) -> Result<Option<DaemonView>, Problem> {
     Ok(Some(client.get::<Status>("status").await?.daemon))
 }
 
-/// What the log says since it was this long.
+/// Why it ended: what the log says since it was this long, without what was said on the way.
 fn tail(place: &Place, from: u64) -> String {
     let mut text = String::new();
     let read = fs::File::open(place.state.log()).and_then(|mut log| {
@@ -143,27 +150,74 @@ fn tail(place: &Place, from: u64) -> String {
         log.read_to_string(&mut text)
     });
     match read {
-        Ok(_) => text.lines().map(readable).collect::<Vec<_>>().join("\n"),
+        Ok(_) => last_words(&text),
         Err(error) => format!("the daemon ended, and its log cannot be read: {error}"),
     }
 }
 
-/// With `--log-format json`, what a line says without the rest of it.
-fn readable(line: &str) -> String {
-    let json = serde_json::from_str::<serde_json::Value>(line).ok();
-    let message = json.as_ref().and_then(|json| json.get("message")?.as_str());
-    message.unwrap_or(line).to_owned()
+/// The error that a daemon ended with, in the text or the JSON of its log; all that there is if it names none.
+fn last_words(log: &str) -> String {
+    let as_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
+    let message = |line: &str| Some(as_json(line)?.get("message")?.as_str()?.to_owned());
+    let is_error = |line: &&str| as_json(line).is_some_and(|json| json["level"] == "ERROR");
+    if let Some(error) = log.lines().rfind(is_error).and_then(message) {
+        return error;
+    }
+    let lines: Vec<&str> = log.lines().collect();
+    let from = lines.iter().position(|line| line.starts_with("error: ")).unwrap_or_default();
+    let readable = |line: &&str| message(line).unwrap_or_else(|| (*line).to_owned());
+    lines[from..].iter().map(readable).collect::<Vec<_>>().join("\n")
 }
 
-/// Until nobody holds the state folder; says whether that came in time.
-pub(super) async fn gone(place: &Place, patience: Duration) -> Result<bool, Failure> {
+/// Says that the state folder cannot be used.
+pub(super) fn unusable(place: &Place, error: &io::Error) -> Failure {
+    cannot(&format!("cannot use the state folder {}", place.state.path().display()), error)
+}
+
+/// Until nobody holds the state folder and the process, if it is known, has ended; says whether that came in time.
+pub(super) async fn gone(
+    place: &Place,
+    process: Option<Identity>,
+    patience: Duration,
+) -> Result<bool, Failure> {
     let until = Instant::now() + patience;
     loop {
         match place.state.lock() {
-            Ok(Some(_)) => return Ok(true),
+            Ok(Some(_)) => break,
             Ok(None) if Instant::now() >= until => return Ok(false),
             Ok(None) => tokio::time::sleep(LOOK).await,
             Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
+        }
+    }
+    let Some(process) = process else { return Ok(true) };
+    loop {
+        match process.lives() {
+            Ok(false) => return Ok(true),
+            Ok(true) if Instant::now() >= until => return Ok(false),
+            Ok(true) => tokio::time::sleep(LOOK).await,
+            Err(error) => return Err(cannot("cannot look at the daemon's process", &error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_words;
+
+    #[test]
+    fn only_the_error_is_told() {
+        let warned = "2026-11-16T15:00:00Z  WARN fleet.yaml: odd\n";
+        for (log, told) in [
+            (format!("{warned}error: cannot listen\n  on 1"), "error: cannot listen\n  on 1"),
+            ("killed".to_owned(), "killed"),
+            (
+                "{\"level\":\"WARN\",\"message\":\"odd\"}\n{\"level\":\"ERROR\",\"message\":\"cannot listen\"}\n"
+                    .to_owned(),
+                "cannot listen",
+            ),
+            ("{\"level\":\"WARN\",\"message\":\"odd\"}".to_owned(), "odd"),
+        ] {
+            assert_eq!(last_words(&log), told, "{log}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use cowhand_core::config::{Loaded, editor, report};
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, print};
 use crate::config;
 
 #[derive(Debug, Subcommand)]
@@ -39,7 +39,7 @@ impl Config {
             Self::Show(output) => show(config, output.json),
             Self::Schema(Schema { agent }) => {
                 let schema = if agent { editor::agent_schema() } else { editor::fleet_schema() };
-                anstream::println!("{schema:#}");
+                print::line(format!("{schema:#}"));
                 Ok(())
             }
         }
@@ -49,7 +49,7 @@ impl Config {
 fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     let (loaded, base) = load(config)?;
     if json {
-        anstream::println!("{:#}", report::as_json(&loaded, &base));
+        print::line(format!("{:#}", report::as_json(&loaded, &base)));
         return if loaded.errors() > 0 { Err(Failure::reported(Exit::Config)) } else { Ok(()) };
     }
     if !loaded.problems.is_empty() {
@@ -58,7 +58,7 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     if loaded.errors() > 0 {
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
     }
-    anstream::println!("{}", report::summary(&loaded));
+    print::line(report::summary(&loaded));
     Ok(())
 }
 
@@ -69,12 +69,12 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
     }
     if json {
-        anstream::println!("{:#}", loaded.shown);
+        print::line(format!("{:#}", loaded.shown));
         return Ok(());
     }
     let yaml = serde_saphyr::to_string(&loaded.shown)
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("cannot print the config: {error}")))?;
-    anstream::print!("{yaml}");
+    print::part(yaml);
     Ok(())
 }
 

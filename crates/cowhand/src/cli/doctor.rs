@@ -10,13 +10,13 @@ use jiff::Timestamp;
 
 use super::place::{Place, wait};
 use super::{Exit, Failure, print};
-use crate::api::{Client, Page, Status};
+use crate::api::{Client, Code, Page, Status};
 use crate::config::{self, FromDisk};
 use crate::doctor::{self, Finding, Subject};
 use crate::prune::files;
 use crate::run::sandbox::writable;
 use crate::state::StateFolder;
-use crate::store::Store;
+use crate::store::{Store, is_postgres};
 use crate::work::{Setting, Sources};
 
 #[derive(Debug, Args)]
@@ -42,6 +42,10 @@ impl Doctor {
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let has_config = findings[0].ok;
+        findings.extend(
+            config::left_by_herdctl(&place.config)
+                .map(|note| Finding { warning: true, ..Finding::of("herdctl", Ok(note)) }),
+        );
         let base = place.config.parent().unwrap_or(Path::new(""));
         let setting = Setting::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
         let sources = Arc::new(Sources::new(Arc::default(), setting));
@@ -137,6 +141,11 @@ async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, 
             return Err(problem);
         }
     }
+    if configured.is_some_and(|place| !is_postgres(place)) {
+        return Err(
+            "not looked at, since `store` in the config is no address of a PostgreSQL server".to_owned()
+        );
+    }
     let database = state.database();
     state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;
     if configured.is_none() && !database.exists() {
@@ -171,6 +180,9 @@ async fn daemon(state: &StateFolder) -> Result<String, String> {
             Err("one holds the state folder but does not answer; its log may say why".to_owned())
         }
         Ok(None) => Ok("not running; `cowhand start -d` starts it".to_owned()),
+        Err(problem) if problem.code == Code::StoreUnavailable => {
+            Ok("running, but its store cannot be read".to_owned())
+        }
         Err(problem) => Err(problem.message),
     }
 }

@@ -54,6 +54,17 @@ impl Failure {
         Self { exit, message: None }
     }
 
+    /// Says more after it.
+    pub(super) fn and(mut self, more: &str) -> Self {
+        self.message =
+            Some(self.message.map_or_else(|| more.to_owned(), |message| format!("{message}\n{more}")));
+        self
+    }
+
+    pub(super) fn was_interrupted(&self) -> bool {
+        self.exit == Exit::Interrupted
+    }
+
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }

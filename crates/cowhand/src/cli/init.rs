@@ -45,9 +45,19 @@ impl Init {
             Err(error) => return Err(cannot(&format!("cannot write {shown}"), &error)),
         }
         print::line(format!("wrote {shown}"));
-        print::line("\ncowhand start -d                 starts it");
-        print::line("cowhand trigger helper --wait    runs its agent now");
-        print::line("cowhand logs helper              shows what the agent said");
+        // As the next verbs have to be told where it is.
+        let own = file.file_name().is_some_and(|name| name != "cowhand.yaml");
+        let named = config.map(|config| if own { shown.to_string() } else { config.display().to_string() });
+        let named = named.map(|named| format!(" -c {named}")).unwrap_or_default();
+        let verbs = [
+            ("start -d", "starts it"),
+            ("trigger helper --wait", "runs its agent now"),
+            ("logs helper", "shows what the agent said"),
+        ];
+        print::line("");
+        for (verb, what) in verbs {
+            print::line(format!("cowhand{named} {verb:<21}    {what}"));
+        }
         Ok(())
     }
 }

@@ -5,10 +5,12 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::server::Server;
+use serde::{Deserialize, Serialize};
 
 use crate::config;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Listen {
     /// Where the server answers, whatever the config says; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "no_server")]
@@ -19,6 +21,11 @@ pub(super) struct Listen {
 }
 
 impl Listen {
+    /// Whether the command line says anything about it.
+    pub(super) fn is_given(&self) -> bool {
+        self.no_server || self.listen.is_some()
+    }
+
     /// None for no server. A config with mistakes has none either; whoever starts the fleet says what they are.
     pub(super) fn server(&self, file: &Path) -> Option<Server> {
         let loaded = config::load(file).loaded;

@@ -32,12 +32,14 @@ mod prompt;
 mod prune;
 mod reload;
 mod restart;
+mod restart_check;
 mod restore;
 mod resume;
 mod retry;
 mod schedule;
 mod spinner;
 mod start;
+mod started;
 mod status;
 mod stop;
 mod table;
@@ -58,7 +60,7 @@ use clap_complete::CompleteEnv;
 use crate::mcp as mcp_server;
 use crate::run::sandbox::docker::contain;
 use crate::run::sandbox::{confine, forward};
-use crate::run::{acp, keeper};
+use crate::run::{acp, keeper, minder};
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
@@ -156,6 +158,7 @@ enum Verb {
 pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
         Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
+        Some(Hidden::Mind(argv)) => return minder::mind(&argv),
         Some(Hidden::Acp(orders)) => {
             return acp::run(&orders, |wanted| Box::pin(mcp_server::may_use(wanted)));
         }
@@ -217,6 +220,8 @@ pub fn run() -> ExitCode {
 enum Hidden {
     /// `cowhand keeper FOLDER`: watch over one attempt.
     Keep(PathBuf),
+    /// `cowhand mind PROGRAM ARGUMENT…`: watch over a command that the daemon runs for a moment.
+    Mind(Vec<OsString>),
     /// `cowhand acp FILE`: speak with an agent of `runtime: acp`.
     Acp(PathBuf),
     /// `cowhand confine FOLDER`: become its agent, with less.
@@ -233,6 +238,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> 
     let (verb, rest) = (arguments.next()?, arguments.collect::<Vec<_>>());
     match (verb.to_str()?, rest.as_slice()) {
         ("keeper", [folder]) => Some(Hidden::Keep(folder.into())),
+        (minder::VERB, [_, ..]) => Some(Hidden::Mind(rest)),
         ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
         ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
         ("contain", [folder]) => Some(Hidden::Contain(folder.into())),

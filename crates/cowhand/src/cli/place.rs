@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::config;
 use crate::run::sandbox::writable;
 use crate::state::StateFolder;
-use crate::store::Store;
+use crate::store::{Store, is_postgres};
 use crate::work::{Setting, Sources};
 
 #[derive(Debug)]
@@ -58,6 +58,7 @@ impl Place {
         if loaded.errors() > 0 {
             print::note("the config has mistakes; `cowhand config check` shows them");
         }
+        refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
         // A fleet that never ran is an empty one; looking at it must not leave anything behind.
         let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
@@ -72,6 +73,18 @@ impl Place {
             Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources))
         };
         Ok(WayIn { client, place: self, _empty: empty })
+    }
+}
+
+/// Fails if `store` names no PostgreSQL server: `config check` refuses it, and it is no file to be made.
+pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure> {
+    match configured.filter(|place| !is_postgres(place)) {
+        // It may hold a password.
+        Some(_) => Err(Failure::new(
+            Exit::Config,
+            "`store` in the config is no address of a PostgreSQL server (`postgres://…`); `cowhand config check` shows where",
+        )),
+        None => Ok(()),
     }
 }
 

@@ -76,8 +76,12 @@ fn broken(text: &str, indent: usize, width: Option<usize>) -> String {
 
 /// A reader that has seen enough is no mistake.
 fn end(error: &io::Error) {
-    let exit = if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { super::Exit::CannotRunHere as i32 };
-    std::process::exit(exit);
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    // If that cannot be written either, there is nobody to tell.
+    writeln!(io::stderr(), "error: cannot write to standard output: {error}").ok();
+    std::process::exit(super::Exit::CannotRunHere as i32);
 }
 
 /// Somebody else's text as it is; a terminal gets no signs that would do something to it.

@@ -5,21 +5,39 @@ use std::path::Path;
 use clap::Args;
 
 use super::listen::Listen;
-use super::place::Place;
+use super::log::LogFormat;
+use super::place::{Place, wait};
+use super::started::Started;
 use super::stop::stop;
-use super::{Failure, background};
+use super::{Failure, background, restart_check};
 use crate::api::StopAsked;
 
 #[derive(Debug, Args)]
 pub(super) struct Restart {
+    /// How long running jobs may finish after a signal, before they are cancelled [default: as the last start said]
+    #[arg(long, value_name = "SECONDS")]
+    stop_timeout: Option<u64>,
     #[command(flatten)]
     listen: Listen,
+    /// How the log is written [default: as the last start said]
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 impl Restart {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
-        stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
-        background::start(&place, &self.listen, &[])
+        let Self { stop_timeout, listen, log_format } = self;
+        let given = Started { listen, stop_timeout, log_format };
+        let started = Started::read(&place.state).overridden_by(given);
+        wait(restart_check::check(&place, &started.listen))?;
+        let stopped = stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
+        background::start(&place, &started, false).map_err(|failure| match stopped {
+            Some(_) if !failure.was_interrupted() => failure.and(NONE_RUNS),
+            _ => failure,
+        })
     }
 }
+
+const NONE_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \
+                         `cowhand start -d`.";

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use jiff::Timestamp;
 
+use super::background::unusable;
 use super::backup::in_number;
-use super::place::{Place, cannot, wait};
+use super::place::{Place, refuse_other_store, wait};
 use super::{Exit, Failure, print};
 use crate::backup::restore::{Restored, restore};
 use crate::config;
@@ -22,7 +23,9 @@ pub(super) struct Restore {
 impl Restore {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
-        if config::load(&place.config).loaded.roster.store.is_some() {
+        let configured = config::load(&place.config).loaded.roster.store;
+        refuse_other_store(configured.as_deref())?;
+        if configured.is_some() {
             return Err(Failure::new(Exit::Refused, StoreError::NoCopy.to_string()));
         }
         if let Err(error) = std::fs::metadata(&self.file) {
@@ -31,7 +34,7 @@ impl Restore {
                 format!("cannot restore {}: {error}", self.file.display()),
             ));
         }
-        let unusable = |error| cannot("cannot use the state folder", &error);
+        let unusable = |error| unusable(&place, &error);
         place.state.create().map_err(unusable)?;
         // Held until the new store is in its place.
         let Some(_lock) = place.state.lock().map_err(unusable)? else {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cowhand_core::server::Server as Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, warn};
@@ -14,6 +14,7 @@ use tracing::{error, warn};
 use super::listen::Listen;
 use super::log::{self, LogFormat};
 use super::place::{Place, cannot};
+use super::started::{STOP_TIMEOUT, Started};
 use super::{Exit, Failure, background};
 use crate::api::{Api, Socket};
 use crate::clock::Clock;
@@ -30,7 +31,7 @@ pub(super) struct Start {
     #[arg(short, long)]
     detach: bool,
     /// How long running jobs may finish after a signal, before they are cancelled
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT)]
     stop_timeout: u64,
     /// On the first start with a herdctl.yaml, do not import the state that herdctl left in .herdctl
     #[arg(long)]
@@ -49,18 +50,19 @@ impl Start {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
             let place = Place::find(config)?;
-            let format =
-                self.log_format.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
-            let stop_timeout = self.stop_timeout.to_string();
-            let mut more = vec!["--stop-timeout".into(), stop_timeout, "--log-format".into(), format];
-            if self.fresh {
-                more.push("--fresh".into());
-            }
-            return background::start(&place, &self.listen, &more);
+            return background::start(&place, &self.started(), self.fresh);
         }
         log::begin(self.log_format);
         let as_json = matches!(self.log_format, LogFormat::Json);
         self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
+    }
+
+    fn started(&self) -> Started {
+        Started {
+            listen: self.listen.clone(),
+            stop_timeout: Some(self.stop_timeout),
+            log_format: Some(self.log_format),
+        }
     }
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
@@ -70,7 +72,7 @@ impl Start {
             rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
-        let files = ConfigWatch::new(&place.config);
+        let (files, started) = (ConfigWatch::new(&place.config), self.started());
         let server = self.listen.server(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
         let (work_sources, triggers) = (work::Registry::default(), trigger::Registry::default());
@@ -85,7 +87,7 @@ impl Start {
         };
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot("no runtime", &error))?;
         let stop = Stop::Finish { timeout: Duration::from_secs(self.stop_timeout) };
-        runtime.block_on(serve(options, server, files, stop))
+        runtime.block_on(serve(options, server, files, stop, started))
     }
 }
 
@@ -94,6 +96,7 @@ async fn serve(
     server: Option<Settings>,
     files: ConfigWatch,
     stop: Stop,
+    started: Started,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
     // Before anything runs, so that a signal can never kill a daemon that has begun.
@@ -107,6 +110,11 @@ async fn serve(
     };
     let url = listener.as_ref().map(Listener::url);
     let fleet = Arc::new(Fleet::start(options).await?);
+    if let Err(error) = started.write(fleet.state_folder()) {
+        warn!(
+            "how this daemon was started is not written down, so `cowhand restart` will not know it: {error}"
+        );
+    }
     let api = Api::of_fleet(Arc::clone(&fleet)).at(url.clone());
     let socket = Socket::open(api.clone());
     let socket = socket.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
@@ -123,8 +131,10 @@ async fn serve(
         tokio::select! {
             ended = &mut ended => {
                 // While the state folder is still ours: the next daemon makes its own.
-                socket.close();
-                of_jobs.close().await;
+                if !matches!(ended, Err(FleetError::HomeGone { .. })) {
+                    socket.close();
+                    of_jobs.close().await;
+                }
                 if let Some(server) = server {
                     server.close().await;
                 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::agents::table;
 use super::place::WayIn;
 use super::{Failure, ago, complete, place, print, schedule};
-use crate::api::{AgentView, DaemonView, JobView, Page, Status as Answer};
+use crate::api::{AgentView, Code, DaemonView, JobView, Page, Status as Answer};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::queues::given_up::GivenUpItem;
 
@@ -28,7 +28,13 @@ pub(super) struct Status {
 impl Status {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
-            let mut status: Answer = client.get("status").await?;
+            let mut status: Answer = match client.get("status").await {
+                Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
+                    print::line("daemon: running; nothing is accepted");
+                    return Err(problem.into());
+                }
+                answer => answer?,
+            };
             if let Some(agent) = &self.agent {
                 status.agents.retain(|view| view.name == *agent);
                 if status.agents.is_empty() {

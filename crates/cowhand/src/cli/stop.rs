@@ -101,12 +101,13 @@ pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<i64>, Failu
             .get::<Page<Event>>("events?limit=1")
             .await
             .map_or(i64::MAX - 1, |page| page.items.last().map_or(0, |event| event.seq));
+        let process = Client::process_of_daemon(&place.state).await;
         client.post::<DaemonView>("stop", &asked).await?;
         let timeout = Duration::from_secs(asked.timeout_seconds.unwrap_or_default().min(24 * 3600));
         let spinner = Spinner::new("stopping");
         let gone = async {
             tokio::select! {
-                gone = background::gone(place, timeout + AFTERWARDS) => gone,
+                gone = background::gone(place, process, timeout + AFTERWARDS) => gone,
                 never = tell_what_runs(&client, &spinner), if spinner.is_shown() => match never {},
             }
         };

@@ -4,7 +4,8 @@ mod env_file;
 mod watch;
 
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
@@ -12,7 +13,6 @@ use cowhand_core::config::parse::MOST_BYTES;
 use cowhand_core::config::{Loaded, Outside, load as load_files};
 use cowhand_core::policy::Zone;
 
-use crate::named_file;
 use crate::state::StateFolder;
 pub use watch::ConfigWatch;
 
@@ -46,7 +46,16 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
         let file = present.next()?;
         Some(Found { note: present.next().map(|other| ignored(&other, &file)), file })
     };
-    from.ancestors().find_map(in_directory).with_context(|| {
+    let left = |directory: &Path| {
+        let file = directory.join(NAMES[0]);
+        let note = format!(
+            "there is no config in {}, but the daemon of the one that was there runs; `cowhand stop` ends it",
+            directory.display()
+        );
+        StateFolder::beside(&file).is_locked().then_some(Found { file, note: Some(note) })
+    };
+    let found = from.ancestors().find_map(|directory| in_directory(directory).or_else(|| left(directory)));
+    found.with_context(|| {
         format!("no cowhand.yaml (or herdctl.yaml) in {} or above; name one with -c FILE", from.display())
     })
 }
@@ -96,6 +105,7 @@ pub fn load(file: &Path) -> FromDisk {
         Outside { read: &mut read, env: &env, is_folder: &|path| path.is_dir(), zone: system_zone() };
     let loaded = load_files(file, outside);
     notes.extend(inherited_environment(&loaded));
+    notes.extend(left_by_herdctl(file));
     FromDisk { loaded, variables, notes, files }
 }
 
@@ -109,8 +119,33 @@ fn inherited_environment(loaded: &Loaded) -> Option<String> {
     })
 }
 
+/// A note about state of herdctl that the first start of a fleet does not take over, because the file's name says that the
+/// fleet is none of herdctl's.
+pub fn left_by_herdctl(file: &Path) -> Option<String> {
+    let of_herdctl = file.file_stem().is_some_and(|stem| stem == "herdctl");
+    let folder = file.with_file_name(".herdctl");
+    let has_begun = StateFolder::beside(file).path().join("node").exists();
+    (!of_herdctl && !has_begun && folder.is_dir()).then(|| {
+        format!(
+            "{} holds state of herdctl, which a fleet in {} does not take over: schedules that are disabled there would run; \
+             to import it, name the file herdctl.yaml for the first start",
+            folder.display(),
+            file.file_name().unwrap_or_default().to_string_lossy()
+        )
+    })
+}
+
 fn read(path: &Path) -> io::Result<String> {
-    named_file::read_text(path, MOST_BYTES as u64)
+    // Said before a huge file, or a device that never ends, fills the memory; the exact limit is core's.
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MOST_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {} MiB", MOST_BYTES >> 20),
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 /// UTC if the machine does not say.

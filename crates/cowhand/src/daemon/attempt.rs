@@ -139,7 +139,7 @@ impl Charge {
                 Ok(Followed::NotOurs) => return,
                 Ok(Followed::NotBegun(why)) => return self.give_back(why, rules).await,
                 Ok(Followed::NoSession) => {
-                    if !self.launch_anew(rules).await {
+                    if !Box::pin(self.launch_anew(rules)).await {
                         return;
                     }
                     continue;
@@ -268,6 +268,7 @@ impl Charge {
                     breaker: None,
                     used_no_tool,
                     limit,
+                    ended_at: (ending.status != ExitStatus::Lost).then_some(ending.at),
                 })
             }
             None => Followed::NotOurs,

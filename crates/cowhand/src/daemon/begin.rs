@@ -1,7 +1,7 @@
 //! How an attempt begins: with which session, in which directory, and then its keeper.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
 use super::attempt::{Charge, Rules};
+use super::orphans;
 use super::workspaces::{self, Desk};
 use crate::context::Wish;
 use crate::fault;
@@ -48,6 +49,10 @@ const GO_ON: &str = "Your provider's usage limit stopped you here. You can go on
 impl Charge {
     /// Says whether there is now something to follow.
     pub(super) async fn launch(&mut self, rules: &Rules) -> bool {
+        if let Err(error) = self.clear().await {
+            self.not_started(format!("its folder cannot be cleared: {error}"), rules).await;
+            return false;
+        }
         match self.beginning(rules).await {
             Ok(beginning) => self.launch_with(rules, beginning).await,
             Err(error) => {
@@ -57,6 +62,18 @@ impl Charge {
                 false
             }
         }
+    }
+
+    /// Ends and removes an attempt with the same number that the store does not know: one from after the backup that was
+    /// restored.
+    async fn clear(&self) -> io::Result<()> {
+        let attempt = self.attempt();
+        if !attempt.folder().exists() {
+            return Ok(());
+        }
+        warn!(job = %self.job.id(), attempt = attempt.name(), "found an attempt with the same number that the store does not know; it is removed");
+        orphans::end(&attempt).await;
+        attempt.aside(Attempt::clear).await
     }
 
     /// The session was not there, and nothing happened: once more, with a fresh one.
@@ -238,9 +255,17 @@ impl Charge {
         let (directory, stopping) = (agent.directory.clone(), Arc::clone(&stop));
         let patience = isolation.setup_timeout.unwrap_or(Timeout::SETUP).duration();
         let patience = patience.map(SignedDuration::unsigned_abs);
+        let minder = self.engine.program.clone();
         let mut running = tokio::task::spawn_blocking(move || {
             let (command, directory, environment) = (&command, &directory, &environment);
-            let done = set_up(&Setup { command, directory, environment, patience, stop: &stopping });
+            let done = set_up(&Setup {
+                minder: &minder,
+                command,
+                directory,
+                environment,
+                patience,
+                stop: &stopping,
+            });
             // What made a session of its own is no longer in its group, but still carries the mark.
             if let Err(error) = attempt.end_strays() {
                 warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");

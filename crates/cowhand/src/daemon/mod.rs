@@ -4,6 +4,7 @@ mod attempt;
 mod begin;
 mod containers;
 mod enclose;
+mod home;
 mod hooks;
 mod lapsed;
 mod look_after;
@@ -104,6 +105,9 @@ impl Daemon {
         backup::remove_scratch(&state).map_err(cannot)?;
         let node = state.node().map_err(cannot)?;
         let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
+        if loaded.roster.store.is_none() {
+            orphans::refuse_without_store(&state)?;
+        }
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?.with_clock(clock.clone());
         // A database that was just made has the rights that the umask left.
@@ -151,6 +155,7 @@ impl Daemon {
 
     /// Until it is told to stop, and then until that is done.
     pub(crate) async fn run(mut self, mut way: watch::Receiver<Course>, course: &watch::Sender<Course>) {
+        let mut gone = Box::pin(home::gone(Arc::clone(&self.engine)));
         loop {
             // First, and at the same time as the plan: after a sleep of the machine, even between the two, a plan would
             // take our own jobs for those of a dead node.
@@ -184,6 +189,7 @@ impl Daemon {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
                 _ = way.changed() => {}
+                () = &mut gone, if !self.engine.is_homeless() => home::give_up(&self.engine, course),
                 Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
                 Some(ended) = self.errands.join_next() => panic::tell("an errand", ended),
             }
@@ -353,8 +359,13 @@ impl Daemon {
                 }
             }
         }
-        self.pay_debts().await;
-        self.write_views().await;
+        if self.engine.is_homeless() {
+            // What lies in its place may be another daemon's.
+            self.errands.shutdown().await;
+        } else {
+            self.pay_debts().await;
+            self.write_views().await;
+        }
         self.traces.stop().await;
         info!("stopped");
     }
@@ -394,8 +405,7 @@ pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
     for warning in report::warnings(&loaded, base) {
         warn!("{warning}");
     }
-    let blank = loaded.sources.blank().map(ToOwned::to_owned);
-    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files, blank })
+    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
 }
 
 /// What a fleet is made of.
@@ -408,6 +418,4 @@ pub(crate) struct Contents {
     pub(crate) shown: Option<Value>,
     /// All that were asked for, there or not.
     pub(crate) files: Vec<PathBuf>,
-    /// One with nothing in it.
-    pub(crate) blank: Option<PathBuf>,
 }

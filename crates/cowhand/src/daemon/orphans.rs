@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 use super::stop::OBEDIENCE;
 use super::unwritten::is_unwritten;
 use crate::context::Engine;
+use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::run::attempt::{Attempt, Standing, Stop};
 use crate::state::StateFolder;
@@ -56,6 +57,24 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
         Orphan { engine: Arc::clone(engine), attempt, job }
     };
     found.into_iter().map(orphan).collect()
+}
+
+/// Fails if there is no store although attempts that it knew still run: a new store would know nothing of them, and they would
+/// be ended.
+pub(super) fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
+    if state.database().exists() {
+        return Ok(());
+    }
+    let place = state.database().display().to_string();
+    let cannot = |source| FleetError::State { place: state.path().display().to_string(), source };
+    let running = Attempt::running().map_err(cannot)?;
+    let left = with_folder(state, &running, |_, _| false).map_err(cannot)?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    let jobs = left.iter().map(|(_, job)| job.clone()).collect();
+    let keepers = left.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
+    Err(FleetError::StoreGone { place, jobs, keepers })
 }
 
 /// Attempts that have a folder, are not current, and still run. All processes are looked at once, not for each of them.
@@ -137,8 +156,8 @@ impl Drop for Orphan {
     }
 }
 
-/// Says whether nothing of it is left.
-async fn end(attempt: &Attempt) -> bool {
+/// Ends an attempt, and says whether nothing of it is left.
+pub(super) async fn end(attempt: &Attempt) -> bool {
     let kill_at = Instant::now() + OBEDIENCE;
     let give_up_at = kill_at + LAST_LOOKS;
     let mut asked = false;

@@ -146,7 +146,7 @@ impl Errand<'_> {
     /// As `when_command` says.
     async fn is_let_through(&self, order: &Order<'_>) -> anyhow::Result<bool> {
         let Some(command) = &order.schedule.when_command else { return Ok(true) };
-        let allowed = gate::allows(command, &order.agent.directory).await;
+        let allowed = gate::allows(&self.engine.program, command, &order.agent.directory).await;
         allowed.with_context(|| format!("`when_command` of {}", order.schedule.name))
     }
 

@@ -98,11 +98,17 @@ fn certificate(files: &Tls) -> Finding {
 fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
     all.filter_map(|(agent, schedule)| {
-        let TriggerConfig::Webhook { secret, secret_env, .. } = &schedule.trigger else { return None };
+        let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
+            return None;
+        };
         let is_missing = |name: &&str| sources.setting().variable(name).is_none();
         let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
         let missing = missing.join(", ");
-        let found = if secret.is_none() && secret_env.is_none() {
+        let found = if secret.is_none() && secret_env.is_none() && !allow_unsigned {
+            Err("it has no secret, so every delivery is refused; `secret_env` names the variable that holds one, or \
+                 `allow_unsigned: true` takes deliveries without"
+                .to_owned())
+        } else if secret.is_none() && secret_env.is_none() {
             Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
         } else if set.is_empty() && secret.is_none() {
             Err(format!(

@@ -44,7 +44,6 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::aside::aside;
 use crate::audit;
 use crate::clock::Clock;
 use crate::context::Engine;
@@ -168,8 +167,7 @@ impl Fleet {
         let (config, base, contents) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
-                let named = file.clone();
-                let loaded = aside(move || load(&named)).await?;
+                let loaded = load(&file)?;
                 (Some(file), base, loaded)
             }
             Agents::Given(roster) => {
@@ -312,9 +310,7 @@ impl Fleet {
         // Whatever the config is like: a certificate has nothing to do with that.
         self.reloads.send_replace(());
         let alone = Arc::clone(&self.taking).lock_owned().await;
-        let file = config.clone();
-        let contents = aside(move || load(&file)).await;
-        let contents = contents.and_then(|contents| not_half_written(contents, &self.roster()));
+        let contents = load(config);
         let at = self.engine.clock.now();
         let was_refused = self.config_refused_at.send_replace(contents.is_err().then_some(at)).is_some();
         let contents = match contents {
@@ -423,7 +419,12 @@ impl Fleet {
 
     /// When everything has ended that was to end.
     pub async fn ended(&self) -> Result<(), FleetError> {
-        self.ended.clone().wait_for(|ended| *ended).await.map(drop).map_err(|_| FleetError::Died)
+        self.ended.clone().wait_for(|ended| *ended).await.map_err(|_| FleetError::Died)?;
+        if self.engine.is_homeless() {
+            let place = self.state_folder().path().display().to_string();
+            return Err(FleetError::HomeGone { place });
+        }
+        Ok(())
     }
 }
 
@@ -438,7 +439,7 @@ struct Surroundings {
 impl Surroundings {
     /// With new sources: variables and folders may have changed.
     fn loaded(&self, contents: Contents) -> Loaded {
-        let Contents { roster, variables, shown, files, blank: _ } = contents;
+        let Contents { roster, variables, shown, files } = contents;
         let writable = sandbox::writable(&roster);
         let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
@@ -452,16 +453,6 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.begin_stop(Stop::KeepAgents);
     }
-}
-
-/// Whoever writes a file empties it first, and may be read just then; agents that run are not given up for that.
-fn not_half_written(contents: Contents, now: &Roster) -> Result<Contents, FleetError> {
-    let loses = contents.roster.agents.len() < now.agents.len();
-    let Some(blank) = contents.blank.as_ref().filter(|_| loses) else { return Ok(contents) };
-    let name = blank.display();
-    Err(FleetError::Config(format!(
-        "{name} is empty, as if somebody were writing it; a fleet that is to have no agents says `agents: []`"
-    )))
 }
 
 /// Of where this process works now, which may change.

@@ -1,7 +1,6 @@
 //! Webhooks that nobody can use, because what should hold their secrets is not set: `why` says so before anybody tries.
 
 use cowhand_core::id::ScheduleId;
-use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::TriggerConfig;
 use tracing::warn;
 
@@ -26,18 +25,22 @@ pub(super) async fn note(engine: &Engine) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Of every schedule that names variables.
+/// Of every webhook.
 fn troubles(loaded: &Loaded) -> Vec<(ScheduleId, Option<String>)> {
     let mut troubles = Vec::new();
     for agent in &loaded.roster.agents {
         for schedule in &agent.schedules {
+            let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else { continue };
             let names: Vec<&str> = schedule.trigger.secret_names().collect();
-            if names.is_empty() {
-                continue;
-            }
             let is_set = |name: &&str| loaded.sources.setting().variable(name).is_some();
-            let is_well = names.iter().any(is_set) || has_own_secret(schedule);
-            let trouble = (!is_well).then(|| format!("{NOTE}: {}", names.join(", ")));
+            let is_well =
+                names.iter().any(is_set) || secret.is_some() || (names.is_empty() && *allow_unsigned);
+            let what = if names.is_empty() {
+                "`secret_env` names the variable that holds one".to_owned()
+            } else {
+                names.join(", ")
+            };
+            let trouble = (!is_well).then(|| format!("{NOTE}: {what}"));
             if let Some(trouble) = &trouble {
                 warn!(agent = %agent.name, schedule = %schedule.name, "{trouble}");
             }
@@ -45,8 +48,4 @@ fn troubles(loaded: &Loaded) -> Vec<(ScheduleId, Option<String>)> {
         }
     }
     troubles
-}
-
-fn has_own_secret(schedule: &Schedule) -> bool {
-    matches!(&schedule.trigger, TriggerConfig::Webhook { secret: Some(_), .. })
 }

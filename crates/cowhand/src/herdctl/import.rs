@@ -20,6 +20,8 @@ use crate::view;
 pub(crate) enum Import {
     /// There is none.
     Nothing,
+    /// It is not looked at, because the fleet is not herdctl's by the name of its file.
+    Ignored(HerdctlFolder),
     /// It is imported, unless the fleet ran here before.
     From(HerdctlFolder),
     /// A person starts without it; the next start does not ask again.
@@ -30,7 +32,7 @@ impl Import {
     /// `config` is the root file; `fresh` declines the import.
     pub(crate) fn of(config: Option<&Path>, fresh: bool) -> Self {
         match config.and_then(HerdctlFolder::beside) {
-            None => Self::Nothing,
+            None => config.and_then(HerdctlFolder::left_beside).map_or(Self::Nothing, Self::Ignored),
             Some(folder) if fresh => Self::Declined(folder),
             Some(folder) => Self::From(folder),
         }
@@ -40,7 +42,9 @@ impl Import {
     pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
         match self {
             Self::Nothing => Ok(()),
-            Self::From(folder) | Self::Declined(folder) => Ok(folder.refuse_if_running()?),
+            Self::From(folder) | Self::Declined(folder) | Self::Ignored(folder) => {
+                Ok(folder.refuse_if_running()?)
+            }
         }
     }
 
@@ -54,7 +58,7 @@ impl Import {
         now: Timestamp,
     ) -> Result<(), HerdctlError> {
         let folder = match self {
-            Self::Nothing => return Ok(()),
+            Self::Nothing | Self::Ignored(_) => return Ok(()),
             Self::Declined(_) => return Ok(store.decline_import(now).await?),
             Self::From(folder) => folder,
         };

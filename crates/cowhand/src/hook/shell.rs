@@ -62,7 +62,8 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
         enclosure: None,
     };
     let launched = attempt
-        .write_private(&[(COMMAND.to_owned(), format!("{command}\n"))])
+        .clear()
+        .and_then(|()| attempt.write_private(&[(COMMAND.to_owned(), format!("{command}\n"))]))
         .and_then(|()| attempt.launch(&engine.program, &start, &errand.context.to_string(), &environment));
     let mut keeper = launched.map_err(|error| not_launched(&error))?;
     fault::place("hook_launched");

@@ -338,6 +338,25 @@ impl Attempt {
         remove_folder(&self.folder)
     }
 
+    /// Removes what another attempt of the same name left, before this one begins: a store that was restored gives numbers
+    /// out again, and how an attempt of that other history ended says nothing about this one. Fails while it still runs.
+    pub fn clear(&self) -> io::Result<()> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        match self.standing()? {
+            Standing::Ended(_) | Standing::Gone => self.discard(),
+            Standing::Kept | Standing::Unkept => {
+                Err(io::Error::other("an earlier attempt with the same number still runs"))
+            }
+        }
+    }
+
+    /// The process that watches over it, if it is known.
+    pub(crate) fn keeper_pid(&self) -> Option<i32> {
+        Some(self.identity(KEEPER).ok()??.pid)
+    }
+
     /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
     /// minutes to answer.
     pub(crate) async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T + Send + 'static) -> T {

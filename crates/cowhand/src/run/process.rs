@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A process for good: its number is used again, but not with the same start time in the same boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     pub(super) pid: i32,
     pub(super) start_ticks: u64,
     pub(super) boot_id: String,
@@ -17,12 +17,13 @@ pub(super) struct Identity {
 
 impl Identity {
     /// None if there is no such process.
-    pub(super) fn of(pid: i32) -> io::Result<Option<Self>> {
+    pub(crate) fn of(pid: i32) -> io::Result<Option<Self>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };
         Ok(Some(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? }))
     }
 
-    pub(super) fn lives(&self) -> io::Result<bool> {
+    /// A zombie has ended.
+    pub(crate) fn lives(&self) -> io::Result<bool> {
         let same = Self::of(self.pid)?.is_some_and(|now| now == *self);
         Ok(same && Stat::of(self.pid)?.is_some_and(|stat| !stat.zombie))
     }

@@ -32,6 +32,9 @@ pub(super) fn check(folder: &Path) -> io::Result<()> {
 
 const LINK: &str = "is a symbolic link, which cowhand does not follow there; put what it leads to in its place, or remove it";
 
+const NO_FOLDER: &str =
+    "there is a file of that name, and cowhand keeps its state in a folder; move the file away";
+
 fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
 }
@@ -73,6 +76,9 @@ fn narrow(path: &Path, found: &Metadata) -> io::Result<()> {
 fn each(folder: &Path, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
     match fs::metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(found) if !found.is_dir() => {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, NO_FOLDER));
+        }
         found => see(folder, &found?)?,
     }
     for entry in entries(folder)? {

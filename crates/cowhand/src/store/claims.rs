@@ -332,7 +332,8 @@ async fn settle(
     if !is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
-    let Settlement { outcome, usage: used, silent, metadata, breaker, used_no_tool, limit } = settlement;
+    let Settlement { outcome, usage: used, silent, metadata, breaker, used_no_tool, limit, ended_at } =
+        settlement;
     let used = budgets::end(tx, &job, used, silent, &outcome).await?;
     if let Some(usage) = &used {
         job.spend(usage)?;
@@ -349,7 +350,7 @@ async fn settle(
     };
     match &parked {
         Some(_) => job.park()?,
-        None => job.settle(outcome.clone(), &retry, now)?,
+        None => job.settle_ended(outcome.clone(), &retry, ended_at.unwrap_or(now), now)?,
     }
     jobs::save(tx, &job).await?;
     note_backoff(tx, &job, now).await?;

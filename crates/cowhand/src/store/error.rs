@@ -35,6 +35,11 @@ pub enum StoreError {
          use that version, or restore a backup from before the upgrade"
     )]
     Newer { place: String, found: i64, known: i64 },
+    #[error(
+        "the PostgreSQL server of the store, {place}, does not answer ({why}); check that it runs and can be reached from \
+         here. Running agents go on, and a daemon goes on by itself as soon as it answers"
+    )]
+    Away { place: String, why: String },
     #[error("the store's connection failed: {0}")]
     Connection(#[source] sqlx::Error),
     #[error("the store refused {statement}: {source}")]

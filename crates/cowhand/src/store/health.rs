@@ -7,11 +7,16 @@ use sqlx::Row as _;
 
 use super::db::args;
 use super::dialect::statements;
-use super::{Database, JobFilter, Store, StoreError};
+use super::{Database, JobFilter, Store, StoreError, open};
 
 statements! {
     WRITE_PROBE = same "insert into write_probe (id, probed_at) values (1, $1) \
         on conflict (id) do update set probed_at = excluded.probed_at";
+}
+
+/// Whether the server is away, or cut the connection.
+fn is_out_of_reach(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
 
 /// Jobs that a check reads at a time.
@@ -37,7 +42,10 @@ impl Standing {
         self.read(answer);
         let failed = match answer {
             Err(
-                error @ (StoreError::Commit(_) | StoreError::Connection(_) | StoreError::Statement { .. }),
+                error @ (StoreError::Commit(_)
+                | StoreError::Connection(_)
+                | StoreError::Away { .. }
+                | StoreError::Statement { .. }),
             ) => Some(error.to_string()),
             _ => None,
         };
@@ -59,13 +67,20 @@ impl Store {
         self.standing.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The reason why a file cannot be read, if that is that it is no longer there.
-    pub(super) fn or_replaced(&self, error: StoreError) -> StoreError {
+    /// The reason behind an error: the file is no longer there, or the server does not answer.
+    pub(super) fn explained(&self, error: StoreError) -> StoreError {
         match (&self.database, &error) {
             (
                 Database::Sqlite { file, .. },
                 StoreError::Connection(_) | StoreError::Statement { .. } | StoreError::Damaged(_),
             ) => file.check().err().unwrap_or(error),
+            (
+                Database::Postgres(pool),
+                StoreError::Connection(source) | StoreError::Statement { source, .. },
+            ) if is_out_of_reach(source) => {
+                let place = open::shown(&pool.connect_options());
+                StoreError::Away { place, why: source.to_string() }
+            }
             _ => error,
         }
     }

@@ -18,6 +18,7 @@ mod attempts;
 mod backup;
 mod budgets;
 mod changes;
+mod check;
 mod claims;
 mod cursors;
 mod db;
@@ -83,6 +84,7 @@ pub(crate) use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::{BusyNode, Joined, Presence};
+pub(crate) use open::is_postgres;
 pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned};
 pub use sessions::{RunsAt, StoredSession};
@@ -122,7 +124,9 @@ impl Store {
         let begin = Instant::now();
         let answer = match &self.database {
             Database::Sqlite { writer, .. } => writer.write(self.present(), verb).await,
-            Database::Postgres(pool) => self.write_to_server(pool, verb).await,
+            Database::Postgres(pool) => {
+                self.write_to_server(pool, verb).await.map_err(|error| self.explained(error))
+            }
         };
         self.latency.wrote_since(begin);
         self.standing.wrote(&answer);
@@ -155,12 +159,15 @@ impl Store {
                     let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
                     verb(&mut Tx::sqlite(&mut transaction).called_at(self.present())).await
                 };
-                answer.await.map_err(|error| self.or_replaced(error))
+                answer.await.map_err(|error| self.explained(error))
             }
             Database::Postgres(pool) => {
-                let begin = "begin isolation level repeatable read read only";
-                let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
-                verb(&mut Tx::postgres(&mut transaction).called_at(self.present())).await
+                let answer = async {
+                    let begin = "begin isolation level repeatable read read only";
+                    let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
+                    verb(&mut Tx::postgres(&mut transaction).called_at(self.present())).await
+                };
+                answer.await.map_err(|error| self.explained(error))
             }
         };
         self.latency.read_since(begin);

@@ -18,8 +18,8 @@ use super::writer::Writer;
 use super::{Database, Store, StoreError};
 use crate::clock::Clock;
 
-static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
+pub(super) static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
+pub(super) static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
 /// Another process may hold the file for a moment, and a crowd all connections; longer than this is an error.
 const BUSY: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const POSTGRES_CONNECTIONS: u32 = 16;
 impl Store {
     /// `postgres://…` or the path of an SQLite file, which is made if it is not there.
     pub async fn open(place: &str) -> Result<Self, StoreError> {
-        if place.starts_with("postgres://") || place.starts_with("postgresql://") {
+        if is_postgres(place) {
             Self::open_postgres(place).await
         } else {
             Self::open_sqlite(Path::new(place)).await
@@ -79,13 +79,7 @@ impl Store {
             .map_err(|error| StoreError::Open { place: "postgres".to_owned(), why: error.to_string() })?
             // A node that hangs in the middle of a transaction must not hold the others up for long.
             .options([("idle_in_transaction_session_timeout", "30s"), ("lock_timeout", "30s")]);
-        // The URL may hold a password: only these parts are ever shown.
-        let place = format!(
-            "postgres://{}:{}/{}",
-            options.get_host(),
-            options.get_port(),
-            options.get_database().unwrap_or_default()
-        );
+        let place = shown(&options);
         let cannot =
             |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
         // Outside the pool, which would try for half a minute what a refused connection answers at once.
@@ -119,7 +113,17 @@ impl Store {
     }
 }
 
-fn options(path: &Path) -> SqliteConnectOptions {
+pub(crate) fn is_postgres(place: &str) -> bool {
+    place.starts_with("postgres://") || place.starts_with("postgresql://")
+}
+
+/// Names the server and its database. The URL may hold a password: only these parts are ever shown.
+pub(super) fn shown(options: &PgConnectOptions) -> String {
+    let (host, port) = (options.get_host(), options.get_port());
+    format!("postgres://{host}:{port}/{}", options.get_database().unwrap_or_default())
+}
+
+pub(super) fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)

@@ -277,3 +277,37 @@ fn an_agent_of_herdctl_has_the_environment_that_it_had_there() {
     let check = past.scene.run(&["config", "check"]);
     assert!(!check.stderr.contains("whole environment"), "{}", check.stderr);
 }
+
+/// The file was given cowhand's name before the first start, so that nothing would be taken over.
+#[test]
+fn state_that_is_not_imported_is_told_before_the_first_start() {
+    let past = Past::new(&[("nightly", "{type: manual}".to_owned(), json!({"status": "disabled"}))]);
+    let scene = &past.scene;
+    fs::rename(scene.root.join("herdctl.yaml"), scene.root.join("cowhand.yaml")).unwrap();
+    for verb in [&["config", "check"][..], &["doctor"], &["start", "-d", "--no-server"]] {
+        let said = scene.run(verb);
+        let text = said.stdout + &said.stderr;
+        assert!(text.contains(".herdctl holds state of herdctl"), "{verb:?}: {text}");
+    }
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    let again = scene.run(&["start", "-d", "--no-server"]);
+    assert!(!again.stderr.contains(".herdctl"), "it has begun: {}", again.stderr);
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    scene.write(".herdctl/herdctl.pid", &std::process::id().to_string());
+    let refused = scene.run(&["start", "-d", "--no-server"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains("herdctl is running"), "{}", refused.stderr);
+}
+
+/// herdctl knows webhooks without a secret; here they take no deliveries, and everybody says so.
+#[test]
+fn a_webhook_without_a_secret_is_told() {
+    let past = Past::new(&[("hook", "{type: webhook}".to_owned(), json!({"status": "idle"}))]);
+    let scene = &past.scene;
+    let started = scene.run(&["start", "-d", "--no-server"]);
+    assert_eq!(started.code, Some(0), "{}", started.stderr);
+    let why = scene.run(&["why", "coder/hook"]).stdout;
+    assert!(why.contains("its deliveries are refused"), "{why}");
+    let doctor = scene.run(&["doctor"]).stdout;
+    assert!(doctor.contains("FAIL  webhook coder/hook: it has no secret"), "{doctor}");
+}

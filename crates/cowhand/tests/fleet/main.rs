@@ -14,6 +14,8 @@ mod documents;
 mod event_stream;
 mod fallbacks;
 mod followups;
+mod gates;
+mod gone;
 mod herdctl;
 mod job_socket;
 mod jobs;
@@ -29,6 +31,8 @@ mod own_rights;
 mod postgres;
 mod prune;
 mod reports;
+mod restart;
+mod restored;
 mod rights;
 mod schedules;
 mod start;
@@ -320,8 +324,11 @@ fn lives(pid: Pid) -> bool {
 /// Of a daemon that is known, for those who have no time to ask for it.
 fn lose(daemon: Pid) {
     kill_process(daemon, Signal::KILL).unwrap();
-    until("the daemon to be gone", || {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero())).unwrap_or_default();
-        (!lives(daemon) || stat.contains(") Z")).then_some(())
-    });
+    until("the daemon to be gone", || has_ended(daemon).then_some(()));
+}
+
+/// It may wait to be reaped.
+fn has_ended(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    !lives(pid) || stat.contains(") Z")
 }

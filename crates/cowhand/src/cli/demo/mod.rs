@@ -1,10 +1,13 @@
 //! `cowhand demo`: a real fleet in a temporary folder, with scripted agents that need no account.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use anyhow::Context as _;
 use clap::Args;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::interval::Interval;
@@ -55,13 +58,18 @@ impl Demo {
         }
         let options = Options::of(folder.path().join("cowhand.yaml"), std::env::current_exe()?);
         let fleet = Fleet::start(options).await?;
-        introduce(folder.path(), self.time);
-        let told = self.tell_until_the_end(&fleet).await;
+        let told = match introduce(folder.path(), self.time) {
+            Ok(()) => self.tell_until_the_end(&fleet).await,
+            Err(error) => Err(error),
+        };
         let jobs = fleet.store().jobs(JobFilter::default(), 10_000).await;
         fleet.stop(Stop::Cancel).await?;
-        told?;
-        sum_up(&jobs?, folder.path(), self.keep);
-        Ok(())
+        let told = match told {
+            Ok(()) => sum_up(&jobs?, folder.path(), self.keep),
+            failed => failed,
+        };
+        // A reader that has seen enough is no mistake.
+        told.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Prints what happens, until it is time or somebody interrupts.
@@ -95,14 +103,26 @@ fn cannot(error: &anyhow::Error) -> Failure {
     Failure::new(Exit::CannotRunHere, format!("{error:#}"))
 }
 
-fn introduce(folder: &Path, time: Option<Interval>) {
+/// Prints a line.
+fn say(text: impl Display) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+/// Says whether nobody reads any more.
+fn has_gone(error: &anyhow::Error) -> bool {
+    let source = error.downcast_ref::<io::Error>();
+    source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn introduce(folder: &Path, time: Option<Interval>) -> anyhow::Result<()> {
     let end = time.map_or_else(|| "Ctrl-C ends it".to_owned(), |time| format!("it ends after {time}"));
-    anstream::println!("A fleet of five agents runs in {}; {end}.", folder.display());
-    anstream::println!("They are shell scripts, so this needs no account and no network. While it runs, try");
-    anstream::println!("  cat {}/.cowhand/state.yaml", folder.display());
-    anstream::println!("  cat {}/tasks/fix-login.md", folder.display());
-    anstream::println!("  echo 'Water the plants.' > {}/tasks/plants.md", folder.display());
-    anstream::println!("  tail -f {}/.cowhand/jobs/*.jsonl\n", folder.display());
+    say(format!("A fleet of five agents runs in {}; {end}.", folder.display()))?;
+    say("They are shell scripts, so this needs no account and no network. While it runs, try")?;
+    say(format!("  cat {}/.cowhand/state.yaml", folder.display()))?;
+    say(format!("  cat {}/tasks/fix-login.md", folder.display()))?;
+    say(format!("  echo 'Water the plants.' > {}/tasks/plants.md", folder.display()))?;
+    say(format!("  tail -f {}/.cowhand/jobs/*.jsonl\n", folder.display()))
 }
 
 /// One line for what a person would want to know.
@@ -129,8 +149,7 @@ async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
     let style = Style::new().fg_color(Some(color.into()));
     let time = event.at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
     let name = event.whose();
-    anstream::println!("{time}  {name:<20} {style}{what}{style:#}");
-    Ok(())
+    say(format!("{time}  {name:<20} {style}{what}{style:#}"))
 }
 
 async fn summary(event: &Event, store: &Store) -> anyhow::Result<String> {
@@ -138,18 +157,16 @@ async fn summary(event: &Event, store: &Store) -> anyhow::Result<String> {
     Ok(store.job(id).await?.and_then(|job| JobRecord::from(job).summary).unwrap_or_default())
 }
 
-fn sum_up(jobs: &[Job], folder: &Path, keep: bool) {
+fn sum_up(jobs: &[Job], folder: &Path, keep: bool) -> anyhow::Result<()> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for job in jobs {
         let word = if job.status() == JobStatus::Completed { "completed" } else { "not completed" };
         *counts.entry(word).or_default() += 1;
     }
     let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
-    anstream::println!("\n{} jobs: {}.", jobs.len(), counts.join(", "));
+    say(format!("\n{} jobs: {}.", jobs.len(), counts.join(", ")))?;
     if keep {
-        anstream::println!("Everything it kept is in {}.", folder.join(StateFolder::NAME).display());
+        say(format!("Everything it kept is in {}.", folder.join(StateFolder::NAME).display()))?;
     }
-    anstream::println!(
-        "For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how."
-    );
+    say("For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how.")
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::child::{self, Bounds, Ran, WhyNot};
+use crate::run::child::{self, Bounds, Ran, WhyNot};
 
 /// For commands that only look.
 const QUICK: Duration = Duration::from_mins(1);

@@ -1,13 +1,15 @@
 //! The set-up command, before the agent begins.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::child::{self, Bounds, WhyNot};
+use crate::run::child::{self, Bounds, WhyNot};
+use crate::run::minder::Minded;
 
 pub(crate) struct Setup<'a> {
+    /// The `cowhand` program, which minds it.
+    pub(crate) minder: &'a Path,
     pub(crate) command: &'a [String],
     pub(crate) directory: &'a Path,
     /// All that it gets.
@@ -29,19 +31,18 @@ pub(crate) enum SetupFailure {
 
 pub(crate) fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
     let Some((program, arguments)) = setup.command.split_first() else { return Ok(()) };
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(setup.directory).env_clear();
-    command.envs(setup.environment.iter().map(|(name, value)| (name, value)));
-    let patience = setup.patience;
     let sentence = |why: String| format!("`setup` ({program}) {why}");
+    let not_started = |error| SetupFailure::CannotStart(sentence(format!("cannot be started: {error}")));
+    let mut minded = Minded::new(setup.minder, program, arguments).map_err(not_started)?;
+    minded.command.current_dir(setup.directory).env_clear();
+    minded.command.envs(setup.environment.iter().map(|(name, value)| (name, value)));
+    let patience = setup.patience;
     let failed = |why: String| SetupFailure::Failed(sentence(why));
-    match child::run(&mut command, &Bounds { patience, most: 0, stop: setup.stop }) {
+    match child::run_minded(minded, &Bounds { patience, most: 0, stop: setup.stop }) {
         Ok(ran) if ran.status.success() => Ok(()),
         Ok(ran) if ran.complaint.is_empty() => Err(failed(format!("ended with {}", ran.status))),
         Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.complaint))),
-        Err(WhyNot::CannotStart(error)) => {
-            Err(SetupFailure::CannotStart(sentence(format!("cannot be started: {error}"))))
-        }
+        Err(WhyNot::CannotStart(error)) => Err(not_started(error)),
         Err(WhyNot::TookTooLong(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
         Err(WhyNot::Stopped) => Err(SetupFailure::Stopped),
     }

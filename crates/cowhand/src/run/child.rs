@@ -1,4 +1,5 @@
-//! A program that helps for a moment: bounded in time and in what is kept of its words, ended with its group.
+//! A program that helps for a moment: bounded in time and in what is kept of its words. It is ended with its group or, under a
+//! minder, with all that descends from it.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::minder::{Line, Minded};
+
 /// Between two looks at whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 /// For the last words of whoever still holds its pipes once it has ended.
@@ -16,16 +19,16 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What is kept of the end of its complaints.
 const COMPLAINTS: usize = 4 << 10;
 
-pub(super) struct Ran {
-    pub(super) status: ExitStatus,
-    pub(super) stdout: Vec<u8>,
+pub(in crate::run) struct Ran {
+    pub(in crate::run) status: ExitStatus,
+    pub(in crate::run) stdout: Vec<u8>,
     /// There was more.
-    pub(super) cut: bool,
+    pub(in crate::run) cut: bool,
     /// The end of what it wrote to stderr.
-    pub(super) complaint: String,
+    pub(in crate::run) complaint: String,
 }
 
-pub(super) enum WhyNot {
+pub(in crate::run) enum WhyNot {
     CannotStart(std::io::Error),
     TookTooLong(Duration),
     /// Somebody wanted its end.
@@ -33,24 +36,42 @@ pub(super) enum WhyNot {
 }
 
 /// How long it may take, how much of its stdout is kept, and whether its end is wanted.
-pub(super) struct Bounds<'a> {
-    pub(super) patience: Option<Duration>,
-    pub(super) most: usize,
-    pub(super) stop: &'a AtomicBool,
+pub(in crate::run) struct Bounds<'a> {
+    pub(in crate::run) patience: Option<Duration>,
+    pub(in crate::run) most: usize,
+    pub(in crate::run) stop: &'a AtomicBool,
 }
 
-pub(super) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+/// For a program that ends soon by itself and starts nothing that outlives it.
+pub(in crate::run) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+    run_by(command.stdin(Stdio::null()), None, bounds)
+}
+
+/// For a program that may do anything.
+pub(in crate::run) fn run_minded(minded: Minded, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+    let Minded { mut command, line } = minded;
+    run_by(&mut command, Some(line), bounds)
+}
+
+fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(WhyNot::CannotStart)?;
     let stdout = child.stdout.take().map(|pipe| beginning(pipe, bounds.most));
     let stderr = child.stderr.take().map(end);
     let ended = wait(&mut child, bounds);
-    // Whatever it left behind goes with it.
-    end_group(&child);
-    let status = match ended {
-        Ok(status) => status,
-        Err(why) => {
-            // It was just killed, so this does not take long.
+    let status = match (ended, line) {
+        (Ok(_), Some(line)) => line.ended().map_err(WhyNot::CannotStart)?,
+        (Ok(status), None) => {
+            // Whatever it left behind goes with it.
+            end_group(&child);
+            status
+        }
+        (Err(why), line) => {
+            // A minder ends everything when its line is gone.
+            if line.is_none() {
+                end_group(&child);
+            }
+            drop(line);
             child.wait().map_err(WhyNot::CannotStart)?;
             return Err(why);
         }

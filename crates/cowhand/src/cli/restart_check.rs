@@ -1,0 +1,59 @@
+//! Whether a new daemon could start: found out while the old one still runs, so that a restart that cannot go well
+//! leaves it alone.
+
+use std::io::ErrorKind;
+
+use cowhand_core::config::report;
+use cowhand_core::server::Server as Settings;
+
+use super::background::unusable;
+use super::listen::Listen;
+use super::place::Place;
+use super::{Exit, Failure};
+use crate::api::{Client, DaemonView, Status};
+use crate::config;
+use crate::server::{ListenError, Listener};
+use crate::store::Store;
+
+/// Fails with the reason why a new daemon would not start. Without a daemon there is nothing to lose, and the start
+/// itself says what is wrong.
+pub(super) async fn check(place: &Place, listen: &Listen) -> Result<(), Failure> {
+    let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(()) };
+    let checked = check_all(place, listen, &client).await;
+    checked.map_err(|failure| failure.and("Nothing was stopped: the daemon that runs goes on."))
+}
+
+async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<(), Failure> {
+    let loaded = config::load(&place.config).loaded;
+    if loaded.errors() > 0 {
+        let here = std::env::current_dir().unwrap_or_default();
+        let report = format!("{}\n{}", report::render(&loaded, &here, true), report::summary(&loaded));
+        return Err(Failure::new(Exit::Config, report));
+    }
+    place.state.create().map_err(|error| unusable(place, &error))?;
+    let daemon = client.get::<Status>("status").await?.daemon;
+    if let Some(problem) = &daemon.store_problem {
+        return Err(Failure::new(Exit::CannotRunHere, problem));
+    }
+    let store = loaded.roster.store.clone().unwrap_or_else(|| place.state.database().display().to_string());
+    let usable = Store::check_place(&store).await;
+    usable.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
+    match listen.server(&place.config) {
+        Some(settings) => check_address(settings, &daemon).await,
+        None => Ok(()),
+    }
+}
+
+/// Takes the address for a moment. The one that the old daemon has will be free.
+async fn check_address(settings: Settings, old: &DaemonView) -> Result<(), Failure> {
+    let (port, chosen) = (settings.listen.port(), settings.listen_chosen);
+    let is_own = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));
+    match Listener::bind(settings).await {
+        Err(ListenError::Taken { source, .. })
+            if source.kind() == ErrorKind::AddrInUse && (!chosen || is_own()) =>
+        {
+            Ok(())
+        }
+        bound => bound.map(drop).map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string())),
+    }
+}

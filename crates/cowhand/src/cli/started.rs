@@ -1,0 +1,65 @@
+//! How a daemon was started: written down in the state folder, so that `restart` starts the next one in the same way.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::listen::Listen;
+use super::log::LogFormat;
+use crate::beneath::Root;
+use crate::state::StateFolder;
+
+/// In the state folder.
+const NAME: &str = "start.json";
+const MAX_BYTES: u64 = 64 << 10;
+/// For how long running jobs may finish after a signal, in seconds.
+pub(super) const STOP_TIMEOUT: u64 = 30;
+
+/// What the command line of `start` said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Started {
+    pub(super) listen: Listen,
+    pub(super) stop_timeout: Option<u64>,
+    pub(super) log_format: Option<LogFormat>,
+}
+
+impl Started {
+    /// Reads how the last daemon was started; as by default if that is not known.
+    pub(super) fn read(state: &StateFolder) -> Self {
+        let read = Root::open(state.path()).and_then(|root| root.read(Path::new(NAME), MAX_BYTES));
+        read.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Writes it down. Only for whoever holds the lock of the state folder.
+    pub(super) fn write(&self, state: &StateFolder) -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(state.path())?;
+        serde_json::to_writer(&mut file, self)?;
+        file.write_all(b"\n")?;
+        file.persist(state.path().join(NAME))?;
+        Ok(())
+    }
+
+    /// Returns what `newer` says, and where it says nothing what this says.
+    pub(super) fn overridden_by(self, newer: Self) -> Self {
+        Self {
+            listen: if newer.listen.is_given() { newer.listen } else { self.listen },
+            stop_timeout: newer.stop_timeout.or(self.stop_timeout),
+            log_format: newer.log_format.or(self.log_format),
+        }
+    }
+
+    /// The same for a daemon in the background.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let mut arguments = self.listen.arguments();
+        if let Some(seconds) = self.stop_timeout {
+            arguments.extend(["--stop-timeout".to_owned(), seconds.to_string()]);
+        }
+        if let Some(format) = self.log_format.and_then(|format| format.to_possible_value()) {
+            arguments.extend(["--log-format".to_owned(), format.get_name().to_owned()]);
+        }
+        arguments
+    }
+}

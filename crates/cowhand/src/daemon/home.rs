@@ -1,0 +1,37 @@
+//! Whether the state folder is still this daemon's. Somebody may remove or move it: then nothing can be written down any more,
+//! and another daemon can start in its place.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::error;
+
+use crate::context::Engine;
+use crate::error::FleetError;
+use crate::lifecycle::Course;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits until the folder is gone, for longer than it takes to put it back at once.
+pub(super) async fn gone(engine: Arc<Engine>) {
+    let mut missed = false;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let is_ours = engine.home.is_ours();
+        if missed && !is_ours {
+            return;
+        }
+        missed = !is_ours;
+    }
+}
+
+/// Has the daemon end what it runs, and itself.
+pub(super) fn give_up(engine: &Engine, course: &watch::Sender<Course>) {
+    let place = engine.home.state.path().display().to_string();
+    error!("{}", FleetError::HomeGone { place });
+    engine.homeless.store(true, Ordering::Relaxed);
+    course.send_replace(Course::Cancelling { overdue: 0 });
+}

@@ -1,0 +1,49 @@
+//! Whether a store could be opened, found out without changing anything: another process may be at work with it.
+
+use std::path::Path;
+use std::str::FromStr as _;
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Row};
+
+use super::open::{self, POSTGRES, SQLITE};
+use super::{Store, StoreError};
+
+/// The newest migration that a store has. A store without this table is a new one.
+const NEWEST: &str = "select max(version) from _sqlx_migrations";
+
+impl Store {
+    /// Fails if `place` cannot be opened: its server does not answer, or it was written by a newer version. A file that
+    /// is not there is fine, since opening makes it.
+    pub async fn check_place(place: &str) -> Result<(), StoreError> {
+        let cannot = |place: String| move |why: sqlx::Error| StoreError::Open { place, why: why.to_string() };
+        if !open::is_postgres(place) {
+            let path = Path::new(place);
+            if !path.exists() {
+                return Ok(());
+            }
+            let options = open::options(path).read_only(true);
+            let mut file = options.connect().await.map_err(cannot(place.to_owned()))?;
+            let found = sqlx::query(NEWEST).fetch_one(&mut file).await.ok();
+            let found = found.and_then(|row| row.try_get(0).ok());
+            file.close().await.map_err(cannot(place.to_owned()))?;
+            return known(found, &SQLITE, place);
+        }
+        let options = PgConnectOptions::from_str(place).map_err(cannot("postgres".to_owned()))?;
+        let shown = open::shown(&options);
+        let mut server = options.connect().await.map_err(cannot(shown.clone()))?;
+        let found = sqlx::query(NEWEST).fetch_one(&mut server).await.ok();
+        let found = found.and_then(|row| row.try_get(0).ok());
+        server.close().await.map_err(cannot(shown.clone()))?;
+        known(found, &POSTGRES, &shown)
+    }
+}
+
+fn known(found: Option<i64>, migrations: &Migrator, place: &str) -> Result<(), StoreError> {
+    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or_default();
+    match found.filter(|found| *found > known) {
+        Some(found) => Err(StoreError::Newer { place: place.to_owned(), found, known }),
+        None => Ok(()),
+    }
+}

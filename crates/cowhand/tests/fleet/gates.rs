@@ -1,0 +1,43 @@
+//! A `when_command` that does not answer: it ends with the daemon, and the daemon with `stop`.
+
+use std::fs;
+
+use super::{Scene, has_ended, lose, until};
+
+/// It waits for ever, and so does what it starts in a session of its own.
+const HANGING: &str = r#"
+agents:
+  - name: a
+    runtime: command
+    command: ["true"]
+    schedules:
+      s:
+        type: interval
+        interval: 1s
+        when_command: [sh, -c, "setsid sh -c 'echo $$ >> pids; exec sleep 4321' & echo $$ >> pids; exec sleep 4321"]
+"#;
+
+fn pids(scene: &Scene) -> Vec<rustix::process::Pid> {
+    let text = fs::read_to_string(scene.root.join("pids")).unwrap_or_default();
+    text.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?)).collect()
+}
+
+fn hanging(scene: &Scene) -> Vec<rustix::process::Pid> {
+    fs::remove_file(scene.root.join("pids")).ok();
+    scene.start();
+    until("it to be asked", || Some(pids(scene)).filter(|pids| pids.len() == 2))
+}
+
+#[test]
+fn a_command_that_hangs_ends_with_its_daemon() {
+    let scene = Scene::with(HANGING);
+    let asked = hanging(&scene);
+    let daemon = scene.daemon().unwrap();
+    let stopped = scene.run(&["stop"]);
+    assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped\n"), "{}", stopped.stderr);
+    assert!(has_ended(daemon), "`stop` answers when the process is gone");
+    assert!(asked.iter().all(|pid| has_ended(*pid)), "and all that it ran");
+    let asked = hanging(&scene);
+    lose(scene.daemon().unwrap());
+    until("the end of what a killed daemon ran", || asked.iter().all(|pid| has_ended(*pid)).then_some(()));
+}

@@ -1,0 +1,162 @@
+//! What a daemon needs is taken away from under it: its folder, its config, its server. And what is no folder, config or store.
+
+use std::fs;
+use std::process::Stdio;
+
+use rustix::process::{Signal, kill_process};
+
+use super::{FLEET, Running, Scene, has_ended, postgres, until};
+
+/// Another daemon can start in its place, so it ends, and its agents before it.
+#[test]
+fn a_daemon_whose_folder_is_gone_ends() {
+    for moved in [false, true] {
+        let scene = Scene::new();
+        let mut daemon = Running::of(scene.command(&["start", "--no-server"]).stderr(Stdio::piped()));
+        assert_eq!(daemon.line(), "ready");
+        let (_, agent) = scene.waiting_job();
+        let state = scene.root.join(".cowhand");
+        fs::rename(&state, scene.root.join("elsewhere")).unwrap();
+        if !moved {
+            fs::remove_dir_all(scene.root.join("elsewhere")).unwrap();
+        }
+        scene.start();
+        let second = scene.daemon();
+        let said = daemon.end();
+        assert_eq!(said.code, Some(6), "{}", said.stderr);
+        assert!(said.stderr.contains("was removed, moved or replaced"), "{}", said.stderr);
+        until("the end of its agent", || has_ended(agent).then_some(()));
+        assert_eq!(scene.daemon(), second, "the other one is left alone, and so is its socket");
+        assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
+    }
+}
+
+#[test]
+fn a_daemon_without_its_config_can_be_asked_and_stopped() {
+    let scene = Scene::started();
+    let (job, _) = scene.waiting_job();
+    fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+    let status = scene.run(&["status"]);
+    assert_eq!(status.code, Some(0), "{}", status.stderr);
+    assert!(status.stderr.contains("there is no config in"), "{}", status.stderr);
+    assert_eq!(scene.json(&["jobs"])[0]["id"], job.as_str());
+    assert_eq!(scene.run(&["restart"]).code, Some(3));
+    assert_eq!(scene.job(&job)["status"], "running");
+    let stopped = scene.run(&["stop", "--timeout", "0"]);
+    assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+    let nothing = scene.run(&["status"]);
+    assert_eq!(nothing.code, Some(3), "{}", nothing.stderr);
+}
+
+#[test]
+fn an_empty_config_is_refused_by_all() {
+    let scene = Scene::new();
+    fs::write(scene.root.join("cowhand.yaml"), "\n").unwrap();
+    for verb in [&["config", "check"][..], &["start", "-d"], &["start"]] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(3), "{verb:?}: {}{}", said.stdout, said.stderr);
+        assert!(said.stderr.contains("is empty"), "{verb:?}: {}", said.stderr);
+    }
+    scene.write("cowhand.yaml", FLEET);
+    scene.start();
+    let daemon = scene.daemon();
+    fs::write(scene.root.join("cowhand.yaml"), "").unwrap();
+    assert_eq!(scene.run(&["restart"]).code, Some(3));
+    assert_eq!(scene.run(&["reload"]).code, Some(3));
+    assert_eq!(scene.daemon(), daemon);
+}
+
+/// No verb takes it for the name of a file.
+#[test]
+fn a_store_that_is_no_address_is_refused_by_all() {
+    let scene = Scene::with(&format!("store: notaurl\n{FLEET}"));
+    for (verb, code) in [
+        (&["jobs"][..], 3),
+        (&["status"], 3),
+        (&["doctor"], 3),
+        (&["restore", "cowhand.yaml"], 3),
+        (&["start", "-d"], 3),
+        (&["config", "check"], 3),
+    ] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(code), "{verb:?}: {}{}", said.stdout, said.stderr);
+        let text = said.stdout + &said.stderr;
+        assert!(!text.contains("answers all"), "{verb:?}: {text}");
+        assert!(!scene.root.join("notaurl").exists(), "{verb:?} made a file");
+    }
+}
+
+#[test]
+fn a_state_folder_that_is_a_file_is_named() {
+    let scene = Scene::new();
+    let state = scene.root.join(".cowhand");
+    fs::write(&state, "").unwrap();
+    for verb in [&["start"][..], &["start", "-d"], &["status"]] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(6), "{verb:?}: {}", said.stderr);
+        let named = said.stderr.contains(state.to_str().unwrap()) && said.stderr.contains("move");
+        assert!(named, "{verb:?}: {}", said.stderr);
+    }
+}
+
+/// What `config check` warns of is shown once, and the error without the log around it.
+#[test]
+fn a_start_that_fails_says_why_once() {
+    let scene = Scene::with("agents:\n  - {name: a, runtime: command, command: ['true'], model: opus}\n");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = taken.local_addr().unwrap().to_string();
+    for format in ["text", "json"] {
+        let said = scene.run(&["start", "-d", "--listen", &place, "--log-format", format]);
+        assert_eq!(said.code, Some(6), "{}", said.stderr);
+        assert_eq!(said.stderr.matches("`model`").count(), 1, "{}", said.stderr);
+        assert!(said.stderr.contains(&format!("error: cannot listen on {place}")), "{}", said.stderr);
+        assert!(!said.stderr.contains("WARN"), "{}", said.stderr);
+    }
+}
+
+/// The server is away for a while: whoever asks learns which one it is, and that the daemon goes on.
+#[test]
+fn a_server_that_is_away_is_named() {
+    let server = postgres::Postgres::start();
+    let url = server.url();
+    let scene = Scene::with(&format!("store: {url}\n{FLEET}"));
+    scene.start();
+    let daemon = scene.daemon().unwrap();
+    drop(server);
+    for verb in [&["status"][..], &["trigger", "worker"], &["why", "worker/tidy"]] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(6), "{verb:?}: {}{}", said.stdout, said.stderr);
+        for word in
+            ["the PostgreSQL server of the store, postgres://", "does not answer", "goes on by itself"]
+        {
+            assert!(said.stderr.contains(word), "{verb:?}: {word} in {}", said.stderr);
+        }
+    }
+    let doctor = scene.run(&["doctor"]);
+    assert_eq!(doctor.code, Some(6), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("daemon: running"), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("does not answer"), "{}", doctor.stdout);
+    kill_process(daemon, Signal::KILL).unwrap();
+}
+
+/// Nothing that is printed can be written.
+#[test]
+fn a_full_disk_behind_standard_output_is_said() {
+    let scene = Scene::new();
+    for verb in [&["config", "check"][..], &["config", "show"], &["config", "schema"], &["jobs", "--json"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = scene.command(verb).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(6), "{verb:?}: {said}");
+        assert!(said.contains("cannot write to standard output: No space left"), "{verb:?}: {said}");
+        assert!(!said.contains("panicked"), "{verb:?}: {said}");
+    }
+}
+
+#[test]
+fn a_fleet_elsewhere_is_named_in_advice() {
+    let scene = Scene::new();
+    let said = scene.run(&["-c", "other.yaml", "init"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("cowhand -c other.yaml start -d"), "{}", said.stdout);
+}

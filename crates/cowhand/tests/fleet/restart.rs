@@ -1,0 +1,138 @@
+//! `restart`: the old daemon is stopped only if a new one can start, and the new one is started in the same way.
+
+use std::fs;
+use std::net::TcpListener;
+
+use super::{FLEET, Scene, has_ended};
+
+/// The daemon, its agent and its job are as they were.
+#[track_caller]
+fn goes_on(scene: &Scene, daemon: rustix::process::Pid, job: &str) {
+    assert_eq!(scene.daemon(), Some(daemon));
+    assert_eq!(scene.job(job)["status"], "running");
+}
+
+#[test]
+fn a_daemon_that_cannot_be_followed_is_left_alone() {
+    let scene = Scene::started();
+    let (job, agent) = scene.waiting_job();
+    let daemon = scene.daemon().unwrap();
+    let refused = |code: i32, arguments: &[&str], words: &[&str]| {
+        let said = scene.run(arguments);
+        assert_eq!(said.code, Some(code), "{}{}", said.stdout, said.stderr);
+        for word in words.iter().chain(&["Nothing was stopped"]) {
+            assert!(said.stderr.contains(word), "{word:?} in: {}", said.stderr);
+        }
+        goes_on(&scene, daemon, &job);
+    };
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = taken.local_addr().unwrap().to_string();
+    refused(6, &["restart", "--listen", &place], &[&place, "--listen"]);
+    scene.write("cowhand.yaml", &format!("{FLEET}agentz: 5\n"));
+    refused(3, &["restart"], &["unknown key `agentz`"]);
+    scene.write("cowhand.yaml", &format!("{FLEET}store: postgres://127.0.0.1:1/none\n"));
+    refused(6, &["restart"], &["postgres://127.0.0.1:1/none"]);
+    scene.write("cowhand.yaml", FLEET);
+    let restarted = scene.run(&["restart"]);
+    assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+    assert!(has_ended(daemon) && !has_ended(agent));
+    assert_eq!(scene.job(&job)["status"], "running");
+}
+
+/// Whoever restarts in the place of the backup that `status` advises would lose the history and the agents.
+#[test]
+fn a_store_that_was_removed_is_not_restarted_away() {
+    let scene = Scene::started();
+    let (_, agent) = scene.waiting_job();
+    let daemon = scene.daemon().unwrap();
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        fs::remove_file(scene.root.join(".cowhand").join(name)).unwrap();
+    }
+    let said = scene.run(&["restart"]);
+    assert_eq!(said.code, Some(6), "{}{}", said.stdout, said.stderr);
+    assert!(
+        said.stderr.contains("was removed") && said.stderr.contains("cowhand backup FILE"),
+        "{}",
+        said.stderr
+    );
+    assert!(!has_ended(daemon) && !has_ended(agent));
+    assert!(!scene.root.join(".cowhand/store.db").exists());
+    let started = scene.run(&["start", "-d"]);
+    assert_eq!(started.code, Some(5), "{}", started.stderr);
+    // The advice works as it is written.
+    assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    let started = scene.run(&["start", "-d"]);
+    assert_eq!(started.code, Some(6), "its agent runs: {}{}", started.stdout, started.stderr);
+    assert!(started.stderr.contains("cowhand restore FILE"), "{}", started.stderr);
+    assert!(!has_ended(agent) && !scene.root.join(".cowhand/store.db").exists());
+    assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
+    assert_eq!(scene.run(&["start", "-d"]).code, Some(0));
+    assert!(!has_ended(agent));
+}
+
+#[test]
+fn a_daemon_is_started_again_as_it_was() {
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let scene = Scene::new();
+    fs::write(scene.root.join("cowhand.yaml"), format!("{FLEET}server: {{listen: \"{}\"}}\n", free()))
+        .unwrap();
+    let command_line = || {
+        let pid = scene.daemon().unwrap().as_raw_nonzero();
+        let told = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        String::from_utf8(told).unwrap().replace('\0', " ")
+    };
+    assert_eq!(
+        scene.run(&["start", "-d", "--no-server", "--stop-timeout", "7", "--log-format", "json"]).code,
+        Some(0)
+    );
+    let restarted = scene.run(&["restart"]);
+    assert_eq!((restarted.code, restarted.stdout.as_str()), (Some(0), "ready\n"), "{}", restarted.stderr);
+    for word in ["--no-server", "--stop-timeout 7", "--log-format json"] {
+        assert!(command_line().contains(word), "{word} in {}", command_line());
+    }
+    let other = free().to_string();
+    let restarted = scene.run(&["restart", "--listen", &other, "--stop-timeout", "8"]);
+    let ready = format!("ready http://{other}\n");
+    assert_eq!(
+        (restarted.code, restarted.stdout.as_str()),
+        (Some(0), ready.as_str()),
+        "{}",
+        restarted.stderr
+    );
+    assert!(command_line().contains("--log-format json") && command_line().contains("--stop-timeout 8"));
+    // Also on the port that the old one still has, and after one that was killed.
+    let restarted = scene.run(&["restart"]);
+    assert_eq!(
+        (restarted.code, restarted.stdout.as_str()),
+        (Some(0), ready.as_str()),
+        "{}",
+        restarted.stderr
+    );
+    scene.lose_the_daemon();
+    let restarted = scene.run(&["restart"]);
+    assert_eq!(
+        (restarted.code, restarted.stdout.as_str()),
+        (Some(0), ready.as_str()),
+        "{}",
+        restarted.stderr
+    );
+}
+
+/// What is not known before: the folder of the jobs' socket cannot be made.
+#[test]
+fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
+    let scene = Scene::started();
+    let talk = scene.root.join(".cowhand/talk");
+    fs::remove_dir_all(&talk).unwrap();
+    fs::write(&talk, "").unwrap();
+    let said = scene.run(&["restart"]);
+    assert_eq!(said.code, Some(6), "{}{}", said.stdout, said.stderr);
+    assert!(
+        said.stderr.contains("no daemon runs now") && said.stderr.contains("cowhand start -d"),
+        "{}",
+        said.stderr
+    );
+    fs::remove_file(&talk).unwrap();
+    assert_eq!(scene.run(&["restart"]).code, Some(0));
+}

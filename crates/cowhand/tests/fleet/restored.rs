@@ -1,0 +1,45 @@
+//! A fleet after `restore`: it goes on from the moment of the backup, whatever was done after that.
+
+use std::fs;
+
+use super::{Scene, until};
+
+/// `one` works on one job at a time, until there is a file `go`; each run leaves a line.
+const ONE: &str = r#"
+agents:
+  - name: one
+    runtime: command
+    command: [sh, -c, "echo $COWHAND_JOB_ID >> runs; while [ ! -e go ]; do sleep 0.05; done"]
+    hooks: {after_run: [{type: shell, command: "echo $COWHAND_JOB_ID >> hooks"}]}
+"#;
+
+#[test]
+fn what_waited_at_the_backup_runs_although_it_ran_before() {
+    let scene = Scene::with(ONE);
+    scene.start();
+    let trigger = || scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
+    let lines = |name: &str| fs::read_to_string(scene.root.join(name)).unwrap_or_default();
+    let times = |name: &str, job: &str| lines(name).lines().filter(|line| *line == job).count();
+    let first = trigger();
+    until("the first to run", || (times("runs", &first) == 1).then_some(()));
+    let (second, third) = (trigger(), trigger());
+    assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
+    let later = trigger();
+    assert_eq!(scene.run(&["cancel", &third]).code, Some(0));
+    scene.go();
+    let ended = |job: &str| !scene.job(job)["finished_at"].is_null();
+    until("their ends", || [&second, &third, &later].iter().all(|job| ended(job)).then_some(()));
+    until("their hooks", || {
+        [&first, &second, &later].iter().all(|job| times("hooks", job) == 1).then_some(())
+    });
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
+    assert!(!scene.root.join(format!(".cowhand/jobs/{later}.yaml")).exists(), "the store does not know it");
+    scene.start();
+    until("their ends", || [&first, &second, &third].iter().all(|job| ended(job)).then_some(()));
+    for job in [&first, &second, &third] {
+        assert_eq!(scene.job(job)["status"], "completed", "{}", scene.job(job));
+    }
+    assert_eq!([&first, &second, &third].map(|job| times("runs", job)), [1, 2, 1], "{}", lines("runs"));
+    until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
+}
