@@ -23,6 +23,7 @@ mod job_token;
 mod lifecycle;
 mod loaded;
 pub mod mcp;
+mod named_file;
 pub(crate) mod output;
 mod panic;
 mod prune;

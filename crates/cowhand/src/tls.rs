@@ -1,6 +1,5 @@
 //! TLS by certificate files: read at the start, where a mistake is an error, and again with the config, where it is not.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,6 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 use x509_cert::der::Decode as _;
+
+use crate::named_file::{self, KEY_BYTES};
 
 /// So long before a certificate ends, somebody should know.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -123,7 +124,7 @@ fn key(place: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 }
 
 fn read(place: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(place).map_err(|source| TlsError::Read { place: place.to_owned(), source })
+    named_file::read(place, KEY_BYTES).map_err(|source| TlsError::Read { place: place.to_owned(), source })
 }
 
 /// Of a key nothing is quoted.

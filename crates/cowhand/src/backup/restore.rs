@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use jiff::Timestamp;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor, Row};
@@ -12,6 +12,7 @@ use sqlx::{Connection, Executor, Row};
 use super::known::Known;
 use super::{Contents, connect, has_table, inspect, output_names};
 use crate::gone::gone;
+use crate::named_file;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::store::file::{self, beside};
@@ -67,8 +68,7 @@ async fn restore_by(
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let mut source = fs::File::open(from)?;
-    ensure!(source.metadata()?.is_file(), "it is no file");
+    let mut source = named_file::open(from)?;
     let mut target = fs::OpenOptions::new().write(true).create(true).truncate(true).open(to)?;
     io::copy(&mut source, &mut target)?;
     Ok(())

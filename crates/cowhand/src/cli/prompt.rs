@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Failure;
+use crate::named_file;
+
+/// The most bytes that are read; the API takes less.
+const MOST_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Prompt {
@@ -25,12 +29,12 @@ impl Prompt {
             (Some(text), _) if text != "-" => Ok(Some(text)),
             (None, Some(file)) if file != dash => {
                 let shown = file.display().to_string();
-                checked(&shown, std::fs::read_to_string(&file)).map(Some)
+                checked(&shown, named_file::read_text(&file, MOST_BYTES)).map(Some)
             }
             (None, None) => Ok(None),
             _ => {
                 let mut text = String::new();
-                let read = io::stdin().lock().read_to_string(&mut text);
+                let read = io::stdin().lock().take(MOST_BYTES).read_to_string(&mut text);
                 checked("standard input", read.map(|_| text)).map(Some)
             }
         }
@@ -43,6 +47,9 @@ fn checked(from: &str, read: io::Result<String>) -> Result<String, Failure> {
             Err(Failure::usage(format!("{from} is empty; a prompt has to say something")))
         }
         Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Failure::usage(format!(
+            "cannot read the prompt from {from}: {error}; `-` reads standard input"
+        ))),
         Err(error) => Err(Failure::usage(format!("cannot read the prompt from {from}: {error}"))),
     }
 }

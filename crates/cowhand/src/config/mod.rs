@@ -4,8 +4,7 @@ mod env_file;
 mod watch;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
@@ -13,6 +12,7 @@ use cowhand_core::config::parse::MOST_BYTES;
 use cowhand_core::config::{Loaded, Outside, load as load_files};
 use cowhand_core::policy::Zone;
 
+use crate::named_file;
 use crate::state::StateFolder;
 pub use watch::ConfigWatch;
 
@@ -136,16 +136,7 @@ pub fn left_by_herdctl(file: &Path) -> Option<String> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // Said before a huge file, or a device that never ends, fills the memory; the exact limit is core's.
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MOST_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {} MiB", MOST_BYTES >> 20),
-        ));
-    }
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+    named_file::read_text(path, MOST_BYTES as u64)
 }
 
 /// UTC if the machine does not say.

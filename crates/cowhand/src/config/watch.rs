@@ -12,6 +12,8 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tracing::warn;
 
+use crate::aside::aside;
+
 /// An editor, or a checkout of a branch, writes more than once.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -37,7 +39,7 @@ impl ConfigWatch {
     pub async fn change(self) -> Self {
         self.changed.notified().await;
         while tokio::time::timeout(SETTLE, self.changed.notified()).await.is_ok() {}
-        Self::new(&self.root)
+        aside(move || Self::new(&self.root)).await
     }
 }
 

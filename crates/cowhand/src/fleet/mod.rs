@@ -44,6 +44,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::aside::aside;
 use crate::audit;
 use crate::clock::Clock;
 use crate::context::Engine;
@@ -167,7 +168,8 @@ impl Fleet {
         let (config, base, contents) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
-                let loaded = load(&file)?;
+                let named = file.clone();
+                let loaded = aside(move || load(&named)).await?;
                 (Some(file), base, loaded)
             }
             Agents::Given(roster) => {
@@ -310,7 +312,8 @@ impl Fleet {
         // Whatever the config is like: a certificate has nothing to do with that.
         self.reloads.send_replace(());
         let alone = Arc::clone(&self.taking).lock_owned().await;
-        let contents = load(config);
+        let file = config.clone();
+        let contents = aside(move || load(&file)).await;
         let at = self.engine.clock.now();
         let was_refused = self.config_refused_at.send_replace(contents.is_err().then_some(at)).is_some();
         let contents = match contents {

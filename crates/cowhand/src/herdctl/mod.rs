@@ -24,10 +24,14 @@ use cowhand_core::config::problem::{Problems, Severity};
 use cowhand_core::id::JobId;
 
 use crate::beneath::{NotOpened, Root};
+use crate::named_file;
 use crate::store::{History, StoreError};
 use crate::veil::Veil;
 
 pub(crate) use import::Import;
+
+/// The most bytes of a file that herdctl left, without the output of its jobs.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The folder `.herdctl` beside a root file `herdctl.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +72,7 @@ impl HerdctlFolder {
     /// Fails while the process lives that herdctl wrote down: two programs would run the same schedules.
     pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
         let file = self.0.join("herdctl.pid");
-        let pid = match fs::read_to_string(&file) {
+        let pid = match named_file::read_text(&file, MAX_BYTES) {
             Ok(text) => text.trim().parse::<u32>().ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(HerdctlError::Unreadable { file, why: error.to_string() }),
@@ -97,7 +101,6 @@ impl HerdctlFolder {
 
     /// Reads a small file below the folder; none if it is not there.
     fn text(&self, path: impl AsRef<Path>) -> io::Result<Option<String>> {
-        const MAX_BYTES: u64 = 16 << 20;
         let read = Root::open(&self.0).and_then(|root| root.read(path.as_ref(), MAX_BYTES));
         let text = if_there(read)?.map(String::from_utf8).transpose();
         text.map_err(|_| io::Error::other("it is not UTF-8 text"))

@@ -33,6 +33,7 @@ use tokio::task::JoinHandle;
 use tracing::{error, warn};
 
 use crate::api::Api;
+use crate::aside::aside;
 use crate::fleet::Fleet;
 use crate::tls::{Tls, TlsError};
 use crate::trigger::stopped;
@@ -67,7 +68,8 @@ pub struct Server {
 impl Listener {
     pub async fn bind(settings: Settings) -> Result<Self, ListenError> {
         let at = settings.listen;
-        let tls = settings.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
+        let files = settings.tls.clone();
+        let tls = aside(move || files.map(Tls::open).transpose()).await?.map(Arc::new);
         let bound = async {
             let socket = TcpListener::bind(at).await?;
             let listen = socket.local_addr()?;
@@ -96,8 +98,8 @@ impl Listener {
         let task = tokio::spawn(async move {
             let newer = async {
                 while reloads.changed().await.is_ok() {
-                    if let Some(tls) = &tls {
-                        tls.reload();
+                    if let Some(tls) = tls.clone() {
+                        aside(move || tls.reload()).await;
                     }
                 }
                 std::future::pending::<()>().await;

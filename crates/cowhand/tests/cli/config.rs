@@ -56,10 +56,35 @@ fn above_a_directory_is_not_what_stands_before_dot_dot() {
 }
 
 #[test]
-fn a_file_without_an_end_is_too_large() {
-    let directory = directory(&[("x", "")]);
-    let endless = cowhand(directory.path(), &["-c", "/dev/zero", "config", "check"], &[]);
-    assert!(endless.starts_with("exit: 3") && endless.contains("larger than 4 MiB"), "{endless}");
+fn a_file_that_never_ends_is_refused() {
+    let fleet = "agents:\n  - path: a.yaml\n";
+    let directory = directory(&[("cowhand.yaml", fleet), ("large", &"#".repeat(5 << 20))]);
+    let pipe = |name: &str| {
+        let made = std::process::Command::new("mkfifo").arg(directory.path().join(name)).status();
+        assert!(made.unwrap().success());
+    };
+    let check = |file: &str| cowhand(directory.path(), &["-c", file, "config", "check"], &[]);
+    let refused = |file: &str, expected: &str| {
+        let said = check(file);
+        assert!(said.starts_with("exit: 3") && said.contains(expected), "{file}: {said}");
+    };
+    refused("/dev/zero", "cannot read /dev/zero: it is a device, not a regular file");
+    refused("large", "larger than 4 MiB");
+    for name in ["pipe", "a.yaml", ".env", "prompt"] {
+        pipe(name);
+    }
+    refused("pipe", "it is a pipe, not a regular file");
+    // Who asked for the file is named with its line.
+    refused("cowhand.yaml", "a.yaml: it is a pipe, not a regular file");
+    refused("cowhand.yaml", "cowhand.yaml:2:");
+    std::fs::remove_file(directory.path().join("a.yaml")).unwrap();
+    std::fs::write(directory.path().join("a.yaml"), "name: a\nschedules: {s: {type: manual}}\n").unwrap();
+    let said = check("cowhand.yaml");
+    assert!(said.contains(".env cannot be read: it is a pipe, not a regular file"), "{said}");
+    let said = cowhand(directory.path(), &["trigger", "a", "--prompt-file", "prompt"], &[]);
+    assert!(said.contains("it is a pipe, not a regular file") && said.contains("`-`"), "{said}");
+    let said = cowhand(directory.path(), &["restore", "prompt"], &[]);
+    assert!(said.contains("it is a pipe, not a regular file"), "{said}");
 }
 
 #[test]

@@ -287,3 +287,20 @@ fn the_doctor_knows() {
     scene.start();
     scene.snapshot("the_doctor_knows", &[scene.shown(&["doctor"]), scene.shown(&["doctor", "--json"])]);
 }
+
+#[test]
+fn a_pipe_in_the_place_of_a_config_file_is_not_waited_for() {
+    let scene = Scene::started();
+    let pipe = |name: &str| {
+        fs::remove_file(scene.root.join(name)).ok();
+        let made = std::process::Command::new("mkfifo").arg(scene.root.join(name)).status();
+        assert!(made.unwrap().success());
+    };
+    pipe(".env");
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    assert!(scene.log().contains(".env cannot be read: it is a pipe, not a regular file"), "{}", scene.log());
+    pipe("cowhand.yaml");
+    let said = scene.run(&["-c", "cowhand.yaml", "reload"]);
+    assert!(said.code == Some(3) && said.stderr.contains("it is a pipe"), "{:?} {}", said.code, said.stderr);
+    assert_eq!(scene.run(&["-c", "cowhand.yaml", "stop"]).code, Some(0));
+}

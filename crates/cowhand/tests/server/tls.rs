@@ -69,6 +69,14 @@ async fn it_is_spoken_and_its_files_are_read_again() {
     assert_eq!(shown(&scene, &second).await.unwrap().1, second);
     assert!(shown(&scene, &first).await.is_err(), "the old one is gone");
 
+    // What is no regular file is not waited for.
+    fs::remove_file(scene.path("tls/cert.pem")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(scene.path("tls/cert.pem")).status().unwrap().success());
+    assert_eq!(scene.run(&["reload"]).0, 0);
+    scene.until("said so", || scene.log().contains("cert.pem: it is a pipe, not a regular file"));
+    assert_eq!(shown(&scene, &second).await.unwrap().1, second);
+    fs::remove_file(scene.path("tls/cert.pem")).unwrap();
+
     certify(&scene, 2020);
     let daemon = rustix::process::Pid::from_raw(scene.pid().cast_signed()).unwrap();
     rustix::process::kill_process(daemon, rustix::process::Signal::HUP).unwrap();

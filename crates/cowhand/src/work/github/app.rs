@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 
 use super::auth::Secret;
 use super::error::GitHubAuthError;
+use crate::named_file::{self, KEY_BYTES};
 use crate::work::{Setting, WorkSourceError};
 
 #[derive(Debug)]
@@ -44,9 +45,11 @@ impl AppAuth {
             (Some(name), None) => setting.variable(name).ok_or_else(|| {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))
             })?,
-            (None, Some(file)) => std::fs::read_to_string(setting.base.join(file)).map_err(|error| {
-                GitHubAuthError::new(format!("the private key {file} cannot be read: {error}"))
-            })?,
+            (None, Some(file)) => {
+                named_file::read_text(&setting.base.join(file), KEY_BYTES).map_err(|error| {
+                    GitHubAuthError::new(format!("the private key {file} cannot be read: {error}"))
+                })?
+            }
             (Some(_), Some(_)) | (None, None) => {
                 let message = "auth.app needs either private_key_env or private_key_file";
                 return Err(WorkSourceError::Config(message.into()));
