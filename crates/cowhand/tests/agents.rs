@@ -227,3 +227,26 @@ async fn secrets_of_the_whole_fleet_are_masked() {
     }
     assert!(!said.contains("canary") && !said.contains("aB3_-"), "{said}");
 }
+
+/// An agent that makes its stdout large without writing anything, and one that ends after its keeper was killed and leaves a
+/// process behind.
+#[tokio::test]
+async fn neither_a_sparse_output_nor_what_is_left_holds_up_the_end() {
+    let left = "(setsid sh -c 'echo $$ > left; exec sleep 1000' >/dev/null 2>&1 &)\n\
+                while [ ! -s left ]; do sleep 0.05; done; kill -9 $PPID; echo over";
+    let fleet = Fleet::start(&[
+        ("sparse", "echo one; truncate -s 20G /proc/$$/fd/1; echo two", ""),
+        ("left", left, ""),
+    ]);
+    let jobs = fleet.settled(2, 60).await;
+    let job = |agent: &str| jobs.iter().find(|job| job.agent.as_str() == agent).unwrap();
+    let said = fleet.output(job("sparse"));
+    assert_eq!(told(job("sparse")), "completed/success", "{said}");
+    assert!(said.contains("bytes that nobody wrote") && said.contains("two"), "{said}");
+    assert!(fleet.output(job("left")).contains("over"));
+    assert_eq!(job("left").status, cowhand_core::job::JobStatus::Failed);
+    let pid = std::fs::read_to_string(fleet.folder.path().join("left")).unwrap();
+    let stat = format!("/proc/{}/stat", pid.trim());
+    let is_gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z"));
+    fleet.wait_for("the end of what was left", is_gone).await;
+}

@@ -191,7 +191,11 @@ impl Charge {
                 Standing::Ended(ending) => Some(ending),
                 Standing::Gone if attempt.began()? => Some(vanished(self.now())),
                 Standing::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
-                Standing::Kept | Standing::Unkept => None,
+                Standing::Kept => None,
+                Standing::Unkept => {
+                    attempt.aside(Attempt::end_leftovers).await?;
+                    None
+                }
             };
             if let Some(ending) = ending {
                 fault::place("ended");
@@ -230,7 +234,8 @@ impl Charge {
             tokio::select! {
                 () = wake.changed() => {}
                 _ = self.wishes.changed() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(LOOK), if !output.tail.is_behind() => {}
+                () = tokio::task::yield_now(), if output.tail.is_behind() => {}
             }
         }
     }

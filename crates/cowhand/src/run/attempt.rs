@@ -433,6 +433,15 @@ impl Attempt {
         Ok(Stop::NoKeeper)
     }
 
+    /// Kills what is left of an attempt without a keeper whose agent itself has ended, as its keeper would have done. Leaves
+    /// everything alone while the agent lives, and if nobody wrote down which process it is.
+    pub(crate) fn end_leftovers(&self) -> io::Result<()> {
+        match self.identity(AGENT)? {
+            Some(agent) if !agent.lives()? => self.stop().map(drop),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The control group that its keeper made, if it made one and it is still there.
     fn cgroup(&self) -> io::Result<Option<Cgroup>> {
         match fs::read_to_string(self.folder.join(CGROUP)) {

@@ -39,6 +39,8 @@ const LINE_CAP: usize = 1 << 20;
 /// What is read of a raw file at once, and how much output waits before it is written.
 const CHUNK: usize = 64 << 10;
 const BATCH: usize = 256 << 10;
+/// What is read of the raw files in one look, so that whoever follows them can act in between.
+const LOOK: u64 = 16 << 20;
 
 /// Where everything is. The JSONL belongs to the job and may hold the output of earlier attempts.
 #[derive(Debug, Clone)]
@@ -76,6 +78,8 @@ pub struct Tail {
     batch: Batch,
     /// A write failed, so what is in memory is ahead of what is on disk.
     failed: bool,
+    /// The last look ended before the raw files did.
+    behind: bool,
 }
 
 /// Messages that are not written yet.
@@ -121,20 +125,26 @@ impl Tail {
             lines: at.lines,
             batch: Batch::default(),
             failed: false,
+            behind: false,
             files,
         })
     }
 
-    /// Reads all there is now and writes what follows from it. After an error the next call begins again at the
+    /// Reads what there is now, up to a bound, and writes what follows from it. After an error the next call begins again at the
     /// last checkpoint, so that a disk may be full for a while.
     pub fn advance(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
         if self.failed || !self.is_there() {
             *self = Self::open(self.files.clone(), self.fresh.clone(), self.veil.clone(), now)?;
         }
         self.failed = true;
-        self.read_on(now, on)?;
+        self.behind = !self.read_on(now, on)?;
         self.failed = false;
         Ok(())
+    }
+
+    /// Whether there was more to read than the last [`Self::advance`] has read.
+    pub const fn is_behind(&self) -> bool {
+        self.behind
     }
 
     /// Whether the JSONL is still the file that we write to, with all that we wrote: somebody may have removed it.
@@ -156,6 +166,9 @@ impl Tail {
         on: &mut dyn FnMut(Appended<'_>),
     ) -> anyhow::Result<Finish> {
         self.advance(now, on)?;
+        while self.behind {
+            self.advance(now, on)?;
+        }
         self.failed = true;
         for source in [Source::Stdout, Source::Stderr] {
             if let Some(line) = self.stream(source).finish() {
@@ -191,19 +204,22 @@ impl Tail {
         self.reader.tool_calls()
     }
 
-    /// No further than the files reach now: an agent that never stops writing must not keep us from the others.
-    fn read_on(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
+    /// No further than the files reach now: an agent that never stops writing must not keep us from the others. False if
+    /// there is more.
+    fn read_on(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<bool> {
         let stdout = self.look(Source::Stdout, now)?;
         let stderr = self.look(Source::Stderr, now)?;
         self.flush(now, on)?;
-        let mut buffer = vec![0; CHUNK];
-        loop {
-            let some = self.step(Source::Stdout, stdout, &mut buffer, now, on)?;
-            let more = self.step(Source::Stderr, stderr, &mut buffer, now, on)?;
-            if !some && !more {
-                return Ok(());
+        let (mut buffer, mut read) = (vec![0; CHUNK], 0);
+        while read < LOOK {
+            let of_stdout = self.step(Source::Stdout, stdout, &mut buffer, now, on)?;
+            let of_stderr = self.step(Source::Stderr, stderr, &mut buffer, now, on)?;
+            if of_stdout + of_stderr == 0 {
+                return Ok(true);
             }
+            read += (of_stdout + of_stderr) as u64;
         }
+        Ok(false)
     }
 
     /// How long a raw file is. One that has shrunk was emptied by the agent, and begins anew.
@@ -226,7 +242,7 @@ impl Tail {
         Ok(length)
     }
 
-    /// One chunk of a raw file; false if there was nothing left before `end`.
+    /// One chunk of a raw file; 0 if there was nothing left before `end`.
     fn step(
         &mut self,
         source: Source,
@@ -234,7 +250,8 @@ impl Tail {
         buffer: &mut [u8],
         now: Timestamp,
         on: &mut dyn FnMut(Appended<'_>),
-    ) -> anyhow::Result<bool> {
+    ) -> anyhow::Result<usize> {
+        self.pass_gap(source, end, now)?;
         let count = self.stream(source).fill(buffer, end)?;
         let mut chunk = &buffer[..count];
         while let Some(line) = self.stream(source).next(&mut chunk) {
@@ -244,7 +261,21 @@ impl Tail {
             }
         }
         self.flush(now, on)?;
-        Ok(count > 0)
+        Ok(count)
+    }
+
+    /// Passes over what nobody wrote. It ends the line before it.
+    fn pass_gap(&mut self, source: Source, end: u64, now: Timestamp) -> anyhow::Result<()> {
+        let gap = self.stream(source).gap(end);
+        if gap == 0 {
+            return Ok(());
+        }
+        if let Some(line) = self.stream(source).finish() {
+            self.hear(source, &line, now)?;
+        }
+        self.stream(source).skip(gap);
+        let said = format!("{} has a gap of {gap} bytes that nobody wrote; it is left out", source.name());
+        self.keep(system(Some("gap"), &said), now)
     }
 
     fn hear(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {

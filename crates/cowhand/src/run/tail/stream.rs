@@ -7,7 +7,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
 use crate::run::lines::Lines;
+
+/// A gap up to this is read as zeros.
+const SHORT_GAP: u64 = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -47,6 +53,26 @@ impl Stream {
         Ok(file
             .with_context(|| format!("cannot read {}", self.path.display()))?
             .map_or(0, |about| about.len()))
+    }
+
+    /// How many bytes come next before `end` that nobody wrote: an agent can make its file any length without writing.
+    /// A short gap is none; it is read as zeros.
+    pub(super) fn gap(&self, end: u64) -> u64 {
+        let Some(file) = self.file.as_ref().filter(|_| self.read < end) else { return 0 };
+        let data = match seek(file, SeekFrom::Data(self.read)) {
+            Ok(data) => data.min(end),
+            // Nothing is written after this.
+            Err(Errno::NXIO) => end,
+            // A file system that does not tell.
+            Err(_) => self.read,
+        };
+        Some(data - self.read.min(data)).filter(|gap| *gap > SHORT_GAP).unwrap_or_default()
+    }
+
+    /// Passes over bytes that are not read.
+    pub(super) const fn skip(&mut self, count: u64) {
+        self.read += count;
+        self.done = self.read;
     }
 
     /// The next bytes before `end`.

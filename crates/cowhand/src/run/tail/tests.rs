@@ -358,3 +358,30 @@ async fn a_writer_is_followed_while_it_writes() {
     let expected: Vec<_> = (0..LINES).map(|line| text(&format!("line {line} é"))).collect();
     assert_eq!(place.said(), expected);
 }
+
+/// An agent makes its stdout large without writing anything.
+#[test]
+fn what_nobody_wrote_is_not_read() {
+    const HUGE: u64 = 1 << 36;
+    let place = Place::new();
+    place.write("stdout", b"one\nbegun");
+    place.write("stderr", b"");
+    let stdout = std::fs::OpenOptions::new().append(true).open(place.0.path().join("stdout")).unwrap();
+    stdout.set_len(HUGE).unwrap();
+    let mut tail = place.open(Reader::command());
+    tail.advance(now(), &mut quiet).unwrap();
+    assert!(!tail.is_behind());
+    let gap = |said: &[Value]| said.iter().filter(|message| message["subtype"] == "gap").count();
+    assert_eq!((text("one"), gap(&place.said())), (place.said()[0].clone(), 1));
+    // After a restart it is not told again, and what is written later is read.
+    place.append("stdout", b"two\n");
+    let finish = place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(gap(&place.said()), 1, "{:?}", place.said());
+    assert_eq!(place.said().last().unwrap(), &text("two"));
+    assert_eq!(finish.outcome, Outcome::Completed { summary: Some("two".to_owned()) });
+    // It may also become shorter again.
+    stdout.set_len(4).unwrap();
+    let mut tail = place.open(Reader::command());
+    tail.finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(place.said().last().unwrap(), &text("one"), "{:?}", place.said());
+}
