@@ -268,10 +268,13 @@ pub fn free_places(now: Timestamp, agent: &Agent, snapshot: &Snapshot) -> usize 
     (agent.max_concurrent as usize).saturating_sub(taken)
 }
 
-/// Jobs that run, or would if there were a place. Those of a schedule that has paused itself are not among them.
+/// Jobs that run, or would if there were a place, or that were put back and keep their place. Those of a schedule that has
+/// paused itself are not among them.
 fn ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> usize {
     let is_ready = |job: &&LiveJob| match job.state {
-        LiveState::Pending { not_before } => not_before.is_none_or(|at| at <= now),
+        LiveState::Pending { not_before } => {
+            not_before.is_none_or(|at| at <= now) || job.requeued.keeps_place()
+        }
         LiveState::Running { .. } => true,
     };
     let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(is_ready);
@@ -355,7 +358,13 @@ impl Draft {
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
             let LiveState::Pending { not_before } = job.state else { continue };
             match not_before {
-                Some(at) if at > self.now => self.wake(at),
+                Some(at) if at > self.now => {
+                    self.wake(at);
+                    // It was put back, and comes before those that were made after it.
+                    if job.requeued.keeps_place() && holds.job(job).is_none() {
+                        free = free.saturating_sub(1);
+                    }
+                }
                 // Its schedule's pause ends at a time that is known, and whoever goes first with an event.
                 _ if holds.job(job).is_some() => {}
                 _ if free > 0 => {

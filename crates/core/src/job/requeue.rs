@@ -58,6 +58,12 @@ impl Requeued {
         (self.reason, self.times) = (None, 0);
     }
 
+    /// Whether the job keeps its place while it waits, so that later ones do not overtake it. One that was put back too often
+    /// does not hold up the others.
+    pub fn keeps_place(&self) -> bool {
+        self.reason.is_some() && self.times <= MAX_REQUEUES
+    }
+
     /// What the job waits for, in a sentence.
     pub fn sentence(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
@@ -74,7 +80,7 @@ impl Job {
     }
 
     /// Puts the job back because its claimed attempt never began. It waits a little longer each time, since what keeps it
-    /// from beginning may last. False, and nothing is changed, if that has happened too often for this reason.
+    /// from beginning may last; after the end of a daemon it need not wait. False, and nothing is changed, if that has happened too often for this reason.
     pub fn give_back(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, Refused> {
         let mut requeued = self.requeued.clone();
         requeued.in_all = requeued.in_all.saturating_add(1);
@@ -83,7 +89,8 @@ impl Job {
             requeued.times = if same { requeued.times.saturating_add(1) } else { 1 };
             requeued.reason = Some(reason.to_owned());
         }
-        let wait = SignedDuration::from_secs(requeued.in_all.min(LONGEST_WAIT).into());
+        let wait = if why.reason().is_some() { requeued.in_all.min(LONGEST_WAIT) } else { 0 };
+        let wait = SignedDuration::from_secs(wait.into());
         let mut back = self.clone();
         back.back_off(now.checked_add(wait).unwrap_or(now))?;
         if matches!(why, NotBegun::Failed(_)) && requeued.times > MAX_REQUEUES {

@@ -126,3 +126,25 @@ fn places_that_are_free() {
     assert_eq!(agent(&Scene::new(EVERY).max(3).job("clock", RUNNING).job("agent", later)), 2);
     assert_eq!(agent(&Scene::new(EVERY).job("clock", RUNNING).job("agent", PENDING)), 0);
 }
+
+/// Later jobs do not overtake it, and no items are taken for its place.
+#[test]
+fn a_job_that_was_put_back_keeps_its_place() {
+    let scene = |times| {
+        let wait = LiveState::Pending { not_before: Some(at("10:10")) };
+        let mut scene =
+            Scene::new(EVERY).job("agent", wait).job("agent", LiveState::Pending { not_before: None });
+        let reason = Some("no space left on device".to_owned());
+        scene.snapshot.jobs[0].requeued = Requeued { reason, times, in_all: times };
+        scene
+    };
+    let free = |scene: &Scene| free_places(at("10:09"), &scene.roster.agents[0], &scene.snapshot);
+    let waits = scene(1).max(1);
+    assert!(!waits.plan("10:09").contains("start"), "{}", waits.plan("10:09"));
+    assert!(waits.plan("10:10").contains("start 1"), "{}", waits.plan("10:10"));
+    let two = scene(1).max(3);
+    assert!(two.plan("10:09").contains("start 2"), "{}", two.plan("10:09"));
+    assert_eq!(free(&two), 1);
+    // One that cannot be started at all does not hold up the others for ever.
+    assert!(scene(6).max(1).plan("10:09").contains("start 2"));
+}
