@@ -42,6 +42,8 @@ pub(super) async fn make(
     if key.is_empty() || key.len() > 200 {
         return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
     }
+    let veil = fleet.veil_of(&by);
+    let (prompt, key) = (veil.hide(&prompt).into_owned(), veil.hide(&key).into_owned());
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| by.agent().clone());
     let named = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;

@@ -94,7 +94,7 @@ impl Fleet {
     }
 
     /// Over what a job's agent says to us.
-    pub(super) fn veil_of(&self, job: &Job) -> Veil {
+    pub(crate) fn veil_of(&self, job: &Job) -> Veil {
         let loaded = self.engine.loaded();
         let token = self.engine.home.job_key.token(job.id(), job.attempts());
         veil_over(&loaded, loaded.roster.agent(job.agent())).and([token])

@@ -80,3 +80,23 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     let why = scene.run(&["why", "pushy/poll"]).stdout;
     assert!(why.contains(closed), "{why}");
 }
+
+/// What an agent says of its follow-up is written down without the secrets that cowhand knows.
+#[test]
+fn secrets_are_taken_out_of_prompts() {
+    let agent = json!({
+        "name": "leaky", "runtime": "command", "command": ["sh", "ask.sh"], "env": {"API_SECRET": "canary-in-a-prompt"},
+        "followups": {"max": 1, "min_interval": "1h"},
+        "schedules": {"poll": {"type": "manual", "prompt": "Go."}},
+    });
+    let scene = Scene::with(&format!("agents: [{agent}]"));
+    scene.write(
+        "ask.sh",
+        &ASKS.replace("\"$OTHER\"", "leaky").replace("Your turn.", "Use '\"$API_SECRET\"' now."),
+    );
+    scene.start();
+    scene.json(&["trigger", "leaky", "--wait"]);
+    let jobs = scene.run(&["jobs", "--json"]).stdout;
+    assert!(jobs.contains("Use ") && jobs.contains(" now."), "{jobs}");
+    assert!(!jobs.contains("canary-in-a-prompt"), "{jobs}");
+}
