@@ -55,7 +55,7 @@ pub enum FleetError {
     Output { job: JobId, source: io::Error },
     #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]
     NoItem(WorkItemId),
-    #[error("{item} is held by {by}; `cowhand cancel` ends a job and releases its item")]
+    #[error("{item} is held by {by}; {}", let_go(item, by))]
     ItemHeld { item: WorkItemId, by: String },
     #[error("{item} cannot be tried again: {why}")]
     ItemNotOffered { item: WorkItemId, why: String },
@@ -100,6 +100,15 @@ pub enum FleetError {
     Died,
     #[error(transparent)]
     Store(StoreError),
+}
+
+/// How an item is given back that somebody of this fleet has.
+fn let_go(item: &WorkItemId, by: &str) -> String {
+    if by.contains('@') {
+        format!("`cowhand work release {item}` gives it back")
+    } else {
+        "`cowhand cancel` ends a job and releases its item".to_owned()
+    }
 }
 
 impl FleetError {

@@ -16,6 +16,7 @@ use super::given::{Count, Given};
 use super::{Api, Problem, providers};
 use crate::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use crate::queues::given_up::{GivenUpItem, given_up};
+use crate::queues::{UntoldItem, untold};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
@@ -36,6 +37,9 @@ pub struct Status {
     /// Work items that nobody takes before a person has acted.
     #[serde(default)]
     pub given_up: Vec<GivenUpItem>,
+    /// Results of work that could not be told to their source yet; they are tried again.
+    #[serde(default)]
+    pub untold: Vec<UntoldItem>,
 }
 
 /// Only `running` says something when none runs.
@@ -71,9 +75,10 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
     let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
+    let untold = untold(&api.store).await?;
     let (agents, agents::Counts { running, queued }) = agents::views_and_counts(&api).await?;
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
-    Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up }))
+    Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up, untold }))
 }
 
 /// The same that `/readyz` finds, with what is known about it.

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Ask, Denial};
+use cowhand_core::event::{Event, Fact};
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
@@ -115,6 +116,44 @@ pub struct JobView {
     /// Of a cancelled job: who asked for its end. Not there if cowhand itself ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<Actor>,
+    /// Of a job with a work item that has ended: what the item's source was told, or why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_told: Option<SourceTold>,
+}
+
+/// What the source of a job's item was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceTold {
+    /// The type of the event: `work:reported`, `work:released`, `work:dropped` or `work:delayed`.
+    pub event: String,
+    pub at: Timestamp,
+    /// The outcome, or the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl SourceTold {
+    fn of(event: &Event) -> Self {
+        let message = match &event.fact {
+            Fact::WorkReported { outcome, .. } => Some(outcome.to_string()),
+            Fact::WorkReleased { reason, .. } => reason.clone(),
+            Fact::WorkDropped { message, .. } | Fact::WorkDelayed { message, .. } => Some(message.clone()),
+            _ => None,
+        };
+        Self { event: event.fact.type_name().to_owned(), at: event.at, message }
+    }
+
+    /// What a person reads.
+    pub fn sentence(&self) -> String {
+        let message = self.message.as_deref().unwrap_or_default();
+        match self.event.as_str() {
+            "work:reported" => format!("its source was told: {message}"),
+            "work:released" if message.is_empty() => "it was given back".to_owned(),
+            "work:released" => format!("it was given back: {message}"),
+            "work:delayed" => format!("its source could not be told yet, which is tried again: {message}"),
+            _ => format!("its source was not told: {message}"),
+        }
+    }
 }
 
 /// One process run for a job.
@@ -154,6 +193,10 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         JobStatus::Cancelled => api.store.cancelled_by(job.id().clone()).await?,
         _ => None,
     };
+    let source_told = match job.work_item() {
+        Some(_) => api.store.told_of_item(job.id().clone()).await?.as_ref().map(SourceTold::of),
+        None => None,
+    };
     let job = job.into();
     let followup_refused = refused;
     Ok(Json(JobView {
@@ -168,6 +211,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         workspace,
         waits,
         cancelled_by,
+        source_told,
     }))
 }
 

@@ -64,7 +64,7 @@ pub use followups::JobFollows;
 pub(crate) use given::ByPage;
 pub use health::Health;
 pub(crate) use job_token::{Wanted, admit, shown};
-pub use jobs::{AttemptView, JobResult, JobView, Waits};
+pub use jobs::{AttemptView, JobResult, JobView, SourceTold, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
 pub use nodes::NodeView;

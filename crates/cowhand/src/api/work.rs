@@ -142,7 +142,16 @@ pub(super) async fn list(
         if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
             continue;
         }
-        match queues::items(&queue, &sources, &api.store, asked.all.is_on()).await {
+        let items = queues::items(&queue, &sources, &api.store, asked.all.is_on()).await;
+        // What we have in hand is known without the source.
+        let items = match items {
+            Err(error) => {
+                view.problems.push(QueueProblem { queue: queue.name.clone(), message: error.to_string() });
+                if asked.all.is_on() { queues::in_hand(&queue, &api.store).await } else { Ok(Vec::new()) }
+            }
+            items => items,
+        };
+        match items {
             Ok(items) => {
                 let wanted = items.into_iter().filter(|view| options.admits(&view.item));
                 let mut places: Vec<(Place, ItemView)> =

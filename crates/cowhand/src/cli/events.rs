@@ -86,12 +86,17 @@ impl Events {
             _ => String::new(),
         };
         let job = event.job.as_ref().map(ToString::to_string);
-        let token = match &event.fact {
+        let about = match &event.fact {
             Fact::TokenCreated { name, .. } | Fact::TokenRevoked { name } => Some(name.to_string()),
+            Fact::WorkClaimed { item }
+            | Fact::WorkReported { item, .. }
+            | Fact::WorkReleased { item, .. }
+            | Fact::WorkDropped { item, .. }
+            | Fact::WorkDelayed { item, .. } => Some(item.to_string()),
             _ => None,
         };
         let what: Vec<_> =
-            [Some(event.whose()), job, token, why(&event.fact)].into_iter().flatten().collect();
+            [Some(event.whose()), job, about, why(&event.fact)].into_iter().flatten().collect();
         let line = format!(
             "{:>6}  {:<12}  {who}{:<18}  {}",
             event.seq,
@@ -106,7 +111,7 @@ impl Events {
 /// Why it happened, or what was said, of facts that have a word for that.
 fn why(fact: &Fact) -> Option<String> {
     let fact = serde_json::to_value(fact).ok()?;
-    let told =
-        ["message", "reason", "about", "status", "former"].iter().find_map(|key| fact.get(key)?.as_str())?;
+    let told = ["message", "reason", "outcome", "about", "status", "former"];
+    let told = told.iter().find_map(|key| fact.get(key)?.as_str())?;
     Some(print::one_line(told, 100))
 }

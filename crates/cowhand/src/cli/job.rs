@@ -86,6 +86,7 @@ impl Job {
             print::json(&job);
         } else {
             details(&job.job, job.cancelled_by.as_ref(), Timestamp::now());
+            work_item(&job);
             asks(&job.asks, Timestamp::now());
             denials(&job.denials);
             report(job.report.as_ref());
@@ -198,6 +199,16 @@ fn details(job: &JobRecord, cancelled_by: Option<&Actor>, now: Timestamp) {
             row(name, &value);
         }
     }
+}
+
+/// The item that it works on, and what the item's source knows of that.
+fn work_item(view: &JobView) {
+    let Some(item) = &view.job.work_item else { return };
+    let told = view.source_told.as_ref().map(|told| format!("; {}", print::one_line(&told.sentence(), 300)));
+    row(
+        "work item",
+        &format!("{}  {}{}", item.id, print::one_line(&item.title, 100), told.unwrap_or_default()),
+    );
 }
 
 /// `name         what there is to say`, as long as it is.

@@ -13,6 +13,7 @@ use super::place::WayIn;
 use super::{Failure, ago, complete, place, print, schedule};
 use crate::api::{AgentView, Code, DaemonView, JobView, Page, Status as Answer};
 use crate::fleet::{ScheduleStatus, ScheduleView};
+use crate::queues::UntoldItem;
 use crate::queues::given_up::GivenUpItem;
 
 #[derive(Debug, Args)]
@@ -82,6 +83,8 @@ impl Status {
                 self.agent.as_ref().is_none_or(|agent| item.taken_by.iter().any(|by| by.agent == *agent))
             };
             stopped.extend(status.given_up.iter().filter(of_agent).map(given_up));
+            let of_agent = |item: &&UntoldItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
+            stopped.extend(status.untold.iter().filter(of_agent).map(|item| untold(item, now)));
             if self.agent.is_some() {
                 print::line("");
                 schedule::table(&schedules, now).print();
@@ -146,6 +149,14 @@ pub(super) fn given_up(item: &GivenUpItem) -> String {
     let (id, why) = (&item.id, print::one_line(&item.given_up.sentence(), 300));
     let what = print::styled("given up", print::ODD);
     format!("{what}: {id} {why}; `cowhand work retry {id}` has it tried again")
+}
+
+/// A result that its source does not know yet.
+fn untold(item: &UntoldItem, now: Timestamp) -> String {
+    let (what, why) = (print::styled("not told", print::ODD), print::one_line(&item.last_error, 300));
+    let since = item.since.map(|since| format!(", since {}", ago::from_now(now, since))).unwrap_or_default();
+    let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
+    format!("{what}: {queue} does not know yet how {holder} ended with {id}{since}; it is tried again: {why}")
 }
 
 /// Jobs that wait for something of which no line tells yet.

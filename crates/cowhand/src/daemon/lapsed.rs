@@ -3,13 +3,14 @@
 //! The dead one's claim is taken over as any claim is, and given back with a word. So of many fleets one does it, and
 //! a crash on the way leaves a row that says what is still to be done.
 
-use cowhand_core::work::{ClaimResult, Closing};
+use cowhand_core::id::JobId;
+use cowhand_core::work::{ClaimResult, Closing, WorkItem};
 use tracing::{info, warn};
 
 use super::prepare::{CLAIMING, Errand, Order};
 use crate::fault;
 use crate::store::Taken;
-use crate::work::{Claimant, LapsedClaim, WorkSource};
+use crate::work::{Claimant, Claimer, LapsedClaim, WorkSource};
 
 impl Errand<'_> {
     /// What fails here is found again at the next look, and is no reason not to work.
@@ -32,8 +33,11 @@ impl Errand<'_> {
         source: &dyn WorkSource,
         lapsed: LapsedClaim,
     ) -> anyhow::Result<()> {
-        let (engine, now, LapsedClaim { item, left_by }) = (self.engine, self.now(), lapsed);
+        let (engine, now, LapsedClaim { item, left_by, claimer }) = (self.engine, self.now(), lapsed);
         let id = item.id.clone();
+        if self.tells_again(order, &item, claimer).await? {
+            return Ok(());
+        }
         let Some(mut taking) = self.taking(order, item)? else { return Ok(()) };
         // Whoever left it has got it from its queue, so a person had put it back.
         taking.unless.given_up = false;
@@ -57,5 +61,27 @@ impl Errand<'_> {
         engine.store.close_item(holder, closing, now).await?;
         engine.owed.notify_one();
         Ok(())
+    }
+
+    /// Has the source told how a job of ours ended, if the item still stands as claimed by that job: its work is not done a
+    /// second time. False if the job has no result that stands.
+    pub(super) async fn tells_again(
+        &self,
+        order: &Order<'_>,
+        item: &WorkItem,
+        claimer: Option<Claimer>,
+    ) -> anyhow::Result<bool> {
+        let (engine, Some(claimer)) = (self.engine, claimer) else { return Ok(false) };
+        let Ok(job) = claimer.holder.parse::<JobId>() else { return Ok(false) };
+        if claimer.fleet != engine.store.fleet_id().await? {
+            return Ok(false);
+        }
+        let Some(taking) = self.taking(order, item.clone())? else { return Ok(false) };
+        let is_owed = engine.store.owe_again(taking, job.clone(), self.now()).await?;
+        if is_owed {
+            info!(item = %item.id, %job, "still claimed by a job that has ended; its source is told the result");
+            engine.owed.notify_one();
+        }
+        Ok(is_owed)
     }
 }

@@ -12,12 +12,13 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
 use super::prepare::HELD;
+use crate::audit;
 use crate::context::Engine;
 use crate::context::Wish;
 use crate::fault;
 use crate::queues::HELD_BY_PERSON;
 use crate::store::{HeldItem, ItemState, StoreError};
-use crate::work::{Claimant, WorkSourceError, guarded, tries_the_next};
+use crate::work::{Claimant, Standing, WorkSource, WorkSourceError, guarded, tries_the_next};
 
 /// One who takes a debt in hand has so long to pay it before another may try.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
@@ -26,6 +27,9 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 const LOOK: SignedDuration = SignedDuration::from_mins(1);
 /// So many sources are told at the same time.
 const AT_ONCE: usize = 8;
+/// So long a result is kept whose item cannot be found. It may come back with its folder; if a person deleted it, the result
+/// is not kept for ever.
+const MISSING: SignedDuration = SignedDuration::from_hours(7 * 24);
 const AFTER_TROUBLE: Duration = Duration::from_secs(5);
 
 pub(super) async fn settle_debts(engine: Arc<Engine>) {
@@ -80,26 +84,43 @@ impl Desk {
     }
 
     async fn pay(&self, owed: HeldItem) -> Result<(), StoreError> {
-        let ItemState::Closing { tries, .. } = owed.state else { return Ok(()) };
-        let item = owed.item.id.clone();
-        match guarded(self.tell(&owed)).await {
+        let ItemState::Closing { tries, by, .. } = &owed.state else { return Ok(()) };
+        let (item, store) = (owed.item.id.clone(), &self.engine.store);
+        let error = match guarded(self.tell(&owed)).await {
             Ok(()) => {
                 fault::place("told");
                 info!(%item, holder = owed.holder, "its source knows how it ended");
-                self.engine.store.paid(owed, self.now()).await
+                let (by, paid) = (by.clone(), store.paid(owed, self.now()));
+                return match by {
+                    Some(by) => audit::by(by, paid).await,
+                    None => paid.await,
+                };
             }
-            Err(error) if error.is_moot() => {
-                info!(%item, "there is nothing to tell its source: {error}");
-                self.engine.store.drop_item(owed, error.to_string(), self.now()).await
-            }
-            Err(error) => {
-                let pause = SignedDuration::from_secs(2 << tries.min(9)).min(LONGEST_PAUSE);
-                let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
-                let again = self.in_future(asked.unwrap_or(pause));
-                warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
-                self.engine.store.postpone(owed, error.to_string(), again, self.now()).await
-            }
+            Err(error) => error,
+        };
+        let kept_until = Self::kept_until(&owed);
+        if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
+            warn!(%item, "there is nothing to tell its source: {error}");
+            return store.drop_item(owed, error.to_string(), self.now()).await;
         }
+        let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(LONGEST_PAUSE);
+        let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
+        let again = self.in_future(asked.unwrap_or(pause));
+        warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
+        let mut message = error.to_string();
+        if error.is_missing() {
+            message.push_str(&format!("; it is looked for until {kept_until:.0}"));
+        }
+        store.postpone(owed, message, again, self.now()).await
+    }
+
+    /// Until when an item is looked for that cannot be found. One that is to be given back is available again anyway when
+    /// its claim has run out.
+    fn kept_until(owed: &HeldItem) -> Timestamp {
+        let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &owed.state else {
+            return owed.until;
+        };
+        since.unwrap_or(owed.until).checked_add(MISSING).unwrap_or(Timestamp::MAX)
     }
 
     async fn tell(&self, owed: &HeldItem) -> Result<(), WorkSourceError> {
@@ -107,15 +128,18 @@ impl Desk {
         let source = self.engine.loaded().sources.source(&owed.agent, &owed.source)?;
         let by = self.claimant(owed, owed.until).await?;
         match closing {
-            Closing::Complete(result) => source.complete_work(&owed.item.id, result, &by).await,
+            Closing::Complete(result) => {
+                is_the_same(source.as_ref(), owed).await?;
+                source.complete_work(&owed.item.id, result, &by).await
+            }
             Closing::Release(options) => {
                 let ReleaseResult { success, message } =
                     source.release_work(&owed.item.id, options, &by).await?;
-                let stands = message.unwrap_or_else(|| "is not ours to release".to_owned());
+                let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
                 if success {
                     Ok(())
                 } else {
-                    Err(WorkSourceError::NotHeld { item: owed.item.id.clone(), stands })
+                    Err(WorkSourceError::NotReleased { item: owed.item.id.clone(), why })
                 }
             }
         }
@@ -138,7 +162,9 @@ impl Desk {
                 self.engine.nudge.notify_one();
                 Ok(())
             }
-            Err(error) if error.is_moot() => self.lost(&held, &error).await,
+            Err(error) if error.is_moot() || (error.is_missing() && held.until <= self.now()) => {
+                self.lost(&held, &error).await
+            }
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
                 // Asked again at the next look, and no sooner.
@@ -171,6 +197,28 @@ impl Desk {
 
     fn in_future(&self, time: SignedDuration) -> Timestamp {
         self.now().checked_add(time).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// An item that could not be found and is there again may be another one, of the same name. What was done for the first one
+/// says nothing about it.
+async fn is_the_same(source: &dyn WorkSource, owed: &HeldItem) -> Result<(), WorkSourceError> {
+    let id = &owed.item.id;
+    let missing = WorkSourceError::NotFound(id.clone());
+    let ItemState::Closing { last_error: Some(last), .. } = &owed.state else { return Ok(()) };
+    if !last.starts_with(&missing.to_string()) {
+        return Ok(());
+    }
+    let now = source.get_work(id).await?.ok_or(missing)?;
+    let is_claimed = source.claimer(&now).is_some_and(|claimer| claimer.holder == owed.holder);
+    if is_claimed || now.description.trim() == owed.item.description.trim() {
+        return Ok(());
+    }
+    match source.standing(id).await? {
+        Standing::Available => {
+            Err(WorkSourceError::NotHeld { item: id.clone(), stands: "is another item by now".to_owned() })
+        }
+        Standing::Claimed | Standing::Withdrawn | Standing::Done => Ok(()),
     }
 }
 

@@ -164,6 +164,9 @@ impl Errand<'_> {
         item: &WorkItem,
     ) -> anyhow::Result<Option<cowhand_core::id::JobId>> {
         let (store, id) = (&self.engine.store, &item.id);
+        if self.tells_again(order, item, source.claimer(item)).await? {
+            return Ok(None);
+        }
         let Some(mut taking) = self.taking(order, item.clone())? else { return Ok(None) };
         // What a job has just given back waits for the next look that was due, or it would be tried without a pause.
         if self.key.is_fill() {

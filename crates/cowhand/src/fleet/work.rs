@@ -1,14 +1,17 @@
 //! Work items in a person's hands: looked at, claimed, released and completed without an agent.
 
-use cowhand_core::id::AgentName;
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::JobState;
 use cowhand_core::work::{
-    ClaimResult, Closing, ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult,
+    ClaimResult, Closing, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkOutcome, WorkResult,
 };
+use jiff::Timestamp;
 
 use super::{Fleet, FleetError};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
-use crate::store::{Taken, Taking, Unless};
-use crate::work::{Claimant, WorkSourceError};
+use crate::store::{HeldItem, Taken, Taking, Unless};
+use crate::work::{Claimant, Claimer, Standing, WorkSourceError};
 
 impl Fleet {
     /// Keeps an item from the agents, for a person who works on it.
@@ -71,9 +74,23 @@ impl Fleet {
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(queue, id).await;
         }
+        if view.status == ItemStatus::Closing && queue.source.get_work(id).await?.is_none() {
+            self.forget_missing(&queue, &view).await?;
+            return Ok(view);
+        }
         let view = self.close_item(&queue, view, Closing::Release(options)).await?;
         self.count_anew(&queue, id).await?;
         Ok(view)
+    }
+
+    /// Drops what is owed to the source of an item that is not there, because a person says that nothing is to be told.
+    async fn forget_missing(&self, queue: &Queue, view: &ItemView) -> Result<(), FleetError> {
+        let is_it = |held: &HeldItem| held.queue == queue.name && held.item.id == view.item.id;
+        if let Some(held) = self.store().items().await?.into_iter().find(is_it) {
+            let message = format!("{} was released by hand, and is not there", view.item.id);
+            self.store().drop_item(held, message, self.clock().now()).await?;
+        }
+        Ok(())
     }
 
     /// Offers an item again that was given up. The count of its failures starts anew.
@@ -100,6 +117,9 @@ impl Fleet {
             let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
             return Err(FleetError::ItemNotOffered { item: id.clone(), why });
         }
+        let offered = Some("offered again".to_owned());
+        let fact = Fact::WorkReleased { item: id.clone(), reason: offered };
+        self.note_act(&queue, fact, self.clock().now()).await?;
         self.count_anew(&queue, id).await?;
         self.find_item(id, queue.agents.first()).await.map(|(_, view)| view)
     }
@@ -138,8 +158,8 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (id, now) = (&view.item.id, self.clock().now());
         let is_owed = match &view.held_by {
-            // A job's item is the job's: whoever wants it back cancels the job.
-            Some(holder) if !holder.contains('@') => {
+            // A job's item is the job's: whoever wants it back cancels the job. A job that has ended has nothing to say.
+            Some(holder) if !holder.contains('@') && view.status != ItemStatus::Closing => {
                 return Err(FleetError::ItemHeld { item: id.clone(), by: holder.clone() });
             }
             Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
@@ -147,8 +167,7 @@ impl Fleet {
         };
         // Nobody has it, perhaps since a moment ago.
         if !is_owed {
-            let (fleet, holder) = (self.store().fleet_id().await?, format!("person@{id}"));
-            let by = Claimant { fleet, holder, until: now };
+            let by = self.hand(queue, &view.item, now).await?;
             match closing {
                 Closing::Release(options) => {
                     let ReleaseResult { success, message } =
@@ -157,17 +176,51 @@ impl Fleet {
                         let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
                         return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
                     }
+                    let fact = Fact::WorkReleased { item: id.clone(), reason: options.reason };
+                    self.note_act(queue, fact, now).await?;
                 }
                 Closing::Complete(result) => match queue.source.complete_work(id, &result, &by).await {
                     Err(WorkSourceError::NotHeld { item, stands }) => {
-                        return Err(FleetError::ItemLeftAlone { item, why: format!("it {stands}") });
+                        let why = left_alone(queue, &item, &stands).await;
+                        return Err(FleetError::ItemLeftAlone { item, why });
                     }
-                    told => told?,
+                    told => {
+                        told?;
+                        let fact = Fact::WorkReported { item: id.clone(), outcome: result.outcome };
+                        self.note_act(queue, fact, now).await?;
+                    }
                 },
             }
         }
         self.engine.owed.notify_one();
         Ok(view)
+    }
+
+    /// Records what a person did with an item of a queue.
+    async fn note_act(&self, queue: &Queue, fact: Fact, now: Timestamp) -> Result<(), FleetError> {
+        Ok(self.store().note_of_agent(queue.agents.first().cloned(), fact, now).await?)
+    }
+
+    /// In whose name a person acts on an item that nobody of this fleet has. One that stands as claimed by a job of this
+    /// fleet that has ended is that job's still, as far as its source knows.
+    async fn hand(&self, queue: &Queue, item: &WorkItem, now: Timestamp) -> Result<Claimant, FleetError> {
+        let fleet = self.store().fleet_id().await?;
+        let left = queue.source.claimer(item).filter(|claimer| claimer.fleet == fleet);
+        if let Some(Claimer { holder, .. }) = left {
+            if let Ok(job) = holder.parse::<JobId>()
+                && self
+                    .store()
+                    .job(job)
+                    .await?
+                    .is_some_and(|job| !matches!(job.state(), JobState::Ended { .. }))
+            {
+                return Err(FleetError::ItemHeld { item: item.id.clone(), by: holder });
+            }
+            return Ok(Claimant { fleet, holder, until: now });
+        }
+        // Each act has a name of its own: what was said before does not stand for it.
+        let holder = format!("person@{}@{}", item.id, now.as_millisecond());
+        Ok(Claimant { fleet, holder, until: now })
     }
 
     pub(crate) async fn find_item(
@@ -178,6 +231,18 @@ impl Fleet {
         let loaded = self.engine.loaded();
         let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
         queues::find(queues, id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))
+    }
+}
+
+/// Why an item cannot be completed, and how it can.
+async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
+    match queue.source.standing(item).await {
+        Ok(Standing::Withdrawn) => {
+            format!(
+                "it {stands}; `cowhand work retry {item}` makes it available, and then it can be completed"
+            )
+        }
+        _ => format!("it {stands}"),
     }
 }
 

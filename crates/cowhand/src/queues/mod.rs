@@ -8,7 +8,7 @@ use cowhand_core::config::shape;
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,10 @@ pub enum ItemStatus {
     Closing,
     /// Work on it failed, and nobody takes it before a person has acted.
     GivenUp,
+    /// It is there, and not offered: a person has to decide about it.
+    Withdrawn,
+    /// Nothing is left to do.
+    Done,
 }
 
 impl ItemStatus {
@@ -66,6 +70,8 @@ impl ItemStatus {
             Self::Claimed => "claimed",
             Self::Closing => "closing",
             Self::GivenUp => "given_up",
+            Self::Withdrawn => "withdrawn",
+            Self::Done => "done",
         }
     }
 }
@@ -168,6 +174,44 @@ pub(crate) async fn items(
     Ok(views)
 }
 
+/// What this fleet has in hand of a queue that cannot be asked.
+pub(crate) async fn in_hand(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
+    let known = Known::read(store).await?.of(&queue.name);
+    let items = known.held.iter().map(|held| held.item.clone());
+    Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &known)).collect())
+}
+
+/// A result that could not be told to its source yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UntoldItem {
+    pub id: WorkItemId,
+    pub title: String,
+    /// Which queue it is in.
+    pub queue: String,
+    /// The job, or the person who had it.
+    pub held_by: String,
+    pub agent: AgentName,
+    pub since: Option<Timestamp>,
+    pub last_error: String,
+}
+
+/// Results that could not be told to their source yet, without asking the sources.
+pub(crate) async fn untold(store: &Store) -> Result<Vec<UntoldItem>, StoreError> {
+    let items = store.items().await?.into_iter().filter_map(|held| match held.state {
+        ItemState::Closing { last_error: Some(last_error), since, .. } => Some(UntoldItem {
+            id: held.item.id,
+            title: held.item.title,
+            queue: held.queue,
+            held_by: held.holder,
+            agent: held.agent,
+            since,
+            last_error,
+        }),
+        ItemState::Closing { .. } | ItemState::Claiming | ItemState::Held => None,
+    });
+    Ok(items.collect())
+}
+
 /// Finds an item in the first queue that has it. A queue that cannot be read is an error only if no other queue has the item.
 pub(crate) async fn find(
     queues: Vec<Queue>,
@@ -221,7 +265,7 @@ impl Queue {
             failed.filter(|failed| failed.is_given_up(self.most_attempts)).filter(|failed| match status {
                 ItemStatus::Available => failed.state == FailedItem::Offered,
                 ItemStatus::GivenUp => true,
-                ItemStatus::Claimed | ItemStatus::Closing => false,
+                ItemStatus::Claimed | ItemStatus::Closing | ItemStatus::Withdrawn | ItemStatus::Done => false,
             });
         let (status, last_error) = match row.map(|held| &held.state) {
             None if failed.is_some() => (ItemStatus::GivenUp, None),
@@ -238,15 +282,25 @@ impl Queue {
     async fn find(&self, id: &WorkItemId, known: &Known) -> Result<Option<ItemView>, WorkSourceError> {
         let known = known.of(&self.name);
         let held = known.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
+        let is_held = held.is_some();
         let item = match (self.source.get_work(id).await, held) {
             (Ok(Some(item)), _) | (Ok(None) | Err(_), Some(item)) => item,
             (Ok(None), None) => return Ok(None),
             (Err(error), None) => return Err(error),
         };
+        // A row of ours knows better.
+        if is_held {
+            return Ok(Some(self.view(item, ItemStatus::Claimed, &known)));
+        }
         let has_failed =
             known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
-        let is_withdrawn = has_failed && self.source.standing(&item.id).await? == Standing::Withdrawn;
-        let status = if is_withdrawn { ItemStatus::GivenUp } else { ItemStatus::Available };
+        let status = match self.source.standing(&item.id).await? {
+            Standing::Available => ItemStatus::Available,
+            Standing::Claimed => ItemStatus::Claimed,
+            Standing::Withdrawn if has_failed => ItemStatus::GivenUp,
+            Standing::Withdrawn => ItemStatus::Withdrawn,
+            Standing::Done => ItemStatus::Done,
+        };
         Ok(Some(self.view(item, status, &known)))
     }
 }

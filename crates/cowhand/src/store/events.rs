@@ -22,6 +22,8 @@ statements! {
         where actor is not null order by seq desc limit $1";
     CANCELLED_BY = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null and job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq limit 1";
+    TOLD_OF_ITEM = same "select seq, at, agent, schedule, job_id, data, actor from events where job_id = $1 \
+        and type in ('work:reported', 'work:released', 'work:dropped', 'work:delayed') order by seq desc limit 1";
     LAST_EVENT = same "select value from counters where name = 'event'";
 }
 
@@ -77,6 +79,13 @@ impl Store {
         Ok(event.and_then(|event| event.by))
     }
 
+    /// Returns the last event about what the source of a job's item was told, or could not be told.
+    pub async fn told_of_item(&self, job: JobId) -> Result<Option<Event>, StoreError> {
+        let row =
+            self.read(move |tx| Box::pin(async move { tx.one(TOLD_OF_ITEM, args![job.as_str()]).await }));
+        row.await?.as_ref().map(read_event).transpose()
+    }
+
     /// Adds their jobs to the events that carry one, except to those whose job is pruned.
     pub async fn with_jobs(&self, mut events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         let original = |event: &Event| match &event.fact {
@@ -107,6 +116,22 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 tx.record(Recorded::of_fleet(fact, now));
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Records a fact about the work of an agent that changes nothing in the store.
+    pub async fn note_of_agent(
+        &self,
+        agent: Option<AgentName>,
+        fact: Fact,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                tx.record(Recorded { agent, ..Recorded::of_fleet(fact, now) });
                 Ok(())
             })
         })

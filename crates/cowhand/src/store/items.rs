@@ -9,6 +9,7 @@
 //! The row is there from before the claim outside until after the last word about it, so nobody who shares this store
 //! takes the item in between, and a crash at any point leaves a row that says what is to be done.
 
+use cowhand_core::actor::Actor;
 use cowhand_core::config::shape;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
@@ -96,7 +97,15 @@ pub struct HeldItem {
 pub enum ItemState {
     Claiming,
     Held,
-    Closing { closing: Closing, tries: u32, last_error: Option<String> },
+    Closing {
+        closing: Closing,
+        tries: u32,
+        last_error: Option<String>,
+        /// Since when it is owed; none in rows of an older version.
+        since: Option<Timestamp>,
+        /// The person who asked for it, if somebody did.
+        by: Option<Actor>,
+    },
 }
 
 impl HeldItem {
@@ -149,29 +158,18 @@ impl Store {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
-                let Taking { queue, item, source, node, agent, schedule, until, unless } = taking;
-                let known = failures::of(tx, &queue, &item.id).await?.filter(|_| person.is_none());
-                let most = source.rules().most_attempts();
-                if let Some(obstacle) = known.as_ref().and_then(|known| unless.obstacle(known, most)) {
+                let known = failures::of(tx, &taking.queue, &taking.item.id).await?;
+                let known = known.filter(|_| person.is_none());
+                let most = taking.source.rules().most_attempts();
+                if let Some(obstacle) = known.as_ref().and_then(|known| taking.unless.obstacle(known, most)) {
                     return Ok(obstacle);
                 }
                 let starts_anew = known.is_some_and(|known| known.state != FailedItem::Offered);
                 let holder = JobId::new(TimeZone::UTC.to_datetime(now).date(), random());
                 let holder_text = person.unwrap_or_else(|| holder.to_string());
-                let row = args![
-                    queue.as_str(),
-                    item.id.to_string(),
-                    holder_text,
-                    until,
-                    node,
-                    agent.as_str(),
-                    schedule.as_ref().map(ScheduleName::as_str),
-                    jobs::written(&source)?,
-                    jobs::written(&item)?,
-                ];
-                let ours = tx.execute(TAKE_ITEM, row).await? == 1;
+                let ours = insert(tx, &taking, &holder_text).await?;
                 if ours && starts_anew {
-                    failures::forget(tx, &queue, &item.id).await?;
+                    failures::forget(tx, &taking.queue, &taking.item.id).await?;
                 }
                 Ok(if ours { Taken::Ours(holder) } else { Taken::Held })
             })
@@ -296,6 +294,22 @@ impl Unless {
     }
 }
 
+/// Makes the row of an item that is to be claimed; false if somebody who shares this store has it.
+pub(super) async fn insert(tx: &mut Tx<'_>, taking: &Taking, holder: &str) -> Result<bool, StoreError> {
+    let row = args![
+        taking.queue.as_str(),
+        taking.item.id.to_string(),
+        holder,
+        taking.until,
+        taking.node.as_str(),
+        taking.agent.as_str(),
+        taking.schedule.as_ref().map(ScheduleName::as_str),
+        jobs::written(&taking.source)?,
+        jobs::written(&taking.item)?,
+    ];
+    Ok(tx.execute(TAKE_ITEM, row).await? == 1)
+}
+
 /// Whether the job's claim outside is no longer sure to hold.
 pub(super) async fn has_lapsed(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
     if job.work_item().is_none() {
@@ -329,6 +343,8 @@ pub(super) fn read(row: &Row) -> Result<HeldItem, StoreError> {
             closing: row.json_opt("closing")?.ok_or_else(|| unreadable("closing"))?,
             tries: row.count("tries")?,
             last_error: row.get("last_error")?,
+            since: row.time_opt("owed_since")?,
+            by: row.json_opt("owed_by")?,
         },
         other => return Err(row.unreadable("state", other)),
     };

@@ -1,17 +1,20 @@
 //! What is owed to work sources: kept until it is paid, and paid by one at a time.
 
+use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
-use cowhand_core::job::{ErrorKind, Job, Outcome};
-use cowhand_core::work::{Closing, WorkOutcome, of_work};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{ErrorKind, Job, JobState, Outcome};
+use cowhand_core::work::{Closing, WorkItemId, WorkOutcome, of_work};
 use jiff::{SignedDuration, Timestamp};
 
 use super::db::{Row, Tx, args};
 use super::dialect::statements;
-use super::items::{self, HeldItem, ItemState, read, recorded};
+use super::items::{self, HeldItem, ItemState, Taking, read, recorded};
 use super::{Store, StoreError, failures, jobs, reports};
 
 statements! {
-    OWE = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0 where holder = $1";
+    OWE = same "update items set state = 'closing', closing = $2, not_before = $3, tries = 0, \
+        last_error = null, owed_since = $3, owed_by = $4 where holder = $1";
     STALE_CLAIMS = same "select holder from items where state = 'claiming' and until <= $1 limit 1";
     GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
     CLAIMS_OF = locked "select * from items where state = 'claiming' and node = $1 order by queue, item";
@@ -45,7 +48,37 @@ impl Store {
         closing: Closing,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        self.write(move |tx| Box::pin(async move { owe(tx, &holder, &closing, now).await })).await
+        self.write(move |tx| {
+            Box::pin(async move {
+                let by = tx.by.clone();
+                owe(tx, &holder, &closing, by.as_ref(), now).await
+            })
+        })
+        .await
+    }
+
+    /// An item stands as claimed by a job of this fleet that has ended. If the job has a result, the source is to be told
+    /// that, and the item is not worked on again. False if there is no such result, or somebody has the item.
+    pub async fn owe_again(&self, taking: Taking, job: JobId, now: Timestamp) -> Result<bool, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let Some(job) = jobs::get(tx, &job).await? else { return Ok(false) };
+                let is_its = job.work_item().is_some_and(|item| item.id == taking.item.id);
+                let JobState::Ended { outcome, .. } = job.state() else { return Ok(false) };
+                let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
+                let outcome = of_work(outcome, report.as_ref());
+                let failures = known_failures(tx, &taking.queue, &taking.item.id).await?;
+                let rules = taking.source.rules();
+                let closing = Closing::after(job.id(), &outcome, report.as_ref(), rules, failures);
+                // An item that was to be given back can be taken as well.
+                if !is_its || matches!(closing, Closing::Release(_)) {
+                    return Ok(false);
+                }
+                let ours = items::insert(tx, &taking, job.id().as_str()).await?;
+                Ok(ours && owe(tx, job.id().as_str(), &closing, None, now).await?)
+            })
+        })
+        .await
     }
 
     /// A node has just started: whoever made its claims and paid its debts is gone. Claims that were not finished are
@@ -217,23 +250,34 @@ pub(super) async fn job_ended(
         }
         Closing::Complete(_) => {}
     }
-    owe(tx, job.id().as_str(), &closing, now).await.map(drop)
+    owe(tx, job.id().as_str(), &closing, None, now).await.map(drop)
 }
 
 async fn so_far(tx: &mut Tx<'_>, held: &HeldItem) -> Result<u32, StoreError> {
-    let known = failures::of(tx, &held.queue, &held.item.id).await?;
+    known_failures(tx, &held.queue, &held.item.id).await
+}
+
+async fn known_failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<u32, StoreError> {
+    let known = failures::of(tx, queue, item).await?;
     Ok(known.map_or(0, |known| known.failures))
 }
 
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
-        owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), now).await?;
+        owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), None, now).await?;
     }
     Ok(())
 }
 
 /// Whether the holder has an item.
-async fn owe(tx: &mut Tx<'_>, holder: &str, closing: &Closing, now: Timestamp) -> Result<bool, StoreError> {
-    Ok(tx.execute(OWE, args![holder, jobs::written(closing)?, now]).await? == 1)
+async fn owe(
+    tx: &mut Tx<'_>,
+    holder: &str,
+    closing: &Closing,
+    by: Option<&Actor>,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let row = args![holder, jobs::written(closing)?, now, by.map(jobs::written).transpose()?];
+    Ok(tx.execute(OWE, row).await? == 1)
 }

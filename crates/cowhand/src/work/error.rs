@@ -23,6 +23,9 @@ pub enum WorkSourceError {
     /// What was to be told would be about somebody else's work.
     #[error("the claim of {item} is not ours any more: it {stands}")]
     NotHeld { item: WorkItemId, stands: String },
+    /// The source did not give the item back, and says why in a sentence.
+    #[error("{item} is not ours to give back: {why}")]
+    NotReleased { item: WorkItemId, why: String },
     /// A folder or file that could not be read or written.
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
@@ -46,13 +49,19 @@ impl WorkSourceError {
             | Self::Config(_)
             | Self::NotFound(_)
             | Self::NotHeld { .. }
+            | Self::NotReleased { .. }
             | Self::GitHubAuth(_) => false,
         }
     }
 
-    /// The item is gone or somebody else's: there is nothing left to tell.
+    /// The item is somebody else's: there is nothing left to tell.
     pub fn is_moot(&self) -> bool {
-        matches!(self, Self::NotFound(_) | Self::NotHeld { .. })
+        matches!(self, Self::NotHeld { .. } | Self::NotReleased { .. })
+    }
+
+    /// The item is not where it was. It may come back: a folder that is not mounted is empty, too.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::NotFound(_))
     }
 
     /// What the outside system asked us to wait.

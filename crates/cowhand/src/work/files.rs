@@ -25,7 +25,7 @@ use cowhand_core::work::{
 use self::folder::{Folder, MOST_BYTES_CLAIMED};
 use self::life::Trouble;
 use super::registry::Setting;
-use super::{Claimant, Finding, Standing, WorkSource, WorkSourceError};
+use super::{Claimant, Claimer, Finding, Standing, WorkSource, WorkSourceError};
 use crate::beneath::NotOpened;
 use crate::clock::Clock;
 
@@ -153,6 +153,11 @@ impl WorkSource for Files {
     async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
         let item = item.clone();
         self.blocking(move |files| files.standing(&item)).await
+    }
+
+    fn claimer(&self, item: &WorkItem) -> Option<Claimer> {
+        let (fleet, holder) = item.metadata.get("claimed_by")?.as_str()?.split_once('/')?;
+        Some(Claimer { fleet: fleet.to_owned(), holder: holder.to_owned() })
     }
 
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {

@@ -17,5 +17,5 @@ pub use check::{Finding, Verdict};
 pub use error::WorkSourceError;
 pub use registry::{Registry, Setting};
 pub(crate) use source::guarded;
-pub use source::{Claimant, LapsedClaim, Standing, WorkSource};
+pub use source::{Claimant, Claimer, LapsedClaim, Standing, WorkSource};
 pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

@@ -23,6 +23,14 @@ pub struct Claimant {
     pub until: Timestamp,
 }
 
+/// Who has claimed an item, as its source tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimer {
+    pub fleet: String,
+    /// The job, or the person who claimed by hand.
+    pub holder: String,
+}
+
 /// How an item stands in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -41,6 +49,8 @@ pub struct LapsedClaim {
     pub item: WorkItem,
     /// In words: who, and until when.
     pub left_by: String,
+    /// The same for programs, if the source tells: the fleet, and the job or the person.
+    pub claimer: Option<Claimer>,
 }
 
 /// A queue of work outside cowhand, in words that fit labels, columns and files alike.
@@ -121,6 +131,11 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     ) -> Result<ReleaseResult, WorkSourceError>;
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
+
+    /// Who has claimed the item, if the item itself says so. The claim may have run out.
+    fn claimer(&self, _item: &WorkItem) -> Option<Claimer> {
+        None
+    }
 
     /// Items that are claimed by the dead and are not listed as available for that reason; `claim_work` takes them all
     /// the same. Asked now and then by everybody who takes work from here, so it has to be cheap.

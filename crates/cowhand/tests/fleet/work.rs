@@ -158,7 +158,9 @@ fn a_person_can_take_a_hand_in_it() {
     scene.start();
     assert_eq!(scene.run(&["work", "claim", "files-two"]).stdout, "files-two claimed: Do two\n");
     assert!(read(&scene, "two").contains("status: claimed"), "{}", read(&scene, "two"));
-    assert_eq!(scene.run(&["work", "claim", "files-two"]).code, Some(5), "once is enough");
+    let again = scene.run(&["work", "claim", "files-two"]);
+    assert_eq!(again.code, Some(5), "once is enough");
+    assert!(again.stderr.contains("`cowhand work release files-two` gives it back"), "{}", again.stderr);
     // The agents leave it alone and take the other one.
     let job = scene.json(&["trigger", "worker", "poll"]);
     assert_eq!(job["work_item"]["id"], "files-one");
@@ -179,6 +181,63 @@ fn a_person_can_take_a_hand_in_it() {
     assert!(read(&scene, "two").contains("By hand."));
     scene.write("go", "");
     until("files-one is done", || read(&scene, "one").contains("status: completed").then_some(()));
+    let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
+    assert!(job.contains("work item    files-one  Do one; its source was told: success\n"), "{job}");
+
+    // Whoever did it is in the log.
+    scene.write("tasks/two.md", "---\nstatus: failed\n---\n");
+    assert_eq!(scene.run(&["work", "retry", "files-two"]).code, Some(0));
+    let audit = scene.run(&["events", "--audit"]).stdout;
+    let acts: Vec<&str> = audit.lines().filter(|line| line.contains(" work:")).collect();
+    let kinds = ["work:claimed", "work:released", "work:reported", "work:released"];
+    assert_eq!(acts.len(), kinds.len(), "{audit}");
+    for (line, kind) in acts.iter().zip(kinds) {
+        assert!(line.contains(kind) && line.contains("files-two"), "{audit}");
+    }
+}
+
+#[test]
+fn one_item_is_shown_as_it_stands_in_its_source() {
+    let scene = scene();
+    for (status, expected) in [
+        ("available", "available"),
+        ("claimed", "claimed"),
+        ("claimed\nclaimed_by: others/job-1\nclaimed_until: 2999-01-01T00:00:00Z", "claimed"),
+        ("claimed\nclaimed_by: others/job-1\nclaimed_until: 2020-01-01T00:00:00Z", "available"),
+        ("completed", "done"),
+        ("failed", "withdrawn"),
+        ("partial", "withdrawn"),
+        ("draft", "withdrawn"),
+    ] {
+        scene.write("tasks/one.md", &format!("---\nstatus: {status}\n---\nText.\n"));
+        assert_eq!(scene.json(&["work", "show", "files-one"])["status"], expected, "{status}");
+    }
+}
+
+/// What the store knows is shown also while the source cannot be read.
+#[test]
+fn results_that_could_not_be_told_are_shown() {
+    let scene = scene();
+    scene.start();
+    let job = scene.json(&["trigger", "worker", "poll"]);
+    let id = job["id"].as_str().unwrap();
+    fs::rename(scene.root.join("tasks"), scene.root.join("away")).unwrap();
+    scene.write("go", "");
+    let untold = until("the result to be delayed", || {
+        let status = scene.json(&["status"]);
+        status["untold"].as_array().unwrap().first().cloned()
+    });
+    assert_eq!((&untold["id"], &untold["held_by"]), (&job["work_item"]["id"], &job["id"]), "{untold}");
+    assert!(untold["since"].is_string() && untold["last_error"].is_string(), "{untold}");
+    let said = scene.run(&["status"]).stdout;
+    assert!(said.contains("not told: files "), "{said}");
+    let listed = scene.run(&["work", "list", "--all"]);
+    assert_eq!(listed.code, Some(6));
+    assert!(listed.stdout.contains("closing, not told yet"), "{}", listed.stdout);
+    let shown = scene.run(&["job", id]).stdout;
+    assert!(shown.contains("its source could not be told yet"), "{shown}");
+    fs::rename(scene.root.join("away"), scene.root.join("tasks")).unwrap();
+    until("the result to be told", || read(&scene, "two").contains("status: completed").then_some(()));
 }
 
 /// What was given up is told everywhere, and what is advised works.

@@ -9,6 +9,7 @@ mod fake;
 mod flow;
 mod github;
 mod given_up;
+mod missing;
 mod panics;
 mod places;
 #[path = "../store/postgres.rs"]

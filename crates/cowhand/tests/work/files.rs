@@ -93,8 +93,8 @@ async fn a_release_undoes_the_claim_with_or_without_a_note() {
     assert!(source.release_work(&item, &noted, &by).await.unwrap().success);
     let note = format!("\n## Released by home/job-1 ({})\n\nThe agent took too long.\n", at(0));
     assert_eq!(tasks.read("login.md"), released + &note);
-    let gone = source.release_work(&id("files-nobody"), &noted, &by).await.unwrap();
-    assert_eq!((gone.success, gone.message.as_deref()), (false, Some("there is no work item files-nobody")));
+    let gone = source.release_work(&id("files-nobody"), &noted, &by).await.unwrap_err();
+    assert!(gone.is_missing() && gone.to_string() == "there is no work item files-nobody", "{gone}");
 }
 
 #[tokio::test]

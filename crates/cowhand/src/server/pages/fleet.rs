@@ -74,7 +74,7 @@ fn more(all: usize, shown: usize, status: &str) -> Markup {
 }
 
 fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Markup {
-    let Status { daemon, agents, running, queued, given_up, .. } = status;
+    let Status { daemon, agents, running, queued, given_up, untold, .. } = status;
     let tokens = tokens(&today.usage);
     html! {
         div.page-head #head data-live {
@@ -85,6 +85,7 @@ fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Ma
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (queued) " waiting" }
+                @if !untold.is_empty() { a.bad href="/work" { (untold.len()) " not told" } }
                 @if !given_up.is_empty() { a.bad href="/work" { (given_up.len()) " given up" } }
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
                     @match today.usage.cost_usd {

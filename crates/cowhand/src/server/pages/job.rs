@@ -13,7 +13,7 @@ use super::layout::{Frame, Tab};
 use super::output::{PAGE, View, Window};
 use super::text::{self, Text};
 use super::{Answer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
-use crate::api::{JobView, Waits, segment};
+use crate::api::{JobView, SourceTold, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -42,12 +42,12 @@ pub(super) async fn page(
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let chain = followups(&view);
-    let JobView { job, asks, denials, report, hooks, workspace, waits, cancelled_by, .. } = view;
+    let JobView { job, asks, denials, report, hooks, workspace, waits, cancelled_by, source_told, .. } = view;
     let changes = pages.changes(&job).await?;
     let view = if asked.view == Shown::Raw { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), cancelled_by.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), cancelled_by.as_ref(), source_told.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
         (told(&job))
@@ -61,7 +61,13 @@ pub(super) async fn page(
     pages.page(Frame { title: &title, tab: Tab::Jobs, follow: Some(&follow) }, main).await
 }
 
-fn head(job: &JobRecord, waits: Option<&Waits>, cancelled_by: Option<&Actor>, now: Timestamp) -> Markup {
+fn head(
+    job: &JobRecord,
+    waits: Option<&Waits>,
+    cancelled_by: Option<&Actor>,
+    told: Option<&SourceTold>,
+    now: Timestamp,
+) -> Markup {
     let address = format!("/api/v1/jobs/{}", job.id);
     let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     html! {
@@ -104,7 +110,8 @@ fn head(job: &JobRecord, waits: Option<&Waits>, cancelled_by: Option<&Actor>, no
                 div { dt { "In the strict sandbox" } dd.any { (text::short(why, 200)) } }
             }
             @if let Some(item) = &job.work_item {
-                div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80)) } }
+                div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80))
+                    @if let Some(told) = told { p.muted { (text::short(&told.sentence(), 200)) } } } }
             }
         }
         @if let Some(assumed) = job.usage.as_ref().and_then(assumed_sentence) { p.muted { (Text(&assumed)) } }

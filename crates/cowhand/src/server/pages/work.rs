@@ -18,8 +18,12 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let now = now();
     let WorkView { items, problems, queues: known, .. } = pages.client.get("work?all=1").await?;
     let done: Page<JobRecord> = pages.client.get("jobs?with_item=1&limit=50").await?;
-    let done: Vec<JobRecord> =
-        done.items.into_iter().filter(|job| job.finished_at.is_some()).take(20).collect();
+    let done: Vec<JobRecord> = done
+        .items
+        .into_iter()
+        .filter(|job| job.finished_at.is_some() && !is_closing(&items, job))
+        .take(20)
+        .collect();
     let main = html! {
         (head(&items))
         div #trouble data-live {
@@ -31,6 +35,13 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
         @if !done.is_empty() { (part("done", "Done lately", &html! {}, &finished(&done, now))) }
     };
     pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
+}
+
+/// Whether the source of its item is still to be told.
+fn is_closing(items: &[ItemView], job: &JobRecord) -> bool {
+    items
+        .iter()
+        .any(|view| view.status == ItemStatus::Closing && view.held_by.as_deref() == Some(job.id.as_str()))
 }
 
 fn head(items: &[ItemView]) -> Markup {

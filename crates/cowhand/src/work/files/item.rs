@@ -12,6 +12,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value as Json, json};
 
 use super::front_matter::Document;
+use super::report;
 use crate::work::Standing;
 
 /// The `status` of a file.
@@ -120,7 +121,9 @@ impl Entry {
             None => modified,
         };
         let item = WorkItem {
-            title: title.or_else(|| heading(document.body())).unwrap_or_else(|| id.external_id().to_owned()),
+            title: title
+                .or_else(|| heading(report::persons_part(document.body())))
+                .unwrap_or_else(|| id.external_id().to_owned()),
             description: document.body().to_owned(),
             priority,
             labels,

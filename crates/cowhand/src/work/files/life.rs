@@ -265,13 +265,7 @@ impl Inner {
             let success = entry.status == Status::Available;
             Ok(Change::Leave(ReleaseResult { success, message: Some(message) }))
         });
-        match released {
-            Err(Trouble::Gone(id)) => {
-                let message = WorkSourceError::NotFound(id).to_string();
-                Ok(ReleaseResult { success: false, message: Some(message) })
-            }
-            released => Ok(released?),
-        }
+        Ok(released?)
     }
 }
 

@@ -40,6 +40,26 @@ pub(super) fn release(reason: Option<&str>, holder: &str, now: Timestamp) -> Str
     format!("## Released by {} ({})\n\n{}", said(&[holder.to_owned()]), seconds(now), said(&[reason]))
 }
 
+/// What a person wrote: all of it up to the first report or note of ours.
+pub(super) fn persons_part(body: &str) -> &str {
+    let mut end = 0;
+    for line in body.split_inclusive('\n') {
+        if line.starts_with("<!-- cowhand:result ") || is_release(line) {
+            break;
+        }
+        end += line.len();
+    }
+    &body[..end]
+}
+
+/// Whether the line is the heading that [`release`] makes: a fleet and a holder, then a time.
+fn is_release(line: &str) -> bool {
+    let said = line.strip_prefix("## Released by ").and_then(|said| said.trim_end().strip_suffix(')'));
+    said.and_then(|said| said.rsplit_once(" (")).is_some_and(|(holder, at)| {
+        holder.contains('/') && !holder.contains(char::is_whitespace) && at.parse::<Timestamp>().is_ok()
+    })
+}
+
 /// The parts that say something, cut to size. A marker in them would speak for somebody else.
 fn said(parts: &[String]) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();

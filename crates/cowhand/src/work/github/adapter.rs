@@ -183,7 +183,7 @@ impl WorkSource for GitHubWorkSource {
         options: &ReleaseOptions,
         by: &Claimant,
     ) -> Result<ReleaseResult, WorkSourceError> {
-        self.release(existing(item)?, options, by).await
+        self.release(item, existing(item)?, options, by).await
     }
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {

@@ -46,6 +46,7 @@ impl GitHubWorkSource {
 
     pub(super) async fn release(
         &self,
+        item: &WorkItemId,
         number: u64,
         options: &ReleaseOptions,
         by: &Claimant,
@@ -53,9 +54,7 @@ impl GitHubWorkSource {
         let answer =
             |success, message: Option<&str>| ReleaseResult { success, message: message.map(str::to_owned) };
         let issues = self.issues();
-        let Some(issue) = issues.get(number).await? else {
-            return Ok(answer(false, Some("the issue was deleted, moved or hidden")));
-        };
+        let issue = issues.get(number).await?.ok_or_else(|| WorkSourceError::NotFound(item.clone()))?;
         let marks = issues.marks(number).await?;
         let ours = first_claim(&marks, by);
         if let Some(rival) = marks.rival(by) {

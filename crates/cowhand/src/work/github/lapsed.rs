@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use super::adapter::{GitHubWorkSource, work_item};
-use super::marker::Marks;
+use super::marker::{Claim, Marks};
 use super::models::Issue;
-use crate::work::{LapsedClaim, WorkSourceError};
+use crate::work::{Claimer, LapsedClaim, WorkSourceError};
 
 /// What is known of claimed issues, by number. The list of them costs nothing while it does not change, but each
 /// issue's comments do, so they are read only when they can say something new.
@@ -46,8 +46,11 @@ impl GitHubWorkSource {
                     continue;
                 }
                 let marks = self.issues().marks(issue.number).await?;
-                if let Some(left_by) = left_by(&marks) {
-                    lapsed.push(LapsedClaim { item: work_item(issue)?, left_by });
+                if let Some(claim) = left(&marks) {
+                    let (holder, fleet, until) = (&claim.holder, &claim.fleet, claim.until);
+                    let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until}");
+                    let claimer = Some(Claimer { fleet: fleet.clone(), holder: holder.clone() });
+                    lapsed.push(LapsedClaim { item: work_item(issue)?, left_by, claimer });
                 } else {
                     let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
                     seen.insert(issue.number, known);
@@ -63,13 +66,12 @@ impl GitHubWorkSource {
     }
 }
 
-/// The dead, in words, if nobody alive has it.
-fn left_by(marks: &Marks) -> Option<String> {
+/// The claim of the dead, if nobody alive has it.
+fn left(marks: &Marks) -> Option<&Claim> {
     if marks.holder().is_some() {
         return None;
     }
-    let (_, claim) = marks.lapsed().max_by_key(|(_, claim)| claim.until)?;
-    Some(format!("{} of fleet {}, which claimed it until {}", claim.holder, claim.fleet, claim.until))
+    marks.lapsed().max_by_key(|(_, claim)| claim.until).map(|(_, claim)| claim)
 }
 
 impl Watched {

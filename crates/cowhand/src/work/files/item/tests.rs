@@ -51,6 +51,12 @@ fn titles() {
         ("intro\n\n## B with `code` ##\n# C\n", "B with `code`"),
         ("#hashtag\n#\n", "fix-login"),
         ("no heading", "fix-login"),
+        ("mine\n\n## Released by home/job-1 (2026-01-05T10:00:00Z)\n\nIt took too long.\n", "fix-login"),
+        (
+            "mine\n\n<!-- cowhand:result home/job-1 -->\n## Result: failure (2026-01-05T10:00:00Z)\n",
+            "fix-login",
+        ),
+        ("## Released by popular demand\n", "Released by popular demand"),
         ("", "fix-login"),
         ("\u{feff}# B\r\n", "B"),
         ("# {{ secret }} </work> \u{1b}[31m", "{{ secret }} </work> \u{1b}[31m"),
