@@ -224,10 +224,21 @@ impl Timing {
 
     /// May a firing due at `at` run, by the calendar alone? `zone` is the schedule's own.
     pub fn allows(&self, at: Timestamp, zone: &TimeZone) -> bool {
-        self.start_at.is_none_or(|start| at >= start)
-            && self.end_at.is_none_or(|end| at < end)
-            && !self.exclude_dates.contains(&zone.to_datetime(at).date())
-            && self.active_hours.as_ref().is_none_or(|hours| hours.contain(at, zone))
+        self.closed_by(at, zone).is_none()
+    }
+
+    /// Returns the key that keeps a firing due at `at` from running. `zone` is the schedule's own.
+    pub fn closed_by(&self, at: Timestamp, zone: &TimeZone) -> Option<Closed> {
+        if let Some(start) = self.start_at.filter(|start| at < *start) {
+            Some(Closed::StartAt(start))
+        } else if self.end_at.is_some_and(|end| at >= end) {
+            Some(Closed::EndAt)
+        } else if self.exclude_dates.contains(&zone.to_datetime(at).date()) {
+            Some(Closed::ExcludeDates)
+        } else {
+            let outside = self.active_hours.as_ref().is_some_and(|hours| !hours.contain(at, zone));
+            outside.then_some(Closed::ActiveHours)
+        }
     }
 
     /// The first instant at or after `from` that the calendar allows; none if it never does again.
@@ -252,6 +263,26 @@ impl Timing {
         let tomorrow = zone.to_datetime(at).date().tomorrow().ok()?;
         let midnight = zone.to_timestamp(tomorrow.at(0, 0, 0, 0)).ok()?;
         Some(opening.map_or(midnight, |opening| opening.min(midnight)))
+    }
+}
+
+/// The key of a schedule's calendar that does not let it fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    StartAt(Timestamp),
+    EndAt,
+    ExcludeDates,
+    ActiveHours,
+}
+
+impl Closed {
+    pub fn sentence(self) -> String {
+        match self {
+            Self::StartAt(start) => format!("nothing is due before its `start_at` ({start:.0})"),
+            Self::EndAt => "its `end_at` has passed".to_owned(),
+            Self::ExcludeDates => "the day is one of its `exclude_dates`".to_owned(),
+            Self::ActiveHours => "it is outside its `active_hours`".to_owned(),
+        }
     }
 }
 
@@ -496,6 +527,24 @@ mod tests {
             ("its own zone", &berlin, "2026-01-05T08:30:00Z", true),
         ] {
             assert_eq!(hours.contain(at(instant), &TimeZone::UTC), inside, "{case}");
+        }
+    }
+
+    #[test]
+    fn which_key_closes_a_schedule() {
+        let hours = r#""active_hours":{"start":"09:00","end":"17:00"}"#;
+        for (timing, expected) in [
+            ("{}".to_owned(), None),
+            (format!("{{{hours}}}"), Some(Closed::ActiveHours)),
+            (format!(r#"{{{hours},"exclude_dates":["2026-01-05"]}}"#), Some(Closed::ExcludeDates)),
+            (format!(r#"{{{hours},"end_at":"2026-01-05T00:00:00Z"}}"#), Some(Closed::EndAt)),
+            (
+                format!(r#"{{{hours},"start_at":"2026-02-01T00:00:00Z"}}"#),
+                Some(Closed::StartAt(at("2026-02-01T00:00:00Z"))),
+            ),
+        ] {
+            let timing: Timing = serde_json::from_str(&timing).unwrap();
+            assert_eq!(timing.closed_by(at("2026-01-05T18:00:00Z"), &TimeZone::UTC), expected, "{timing:?}");
         }
     }
 

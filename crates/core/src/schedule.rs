@@ -217,10 +217,22 @@ impl ScheduleRecord {
         self.last_error = last_error;
     }
 
-    /// Does nothing to one that is on or finished already. What fell due while it was off is not made up: an interval
-    /// that has run before is due one interval later. A delay that is done, or a trigger that gave up, starts anew.
+    /// Whether it is a delay that has fired, also if a person turned it off after that. It fires once.
+    pub fn is_done(&self) -> bool {
+        let is_delay = matches!(self.trigger, TriggerConfig::Delay { .. });
+        let fired = is_delay && self.run_at.is_some_and(|at| self.last_due.is_some_and(|last| last >= at));
+        match self.state {
+            ScheduleState::Disabled { why: DisabledBy::Done } => true,
+            ScheduleState::Disabled { why: DisabledBy::Person } => fired,
+            _ => false,
+        }
+    }
+
+    /// Does nothing to one that is on or finished already, or to a delay that has fired. What fell due while it was off is
+    /// not made up: an interval that has run before is due one interval later. A trigger that gave up starts anew.
     pub fn enable(&mut self, now: Moment) -> bool {
         match self.state {
+            _ if self.is_done() => false,
             ScheduleState::Active | ScheduleState::Finished => false,
             ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Paused { .. } => {
                 self.state = ScheduleState::Active;
@@ -235,6 +247,9 @@ impl ScheduleRecord {
 
     /// Running jobs are not disturbed, and everything else the record says is kept.
     pub fn disable(&mut self, why: DisabledBy) -> bool {
+        if self.is_done() {
+            return false;
+        }
         let off = ScheduleState::Disabled { why };
         let changed = self.state != off;
         self.state = off;
@@ -424,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_done_once_and_armed_by_a_new_time_or_by_hand() {
+    fn a_delay_is_done_once_and_armed_by_a_new_time() {
         let first = schedule(r#"{"type":"delay","in":"10s"}"#);
         let mut record = ScheduleRecord::new(&agent(), &first, at(0));
         assert!(!record.reload(&first, at(5)), "the time counts from the first load");
@@ -432,8 +447,10 @@ mod tests {
         record.passed(&Occurrence::Delay(at(10)).key(0), at(10));
         assert_eq!(record.state, ScheduleState::Disabled { why: DisabledBy::Done });
         let mut by_hand = record.clone();
-        assert!(by_hand.enable(at(20).into()));
-        assert_eq!((by_hand.run_at, by_hand.generation), (Some(at(10)), 1), "due again, under a new key");
+        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "it fires once");
+        assert!(!by_hand.disable(DisabledBy::Person), "and is off already");
+        by_hand.state = ScheduleState::Disabled { why: DisabledBy::Person };
+        assert!(by_hand.is_done() && !by_hand.enable(at(20).into()), "as an earlier version stored it");
         assert!(record.reload(&schedule(r#"{"type":"delay","in":"1m"}"#), at(20)));
         assert_eq!((record.run_at, &record.state), (Some(at(80)), &ScheduleState::Active));
     }

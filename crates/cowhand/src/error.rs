@@ -87,6 +87,11 @@ pub enum FleetError {
         "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; a later one in its file lets it go on"
     )]
     Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp },
+    #[error(
+        "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {agent} {schedule}` runs \
+         it again, and a new `run_at` or `in` in its file arms it anew"
+    )]
+    HasFired { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
     #[error("{schedule} did not run: {reason}{}", explained(*.reason))]

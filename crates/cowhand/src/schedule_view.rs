@@ -1,17 +1,19 @@
 //! How the schedules of a fleet stand, and when they fire.
 
+mod notes;
+
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::plan::coming::Outlook;
-use cowhand_core::plan::{LiveJob, LiveState, Snapshot};
-use cowhand_core::provider::Parked;
+use cowhand_core::plan::{LiveState, Snapshot};
 use cowhand_core::roster::{Agent, Roster, Schedule};
-use cowhand_core::schedule::{ScheduleState, SkipReason};
+use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use cowhand_core::trigger::Driver;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::store::{Store, StoreError};
+pub(crate) use notes::{WHEN_COMMAND, because, why_of};
 
 /// How a schedule stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +31,12 @@ pub struct ScheduleView {
     pub next_run_at: Option<Timestamp>,
     /// It has fired, and what it runs for is being found out.
     pub preparing: bool,
+    /// Since when, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparing_since: Option<Timestamp>,
+    /// What is asked for that, if it is: `trust`, `when_command`, a work source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparing_by: Option<String>,
     pub last_error: Option<String>,
     /// Why it does not fire now.
     pub skip_reason: Option<SkipReason>,
@@ -47,6 +55,12 @@ pub struct ScheduleView {
     /// Since when a firing is due that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_since: Option<Timestamp>,
+    /// How many jobs of it wait.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub jobs_waiting: usize,
+    /// It is over, whether it is on or off: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
     /// Of its cron expression, its active hours and its excluded dates.
     pub timezone: String,
 }
@@ -60,8 +74,13 @@ pub enum ScheduleStatus {
     Error,
     /// By its breaker.
     Paused,
-    /// Its `end_at` has passed.
+    /// Its `end_at` has passed, or it is a `delay` that has fired.
     Finished,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl ScheduleStatus {
@@ -114,9 +133,13 @@ impl ScheduleView {
             .jobs
             .iter()
             .any(|job| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Running { .. }));
+        let done = record.is_some_and(ScheduleRecord::is_done);
         let (status, gave_up) = match state {
             ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
             ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
+            ScheduleState::Disabled { .. } if schedule.enabled && done => {
+                (if runs { ScheduleStatus::Running } else { ScheduleStatus::Finished }, None)
+            }
             ScheduleState::Paused { .. } | ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
             ScheduleState::Active | ScheduleState::Finished if !schedule.enabled => {
                 (ScheduleStatus::Disabled, None)
@@ -127,15 +150,23 @@ impl ScheduleView {
             }
             ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),
         };
-        let held = record.and_then(|record| record.waiting.as_ref());
+        // An earlier version let an interval wait for its `start_at`.
+        let starts = schedule.timing.start_at.is_some_and(|start| start > now);
+        let held = record.and_then(|record| record.waiting.as_ref()).filter(|_| !starts);
         let waiting = held.map(|waiting| waiting.reason);
         let has_jobs = snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id));
-        let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
+        let preparing_since = snapshot
+            .preparing
+            .iter()
+            .filter(|firing| firing.schedule == schedule.id)
+            .map(|firing| firing.since)
+            .min();
+        let preparing = preparing_since.is_some();
         let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
         let waiting = waiting.or_else(waits);
         let skip_reason = match status {
-            ScheduleStatus::Disabled => Some(SkipReason::Disabled),
-            ScheduleStatus::Error | ScheduleStatus::Finished => waiting,
+            ScheduleStatus::Disabled | ScheduleStatus::Error => Some(SkipReason::Disabled),
+            ScheduleStatus::Finished => waiting.or(Some(SkipReason::NotDue)),
             ScheduleStatus::Paused => Some(SkipReason::Paused),
             ScheduleStatus::Idle | ScheduleStatus::Running => waiting.or_else(|| {
                 match (schedule.trigger.driver(), next_run_at) {
@@ -159,6 +190,8 @@ impl ScheduleView {
             last_run_at: record.and_then(|record| record.last_run_at),
             next_run_at,
             preparing,
+            preparing_since,
+            preparing_by: preparing.then(|| notes::prepared_by(agent, schedule)),
             last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,
@@ -166,69 +199,15 @@ impl ScheduleView {
             skip_note: None,
             skip_note_reason: None,
             due_since: held.map(|waiting| waiting.due),
+            jobs_waiting: snapshot
+                .jobs
+                .iter()
+                .filter(|job| {
+                    job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. })
+                })
+                .count(),
+            over: done || schedule.is_over(now),
             timezone: schedule.zone.to_string(),
         }
     }
-
-    /// With all there is to say about a pause, a budget or a used-up provider. One that waits for something else has the
-    /// note all the same: that is what it will wait for then.
-    fn explained(
-        mut self,
-        roster: &Roster,
-        agent: &Agent,
-        schedule: &Schedule,
-        snapshot: &Snapshot,
-        now: Timestamp,
-    ) -> Self {
-        let state = snapshot.schedules.get(&schedule.id).map(|record| &record.state);
-        if let (ScheduleStatus::Paused, Some(ScheduleState::Paused { reason, until })) = (self.status, state)
-        {
-            return self.noted(SkipReason::Paused, Some(*until), reason.clone());
-        }
-        if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
-            return self;
-        }
-        if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
-            if matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
-                self.skip_reason = Some(SkipReason::OverBudget);
-            }
-            return self.noted(SkipReason::OverBudget, over.until, over.sentence(&agent.name, roster.zone()));
-        }
-        if let Some(parked) = limit(agent, schedule, snapshot, now) {
-            self.skip_reason = Some(SkipReason::UsageLimit);
-            return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
-        }
-        if let Some((until, sentence)) = put_back(schedule, snapshot, now) {
-            self.skip_reason = Some(SkipReason::Requeued);
-            return self.noted(SkipReason::Requeued, Some(until), sentence);
-        }
-        match snapshot.limit(agent, now) {
-            Some(parked) => self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence()),
-            None => self,
-        }
-    }
-
-    fn noted(self, reason: SkipReason, until: Option<Timestamp>, note: String) -> Self {
-        Self { skip_until: until, skip_note: Some(note), skip_note_reason: Some(reason), ..self }
-    }
-}
-
-/// The limit that its jobs wait for, if one of them does; the oldest comes first.
-fn limit<'a>(
-    agent: &Agent,
-    schedule: &Schedule,
-    snapshot: &'a Snapshot,
-    now: Timestamp,
-) -> Option<&'a Parked> {
-    let waits =
-        |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
-    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.limit_of(agent, job, now))
-}
-
-/// Why its oldest job that could not be started waits, and until when.
-fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
-    let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
-    jobs.filter_map(|job| Some((job, job.put_back(now)?)))
-        .map(|(job, (until, sentence))| (until, format!("{}: {sentence}", job.id)))
-        .next()
 }

@@ -101,6 +101,7 @@ impl Look<'_> {
         if self.wants_fill(places) && poll_due.is_some_and(|at| at <= self.now) {
             due = due.min(self.now);
         }
+        due = self.schedule.timing.start_at.map_or(due, |start| due.max(start));
         let Some(opens) = self.schedule.timing.next_allowed(due.max(self.now), self.zone()) else {
             return Verdict::default();
         };

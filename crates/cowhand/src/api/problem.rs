@@ -185,7 +185,8 @@ impl From<FleetError> for Problem {
             | FleetError::KeyUsed { .. }
             | FleetError::ScheduleOff { .. }
             | FleetError::OffInFile { .. }
-            | FleetError::Finished { .. } => Code::Conflict,
+            | FleetError::Finished { .. }
+            | FleetError::HasFired { .. } => Code::Conflict,
             FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
+use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use super::agents::triggered;
 use super::given::{ByPage, Count, Given, Params, named};
 use super::{Api, Page, Problem};
 use crate::fleet::{ScheduleView, Trigger};
-use crate::schedule_view;
+use crate::schedule_view::{self, why_of};
 use crate::store::{JobOfFiring, LedgerRow};
 
 /// A job that a firing made.
@@ -41,6 +42,9 @@ pub struct FiringView {
     /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`; how a firing that ran ended is in `jobs`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
+    /// Why it ran or did not, in a sentence that has the note in it.
+    #[serde(default)]
+    pub why: String,
     /// More about it, in words: for example whose words were not trusted.
     pub note: Option<String>,
     /// The first of its jobs, also after that was pruned.
@@ -50,12 +54,13 @@ pub struct FiringView {
     pub jobs: Vec<FiringJob>,
 }
 
-impl From<LedgerRow> for FiringView {
-    fn from(row: LedgerRow) -> Self {
+impl FiringView {
+    fn of(row: LedgerRow, schedule: &Schedule) -> Self {
+        let why = why_of(&row, schedule);
         let LedgerRow { key, due, decided_at, outcome, note, job, jobs } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
         let jobs = jobs.into_iter().map(FiringJob::from).collect();
-        Self { key, due, decided_at, outcome, reason, note, job, jobs }
+        Self { key, due, decided_at, outcome, reason, why, note, job, jobs }
     }
 }
 
@@ -82,9 +87,12 @@ pub(super) async fn firings(
     Path((agent, schedule)): Path<(String, String)>,
     Params(Ledger { limit }): Params<Ledger>,
 ) -> Result<Json<Page<FiringView>>, Problem> {
-    let id = find(&api, &named(&agent)?, &schedule)?;
+    let (roster, agent) = (api.roster(), named(&agent)?);
+    let id = find(&api, &agent, &schedule)?;
+    // The config may have been read again in between.
+    let Some((_, known)) = roster.schedule(id) else { return Err(Problem::no_agent(&roster, &agent)) };
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
-    Ok(Json(Page::whole(rows.into_iter().map(FiringView::from).collect())))
+    Ok(Json(Page::whole(rows.into_iter().map(|row| FiringView::of(row, known)).collect())))
 }
 
 pub(super) async fn enable(

@@ -18,6 +18,7 @@ use super::{Failure, ago, complete, place, status};
 use crate::api::{AgentView, FiringView, Page, Status, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::queues::given_up::{GivenUpItem, TakenBy};
+use crate::schedule_view::because;
 
 #[derive(Debug, Args)]
 pub(super) struct Why {
@@ -70,7 +71,7 @@ impl Answer {
     }
 
     fn print(&self, alone: bool, now: Timestamp) {
-        for line in standing(&self.schedule, alone, now) {
+        for line in standing(&self.schedule, &self.firings, alone, now) {
             print::prose(&line, 0);
         }
         for item in &self.given_up {
@@ -81,7 +82,8 @@ impl Answer {
     fn print_firings(&self, now: Timestamp) {
         print::line("");
         if self.firings.is_empty() {
-            print::line("It has never been due.");
+            let is_due = self.schedule.due_since.is_some();
+            print::line(if is_due { "It has not fired yet." } else { "It has never been due." });
         } else {
             ledger(&self.firings, now).print();
         }
@@ -153,58 +155,14 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 }
 
 /// What it does now, what it waits for, and when it will fire.
-fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
-    let name = format!("{}/{}", view.agent, view.schedule);
-    let mut lines = vec![match view.status {
-        ScheduleStatus::Running => format!("{name} is running now."),
-        ScheduleStatus::Disabled => match &view.off_in_file {
-            Some(place) => {
-                format!("{name} is turned off by `enabled: false` in {place}; change it there to turn it on.")
-            }
-            None => format!("{name} is turned off; `cowhand schedule enable {name}` turns it on."),
-        },
-        ScheduleStatus::Error => {
-            format!("{name} has given up; `cowhand schedule enable {name}` lets it try again.")
-        }
-        ScheduleStatus::Paused => {
-            format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
-        }
-        ScheduleStatus::Finished => {
-            format!(
-                "{name} has finished: its `end_at` has passed. A later `end_at` in its file lets it go on."
-            )
-        }
-        ScheduleStatus::Idle => format!("{name} is on, and not running now."),
-    }];
+fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
+    let mut lines = vec![first_line(view, firings, now)];
     if alone {
         lines.push("No daemon runs, so nothing fires; `cowhand start -d` starts one.".to_owned());
     }
-    lines.extend(match (view.skip_reason, view.next_run_at) {
-        (Some(SkipReason::Disabled), _) => None,
-        (
-            Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
-            _,
-        ) if view.skip_note_reason == view.skip_reason => explained(view, now),
-        (Some(SkipReason::NotDue | SkipReason::UnsupportedType) | None, _) if view.preparing => {
-            Some("It has fired, and finds out what there is to run for.".to_owned())
-        }
-        (Some(SkipReason::NotDue) | None, Some(at)) => {
-            Some(format!("It is not due: it fires next {} ({at:.0}).", ago::in_words(now, at)))
-        }
-        (Some(SkipReason::NotDue), None) => Some(
-            "Its calendar (`active_hours`, `exclude_dates`, `end_at`) leaves no time at which it fires."
-                .to_owned(),
-        ),
-        (Some(SkipReason::UnsupportedType), _) => {
-            Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
-        }
-        (Some(reason), next) => Some(waits(view, reason, next, now)),
-        (None, None) if view.status == ScheduleStatus::Idle => {
-            Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
-        }
-        (None, None) => None,
-    });
-    if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, &view.skip_note) {
+    lines.extend(what_follows(view, now));
+    let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
+    if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, other) {
         lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
     }
     if let Some(at) = view.last_run_at {
@@ -221,25 +179,133 @@ fn standing(view: &ScheduleView, alone: bool, now: Timestamp) -> Vec<String> {
     lines
 }
 
+fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> String {
+    let name = format!("{}/{}", view.agent, view.schedule);
+    let renamed = view.last_error.as_ref().is_some_and(|error| error.contains("`adopt: "));
+    match view.status {
+        ScheduleStatus::Running => format!("{name} is running now."),
+        ScheduleStatus::Disabled => match &view.off_in_file {
+            Some(place) => {
+                format!("{name} is turned off by `enabled: false` in {place}; change it there to turn it on.")
+            }
+            None if view.over => format!(
+                "{name} is turned off, and has finished: its `end_at` has passed. A later `end_at` in its file, and \
+                 `cowhand schedule enable {name}` after that, let it go on."
+            ),
+            None => format!("{name} is turned off; `cowhand schedule enable {name}` turns it on."),
+        },
+        ScheduleStatus::Error if renamed => {
+            format!(
+                "{name} does not fire: it seems to be an earlier schedule under a new name. `adopt` lets it go on."
+            )
+        }
+        ScheduleStatus::Error => {
+            format!("{name} has given up; `cowhand schedule enable {name}` lets it try again.")
+        }
+        ScheduleStatus::Paused => {
+            format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
+        }
+        ScheduleStatus::Finished if view.kind == "delay" => {
+            let fired = firings.iter().find(|firing| firing.key.is_by_clock());
+            let when = fired.map(|fired| format!(" {}", ago::from_now(now, fired.decided_at)));
+            let job = fired.and_then(|fired| fired.job.as_ref()).map(|job| format!(" ({job})"));
+            format!(
+                "{name} has finished: it has fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
+                 a new `run_at` or `in` in its file arms it anew.",
+                when.unwrap_or_default(),
+                job.unwrap_or_default(),
+                view.agent,
+                view.schedule,
+            )
+        }
+        ScheduleStatus::Finished => {
+            format!(
+                "{name} has finished: its `end_at` has passed. A later `end_at` in its file lets it go on."
+            )
+        }
+        ScheduleStatus::Idle => format!("{name} is on, and not running now."),
+    }
+}
+
+/// What it waits for, or when it fires next.
+fn what_follows(view: &ScheduleView, now: Timestamp) -> Option<String> {
+    let is_noted = view.skip_note.is_some() && view.skip_note_reason == view.skip_reason;
+    match (view.skip_reason, view.next_run_at) {
+        (Some(SkipReason::Disabled), _) => None,
+        _ if view.status == ScheduleStatus::Finished => None,
+        (
+            Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
+            _,
+        ) if is_noted => explained(view, now),
+        (Some(SkipReason::NotDue | SkipReason::UnsupportedType | SkipReason::AlreadyRunning) | None, _)
+            if view.preparing =>
+        {
+            Some(preparing(view, now))
+        }
+        (Some(SkipReason::NotDue) | None, Some(at)) if at <= now => Some("It is due now.".to_owned()),
+        (Some(SkipReason::NotDue), Some(at)) if is_noted => {
+            let note = view.skip_note.as_deref().unwrap_or_default();
+            Some(format!("It is not due: {note}. It fires next {} ({at:.0}).", ago::in_words(now, at)))
+        }
+        (Some(SkipReason::NotDue) | None, Some(at)) => {
+            Some(format!("It is not due: it fires next {} ({at:.0}).", ago::in_words(now, at)))
+        }
+        (Some(SkipReason::NotDue), None) => Some(
+            "Its calendar (`active_hours`, `exclude_dates`, `end_at`) leaves no time at which it fires."
+                .to_owned(),
+        ),
+        (Some(SkipReason::UnsupportedType), _) => {
+            Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
+        }
+        (Some(SkipReason::OutsideHours), None) if is_noted && view.due_since.is_none() => {
+            explained(view, now)
+        }
+        (Some(reason), next) => Some(waits(view, reason, next, now)),
+        (None, None) if view.status == ScheduleStatus::Idle => {
+            Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
+        }
+        (None, None) => None,
+    }
+}
+
+/// `It fired 18s ago, and is being prepared: it waits for the answer of …`
+fn preparing(view: &ScheduleView, now: Timestamp) -> String {
+    let since = view.preparing_since.map(|at| format!(" {}", ago::from_now(now, at))).unwrap_or_default();
+    let by = view.preparing_by.as_deref().map(|by| print::one_line(by, 300)).unwrap_or_default();
+    format!("It fired{since}, and is being prepared: it waits for the answer of {by}.")
+}
+
 /// `It was due 3m ago and waits: its previous job had not ended. Its next time is in 57m (…).`
 fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
     let since = view.due_since.map(|due| format!("It was due {} and waits", ago::from_now(now, due)));
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", ago::in_words(now, at)));
-    format!("{since}: {}.{}", because(reason), next.unwrap_or_default())
+    let note = view.skip_note.as_deref().filter(|_| view.skip_note_reason == Some(reason));
+    let why = note.map_or_else(|| because(reason).to_owned(), |note| print::one_line(note, 400));
+    format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
 }
 
 /// `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and when that ends.
 fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
+    // What others fire has nothing that waits before it has a job.
+    let by_clock = matches!(view.kind.as_str(), "interval" | "cron" | "delay");
+    let it = if by_clock || view.jobs_waiting > 0 || view.due_since.is_some() {
+        "It waits"
+    } else {
+        "A job of it would wait"
+    };
     Some(match (view.skip_reason, view.skip_until) {
         (Some(SkipReason::Paused), Some(until)) => {
             format!("Why: {}\nIt tries again {} ({until:.0}), once.", stop(&note), ago::in_words(now, until))
         }
-        (_, Some(until)) => {
+        (_, Some(until)) if it == "It waits" => {
             format!("It waits, and goes on {} at the latest: {}", ago::in_words(now, until), stop(&note))
         }
-        (_, None) => format!("It waits: {}", stop(&note)),
+        (_, Some(until)) => {
+            format!("{it}, until {until:.0} at the latest: {}", stop(&note))
+        }
+        (_, None) => format!("{it}: {}", stop(&note)),
     })
 }
 
@@ -252,12 +318,7 @@ fn stop(sentence: &str) -> String {
 fn ledger(firings: &[FiringView], now: Timestamp) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
     for firing in firings {
-        let why = firing.reason.map_or_else(|| reason_of(firing), because);
-        let why = match (&firing.note, firing.reason) {
-            (Some(note), Some(SkipReason::Filtered)) => format!("`trust`: {}", print::one_line(note, 400)),
-            (Some(note), _) => format!("{why}; {}", print::one_line(note, 400)),
-            (None, _) => why.to_owned(),
-        };
+        let why = print::one_line(&firing.why, 500);
         let due = ago::from_now(now, firing.due);
         let Some((first, others)) = firing.jobs.split_first() else {
             let job = firing.job.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -270,37 +331,4 @@ fn ledger(firings: &[FiringView], now: Timestamp) -> Table {
         }
     }
     table
-}
-
-fn reason_of(firing: &FiringView) -> &'static str {
-    match firing.outcome.as_str() {
-        "preparing" => "it finds out what there is to run for",
-        "missed" => "its time passed while nothing could fire it, and `misfire` lets it go",
-        "coalesced" => "a later firing stands for it",
-        _ if firing.key.is_by_hand() => "fired by hand",
-        _ if firing.key.is_fill() => "a place was free",
-        _ if firing.key.is_by_clock() => "it was due",
-        _ => "its trigger fired",
-    }
-}
-
-pub(super) const fn because(reason: SkipReason) -> &'static str {
-    match reason {
-        SkipReason::UnsupportedType => "the clock does not fire this type of trigger",
-        SkipReason::Disabled => "it was turned off",
-        SkipReason::AlreadyRunning => "its previous job had not ended",
-        SkipReason::AtCapacity => {
-            "all places of the agent (`max_concurrent`) are taken by jobs that run or wait"
-        }
-        SkipReason::NotDue => "it was not due",
-        SkipReason::Duplicate => "the same work is done or under way",
-        SkipReason::Filtered => "its `filter`, `trust` or `when_command` did not let it through",
-        SkipReason::NoWork => "there was no work",
-        SkipReason::OutsideHours => "it is outside its active hours",
-        SkipReason::OverBudget => "a budget had no room for it",
-        SkipReason::Paused => "it had paused itself",
-        SkipReason::UsageLimit => "its provider was used up",
-        SkipReason::SessionBusy => "an earlier job has its session and has not ended",
-        SkipReason::Requeued => "its job could not be started, and is tried again",
-    }
 }

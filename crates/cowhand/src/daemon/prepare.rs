@@ -21,6 +21,7 @@ use crate::context::Engine;
 use crate::fault;
 use crate::panic::caught;
 use crate::run::gate;
+use crate::schedule_view::WHEN_COMMAND;
 use crate::store::{Preparation, Prepared, TakePreparing, Taking, Unless};
 use crate::work::{For, WorkSourceError};
 
@@ -113,7 +114,8 @@ impl Errand<'_> {
             Verdict::Trusted => None,
         };
         if !self.is_let_through(order).await? {
-            return Ok((Prepared::Skip(SkipReason::Filtered), None));
+            let note = format!("{WHEN_COMMAND} did not let it through");
+            return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
         if For::schedule(order.agent, order.schedule).config().is_some() {
             let (prepared, of_items) = self.items(order).await?;

@@ -22,6 +22,10 @@ impl Fleet {
             let (agent, schedule) = name();
             return Err(FleetError::Finished { agent, schedule, end });
         }
+        if self.store().schedule(known.id).await?.is_some_and(|record| record.is_done()) {
+            let (agent, schedule) = name();
+            return Err(FleetError::HasFired { agent, schedule });
+        }
         let was_off = self.store().enable(known.id, now).await?;
         self.nudge();
         Ok(was_off)

@@ -30,6 +30,7 @@ mod own_rights;
 #[path = "../store/postgres.rs"]
 mod postgres;
 mod prune;
+mod reasons;
 mod reports;
 mod restart;
 mod restored;

@@ -20,7 +20,7 @@ agents:
     command: [sh, -c, "echo '{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000,\"output_tokens\":50,\"cost_usd\":0.04}}'"]
     budget: {per_day_usd: 0.05, per_month_tokens: 1000000}
     schedules:
-      nightly: {type: cron, cron: 0 3 * * *, prompt: Work.}
+      nightly: {type: cron, cron: 0 3 1 1 *, prompt: Work.}
       minutely: {type: cron, cron: "* * * * * *", prompt: Work., enabled: false}
 "#;
 

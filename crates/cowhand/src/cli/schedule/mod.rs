@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::print::{self, Table};
 use super::{Failure, ago, complete, place};
 use crate::api::{Page, segment};
-use crate::fleet::ScheduleView;
+use crate::fleet::{ScheduleStatus, ScheduleView};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Schedule {
@@ -130,7 +130,17 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
             .filter(|_| view.skip_note_reason == view.skip_reason)
             .map(|note| print::one_line(&format!(": {note}"), 60))
             .unwrap_or_default();
-        let waits = view.skip_reason.filter(|reason| !plain(reason)).map(|reason| format!("{reason}{note}"));
+        let waits = match &view.preparing_by {
+            Some(by) => Some(format!("being prepared: {by}")),
+            None if view.status == ScheduleStatus::Error => None,
+            None => view.skip_reason.filter(|reason| !plain(reason)).map(|reason| format!("{reason}{note}")),
+        };
+        let waits = match (waits, &view.last_error) {
+            (Some(waits), Some(error)) if view.preparing => {
+                Some(print::one_line(&format!("{waits}; {error}"), 120))
+            }
+            (waits, _) => waits,
+        };
         let why = waits.or_else(|| view.last_error.as_deref().map(|error| print::one_line(error, 60)));
         table.row([
             format!("{}/{}", view.agent, view.schedule),

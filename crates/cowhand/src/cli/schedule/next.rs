@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::FullName;
 use crate::api::{ComingFiring, Page, segment};
-use crate::cli::why::because;
 use crate::cli::{Failure, ago, complete, place, print};
 use crate::fleet::{ScheduleStatus, ScheduleView};
+use crate::schedule_view::because;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Next {
@@ -108,12 +108,13 @@ impl Next {
 
     /// Says why there is nothing to show.
     fn nothing(&self, config: Option<&Path>) -> Result<String, Failure> {
-        let Some(name) = &self.name else { return Ok("nothing fires by the clock".to_owned()) };
+        let Some(name) = &self.name else { return nothing_of_fleet(config) };
         let address = name.address();
         let view: ScheduleView = place::ask(config, async |client| Ok(client.get(&address).await?))?;
         let why = match (view.status, view.skip_reason) {
             (ScheduleStatus::Disabled, _) => "it is turned off".to_owned(),
             (ScheduleStatus::Error, _) => "it has given up".to_owned(),
+            (ScheduleStatus::Finished, _) if view.kind == "delay" => "it has fired, once".to_owned(),
             (ScheduleStatus::Finished, _) => "its `end_at` has passed".to_owned(),
             (ScheduleStatus::Paused, _) => {
                 let until = view.skip_until.map(|until| format!(" until {until:.0}")).unwrap_or_default();
@@ -122,6 +123,7 @@ impl Next {
             (_, Some(SkipReason::UnsupportedType) | None) => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
             }
+            _ if view.preparing => "it has fired, and is being prepared".to_owned(),
             (_, Some(SkipReason::AlreadyRunning)) => {
                 "it counts from the end of the job that it has fired".to_owned()
             }
@@ -138,6 +140,20 @@ impl Coming {
         let zone: Zone = timezone.parse().map_err(|error| usage("timezone", error))?;
         Ok(Self { at, zone: zone.time_zone().clone(), name: Some(format!("{agent}/{schedule}")) })
     }
+}
+
+/// Pauses end by the clock, too.
+fn nothing_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
+    let views: Page<ScheduleView> = place::ask(config, async |client| Ok(client.get("schedules").await?))?;
+    let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);
+    let first = paused.filter_map(|view| Some((view.skip_until?, view))).min_by_key(|(until, _)| *until);
+    Ok(match first {
+        Some((until, view)) => format!(
+            "nothing fires by the clock before {until:.0}, when the pause of {}/{} is over",
+            view.agent, view.schedule
+        ),
+        None => "nothing fires by the clock".to_owned(),
+    })
 }
 
 fn usage(option: &str, error: impl std::fmt::Display) -> Failure {

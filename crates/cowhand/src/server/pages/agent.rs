@@ -92,6 +92,8 @@ pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
             (Some(_), Some(SkipReason::NotDue) | None) => {},
             (Some(_), Some(reason)) => span.muted { " · " (reason.as_str().replace('_', " ")) },
             (None, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },
+            (None, _) if schedule.preparing => span.muted { "being prepared" },
+            (None, _) if schedule.status == ScheduleStatus::Error => span.muted { "given up" },
             (None, Some(SkipReason::NotDue)) => span.muted { "never again" },
             (None, Some(reason)) => span.muted { (reason.as_str().replace('_', " ")) },
             (None, None) => span.muted { "–" },

@@ -126,6 +126,9 @@ fn stopped(schedule: &ScheduleView) -> Option<&str> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.as_deref(),
         ScheduleStatus::Paused => schedule.skip_note.as_deref(),
+        ScheduleStatus::Idle | ScheduleStatus::Running if schedule.preparing => {
+            schedule.last_error.as_deref()
+        }
         ScheduleStatus::Idle
         | ScheduleStatus::Running
         | ScheduleStatus::Disabled
@@ -142,7 +145,10 @@ fn do_not_fire(schedules: &[ScheduleView]) -> Markup {
                     tr {
                         td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
                         td { (marks::agent(&schedule.agent)) }
-                        td { (marks::status(schedule.status.as_str())) }
+                        td {
+                            @if schedule.preparing { (marks::status_as("paused", "held up")) }
+                            @else { (marks::status(schedule.status.as_str())) }
+                        }
                         td.grow { (Text(why)) }
                     }
                 }

@@ -70,10 +70,19 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                         Some(SkipReason::Paused) => "It has paused itself: ",
                         Some(SkipReason::UsageLimit) => "Its provider is used up: ",
                         Some(SkipReason::Requeued) => "It could not start: ",
-                        _ => "No money: ",
+                        Some(SkipReason::OverBudget) => "No money: ",
+                        Some(SkipReason::NotDue) => "It is not due: ",
+                        _ => "It waits: ",
                     } }
                     (text::Text(note))
                     @if let Some(until) = view.skip_until { ". That ends " (marks::due(until, now)) "." }
+                }
+            }
+            @if let Some(by) = &view.preparing_by {
+                p.alert {
+                    b { "It is being prepared" }
+                    @if let Some(since) = view.preparing_since { ", since it fired " (marks::from_now(since, now)) }
+                    ": it waits for the answer of " (text::Text(by)) "."
                 }
             }
             @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It has given up: " } else { "Last error: " }) } (text::Text(error)) } }
@@ -102,8 +111,8 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
                         td { (marks::at(firing.due)) }
                         td { (outcome(firing)) }
                         td {
-                            @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) }
-                            @if let Some(note) = &firing.note { span.muted { " " (Text(note)) } }
+                            @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) " " }
+                            span.muted { (Text(&firing.why)) }
                         }
                         td { @if let Some(job) = first_job(firing) { (marks::job(job)) } @else { span.muted { "–" } } }
                         td.wide.grow { code.any { (text::short(firing.key.as_str(), 80)) } }

@@ -1,0 +1,143 @@
+//! Why a schedule does not fire: the right reason, and words that lead on.
+
+use super::{Scene, until};
+
+/// The line of `why` that follows the first one, or the first one.
+fn why(scene: &Scene, name: &str) -> String {
+    scene.run(&["why", name]).stdout
+}
+
+#[test]
+fn a_firing_that_is_prepared_says_what_it_waits_for() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      slow: {type: interval, interval: 1s, when_command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done; exit 3']}
+      gone: {type: interval, interval: 1s, when_command: [no-such-program]}
+      away: {type: interval, interval: 1s, work_source: {type: files, path: nowhere}}
+      plain: {type: interval, interval: 1s}
+",
+    );
+    scene.start();
+    until("all to be prepared", || {
+        let shown = ["a/slow", "a/gone", "a/away"].map(|name| scene.json(&["schedule", "show", name]));
+        let trouble = |at: usize| shown[at]["last_error"].is_string();
+        (shown[0]["preparing"] == true && trouble(1) && trouble(2)).then_some(())
+    });
+    until("others to run", || {
+        let jobs = scene.json(&["jobs", "--schedule", "plain"]);
+        (jobs.as_array().unwrap().len() > 1).then_some(())
+    });
+    let slow = scene.json(&["schedule", "show", "a/slow"]);
+    assert_eq!(slow["preparing_by"], "`when_command`");
+    assert!(slow["preparing_since"].is_string(), "{slow}");
+    let said = why(&scene, "a/slow");
+    assert!(
+        said.contains("ago, and is being prepared: it waits for the answer of `when_command`."),
+        "{said}"
+    );
+    assert!(!said.contains("previous job"), "{said}");
+    let said = why(&scene, "a/gone");
+    assert!(
+        said.contains("It cannot go on, and is tried again: ") && said.contains("no-such-program"),
+        "{said}"
+    );
+    let said = why(&scene, "a/away");
+    assert!(
+        said.contains("it waits for the answer of the work source files ") && said.contains("nowhere."),
+        "{said}"
+    );
+    let list = scene.run(&["schedule", "list"]).stdout;
+    assert!(list.contains("being prepared: `when_command`") && !list.contains("already_running"), "{list}");
+    scene.write("go", "");
+    let firing = until("the command to say no", || {
+        let firings = scene.json(&["why", "a/slow", "--limit", "50"])["firings"].take();
+        firings.as_array().unwrap().iter().find(|firing| firing["outcome"] == "skipped").cloned()
+    });
+    assert_eq!(firing["reason"], "filtered");
+    assert_eq!(firing["why"], "`when_command` did not let it through");
+}
+
+#[test]
+fn a_delay_that_has_fired_has_finished() {
+    let config = |time: &str| {
+        format!(
+            "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      once: {{type: delay, run_at: '{time}'}}
+"
+        )
+    };
+    let scene = Scene::with(&config("2020-01-01T00:00:00Z"));
+    scene.start();
+    let job = until("it to fire", || {
+        let jobs = scene.json(&["jobs"]);
+        (jobs[0]["status"] == "completed").then(|| jobs[0]["id"].as_str().unwrap().to_owned())
+    });
+    let shown = scene.json(&["schedule", "show", "a/once"]);
+    assert_eq!((&shown["status"], &shown["skip_reason"]), (&"finished".into(), &"not_due".into()));
+    let said = why(&scene, "a/once");
+    assert!(said.contains("a/once has finished: it has fired ") && said.contains(&job), "{said}");
+    assert!(!said.contains("schedule enable"), "{said}");
+    let refused = scene.run(&["schedule", "enable", "a/once"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("`cowhand trigger a once` runs it again"), "{}", refused.stderr);
+    // Turned off as well, it is no different.
+    scene.run(&["schedule", "disable", "a/once"]);
+    assert_ne!(scene.run(&["schedule", "enable", "a/once"]).code, Some(0));
+    assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1);
+    scene.write("cowhand.yaml", &config("2020-01-02T00:00:00Z"));
+    until("the new time to fire", || (scene.json(&["jobs"]).as_array().unwrap().len() == 2).then_some(()));
+}
+
+#[test]
+fn each_key_of_a_calendar_is_named() {
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let tomorrow = today.tomorrow().unwrap();
+    let scene = Scene::with(&format!(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      later: {{type: interval, interval: 1s, start_at: '2090-01-01T00:00:00Z'}}
+      holiday: {{type: interval, interval: 1s, exclude_dates: ['{today}', '{tomorrow}']}}
+      ticks: {{type: cron, cron: '* * * * * *', timezone: UTC, exclude_dates: ['{today}', '{tomorrow}']}}
+      hook: {{type: webhook, allow_unsigned: true, start_at: '2090-01-01T00:00:00Z'}}
+      past: {{type: interval, interval: 1h, end_at: '2020-01-01T00:00:00Z'}}
+",
+    ));
+    scene.start();
+    until("the holiday to hold it", || {
+        (scene.json(&["schedule", "show", "a/holiday"])["skip_reason"] == "outside_hours").then_some(())
+    });
+    let later = scene.json(&["schedule", "show", "a/later"]);
+    assert_eq!((&later["skip_reason"], &later["due_since"]), (&"not_due".into(), &serde_json::Value::Null));
+    let said = why(&scene, "a/later");
+    assert!(
+        said.contains("It is not due: nothing is due before its `start_at` (2090-01-01T00:00:00Z)."),
+        "{said}"
+    );
+    let said = why(&scene, "a/holiday");
+    assert!(said.contains("and waits: the day is one of its `exclude_dates`."), "{said}");
+    assert!(said.contains("It has not fired yet.") && !said.contains("never been due"), "{said}");
+    let firing = until("a due time on a holiday", || {
+        let firing = scene.json(&["why", "a/ticks"])["firings"].get_mut(0)?.take();
+        firing.is_object().then_some(firing)
+    });
+    assert_eq!(firing["why"], "the day is one of its `exclude_dates`");
+    let said = why(&scene, "a/hook");
+    assert!(said.contains("A job of it would wait, until 2090-01-01T00:00:00Z at the latest"), "{said}");
+    until("it to finish", || {
+        (scene.json(&["schedule", "show", "a/past"])["status"] == "finished").then_some(())
+    });
+    scene.run(&["schedule", "disable", "a/past"]);
+    let said = why(&scene, "a/past");
+    assert!(said.contains("a/past is turned off, and has finished: its `end_at` has passed."), "{said}");
+}
