@@ -385,12 +385,7 @@ fn the_calendar_closes_schedules() {
             "10:00",
             "skipped outside_hours cron 10:00 | wake 11:00",
         ),
-        (
-            "not started",
-            interval(r#""start_at":"2026-01-05T12:00:00Z""#),
-            "10:00",
-            "Skipping a/s: outside active hours until 2026-01-05T12:00:00Z, due 00:00 | wake 12:00",
-        ),
+        ("not started", interval(r#""start_at":"2026-01-05T12:00:00Z""#), "10:00", "wake 12:00"),
         ("over", interval(r#""end_at":"2026-01-05T09:00:00Z""#), "10:00", "finish"),
     ]);
 }

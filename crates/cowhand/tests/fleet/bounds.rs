@@ -20,7 +20,7 @@ fn what_has_ended_is_finished_everywhere() {
     let scene = Scene::with(ENDED);
     scene.start();
     let status = |name: &str| scene.json(&["schedule", "show", name])["status"].clone();
-    until("the delay to be done", || (status("a/once") == "disabled").then_some(()));
+    until("the delay to be done", || (status("a/once") == "finished").then_some(()));
     until("the events", || {
         let events = scene.run(&["events", "--json", "--limit", "1000"]).stdout;
         (events.matches("\"schedule:finished\"").count() == 2).then_some(())
@@ -39,10 +39,10 @@ fn what_has_ended_is_finished_everywhere() {
     let listed = scene.json(&["schedule", "list"]);
     let statuses: Vec<&str> =
         listed.as_array().unwrap().iter().map(|view| view["status"].as_str().unwrap()).collect();
-    assert_eq!(statuses, ["finished", "finished", "disabled"]);
+    assert_eq!(statuses, ["finished", "finished", "finished"]);
     until("the view of the state", || {
         let state = fs::read_to_string(scene.root.join(".cowhand/state.yaml")).ok()?;
-        (state.matches("status: finished").count() == 2).then_some(())
+        (state.matches("status: finished").count() == 3).then_some(())
     });
     // Without a daemon it is known as well, and a later end lets it go on.
     assert_eq!(scene.run(&["stop"]).code, Some(0));

@@ -19,8 +19,7 @@ pub(super) fn follow(scene: &Scene) {
         let expected = if command == "config check" { 3 } else { 0 };
         assert_eq!(code, expected, "cowhand {command}: {out}{said}");
         match arguments.as_slice() {
-            // A delay whose time has passed fires once more, and is done again.
-            ["schedule", "enable", name] if *name != "steady/once" => {
+            ["schedule", "enable", name] => {
                 let status = told(scene, &["schedule", "show", name])["status"].clone();
                 assert_ne!(status, "disabled", "{name} is on");
             }
