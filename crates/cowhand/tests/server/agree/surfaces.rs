@@ -83,7 +83,7 @@ impl Surfaces<'_> {
             for job in firing["jobs"].as_array().unwrap() {
                 let (id, status) = (job["id"].as_str().unwrap(), job["status"].as_str().unwrap());
                 assert_eq!(told(self.scene, &["job", id])["status"], *status, "{name}: {id}");
-                let line = why.lines().find(|line| line.contains(id)).unwrap();
+                let line = why.lines().rfind(|line| line.contains(id)).unwrap();
                 assert!(line.contains(status), "{name}: {line}");
                 let row = page.split("<tr>").find(|row| row.contains(&format!("/jobs/{id}\""))).unwrap();
                 assert!(row.contains(&format!("s-{status}\"")), "{name}: {row}");
