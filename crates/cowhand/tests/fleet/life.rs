@@ -210,8 +210,18 @@ fn what_ended_while_no_daemon_ran_is_settled() {
     assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
     scene.go();
     until("the agent to end", || (!lives(pid)).then_some(()));
+    let ending = scene.root.join(format!(".cowhand/attempts/{job}.1/ending.json"));
+    let ending = until("its keeper to say so", || fs::read_to_string(&ending).ok());
+    let ending: serde_json::Value = serde_json::from_str(&ending).unwrap();
+    let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    // At least the next millisecond, so that the two can be told apart.
+    until("time to pass", || {
+        (jiff::Timestamp::now().as_millisecond() > time(&ending["at"]).as_millisecond() + 1).then_some(())
+    });
     scene.start();
     until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    let finished = time(&scene.job(&job)["finished_at"]);
+    assert_eq!(finished.as_millisecond(), time(&ending["at"]).as_millisecond(), "when its agent ended");
 }
 
 #[test]
