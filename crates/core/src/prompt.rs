@@ -2,9 +2,9 @@
 //!
 //! A template is cut into own text and placeholders when it is loaded. Only what stands between the braces is
 //! ever given to the template engine, and what comes back is only ever printed: no value is expanded again, and
-//! `{% %}` or `{# #}` mean nothing anywhere. What is printed is taken to be from outside, whatever it is: one
-//! line goes in as it is, without control characters, and more than one goes into a fence that nothing inside
-//! can close and whose first line says who wrote it. A value that is missing is nothing.
+//! `{% %}` or `{# #}` mean nothing anywhere. What is printed has no control characters.
+//! Words of others that are more than one plain word stand between backticks, more of them than the text has in a
+//! row; more than one line goes into a fence that nothing inside can close and whose first line says who wrote it. A value that is missing is nothing.
 
 use crate::work::WorkItem;
 

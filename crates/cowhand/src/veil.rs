@@ -1,13 +1,17 @@
 //! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
 
+mod bare;
 mod token;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use cowhand_core::config::MASK;
 use cowhand_core::job::Outcome;
 use serde_json::Value;
+
+use bare::Bare;
 
 /// A shorter secret is none, and to hide it would hide every text.
 const SHORTEST: usize = 6;
@@ -47,23 +51,51 @@ impl Veil {
         Self::of(secrets)
     }
 
-    /// Masks every known secret in a text, and every token of cowhand itself.
+    /// Masks every known secret in a text, and every token of cowhand itself, also those that are interrupted by colours
+    /// and other marks that nobody sees.
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let text = match &self.finder {
-            Some(finder) if finder.is_match(text) => {
-                Cow::Owned(finder.replace_all(text, &vec![MASK; finder.patterns_len()]))
-            }
-            _ => Cow::Borrowed(text),
-        };
-        let tokens = token::find(text.as_bytes());
-        if tokens.is_empty() {
-            return text;
+        let places = self.places(text.as_bytes());
+        if places.is_empty() {
+            return Cow::Borrowed(text);
         }
-        let mut hidden = text.into_owned();
-        for place in tokens.into_iter().rev() {
+        let mut hidden = text.to_owned();
+        for place in places.into_iter().rev() {
             hidden.replace_range(place, MASK);
         }
         Cow::Owned(hidden)
+    }
+
+    /// Finds what has to be hidden, in its order and each byte once.
+    fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let mut places = self.found(text);
+        if let Some(bare) = Bare::of(text) {
+            places.extend(self.found(&bare.text).iter().map(|part| bare.place(part)));
+            places.sort_by_key(|place| (place.start, place.end));
+            places = places.into_iter().fold(Vec::new(), |mut joined, place| {
+                match joined.last_mut() {
+                    Some(last) if place.start < last.end => last.end = last.end.max(place.end),
+                    _ => joined.push(place),
+                }
+                joined
+            });
+        }
+        places
+    }
+
+    /// Finds secrets first, and tokens where no secret is.
+    fn found(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let secrets = self.finder.iter().flat_map(|finder| finder.find_iter(text));
+        let mut found: Vec<Range<usize>> = secrets.map(|secret| secret.range()).collect();
+        let tokens = token::find(text);
+        if !tokens.is_empty() {
+            let is_free = |token: &Range<usize>| {
+                !found.iter().any(|secret| secret.start < token.end && token.start < secret.end)
+            };
+            let free: Vec<_> = tokens.into_iter().filter(is_free).collect();
+            found.extend(free);
+            found.sort_by_key(|place| place.start);
+        }
+        found
     }
 
     /// Of a text that goes on: up to where it is known what is hidden. What comes after may be the beginning of a secret.
@@ -81,27 +113,23 @@ impl Veil {
 
     /// Of a file that need not be text.
     pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let bytes = match &self.finder {
-            Some(finder) if finder.is_match(bytes) => {
-                Cow::Owned(finder.replace_all_bytes(bytes, &vec![MASK; finder.patterns_len()]))
-            }
-            _ => Cow::Borrowed(bytes),
-        };
-        let tokens = token::find(&bytes);
-        if tokens.is_empty() {
-            return bytes;
+        let places = self.places(bytes);
+        if places.is_empty() {
+            return Cow::Borrowed(bytes);
         }
-        let mut hidden = bytes.into_owned();
-        for place in tokens.into_iter().rev() {
-            hidden.splice(place, MASK.bytes());
+        let (mut hidden, mut rest) = (Vec::with_capacity(bytes.len()), 0);
+        for place in places {
+            hidden.extend_from_slice(&bytes[rest..place.start]);
+            hidden.extend_from_slice(MASK.as_bytes());
+            rest = place.end;
         }
+        hidden.extend_from_slice(&bytes[rest..]);
         Cow::Owned(hidden)
     }
 
     /// A line of output. In JSON a secret may be written in many ways, and a mask must not break it.
     pub fn hide_in_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
-        let known = self.finder.as_ref().is_some_and(|finder| finder.is_match(line));
-        if !line.contains('\\') && !known && token::find(line.as_bytes()).is_empty() {
+        if !line.contains('\\') && self.places(line.as_bytes()).is_empty() {
             return Cow::Borrowed(line);
         }
         match serde_json::from_str(line) {
@@ -199,6 +227,30 @@ mod tests {
             (r#""12345678""#, r#""***""#),
         ] {
             assert_eq!(veil.hide_in_line(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn marks_that_nobody_sees_uncover_nothing() {
+        let veil = veil(&["canary-Tok99", "canary-Tok99-long"]);
+        let token = format!("cow_{}", "a".repeat(43));
+        for (text, expected) in [
+            ("a canary-\u{1b}[01;31m\u{1b}[KTok99\u{1b}[m\u{1b}[K.", "a ***\u{1b}[m\u{1b}[K."),
+            ("can\0ary-Tok99", "***"),
+            ("can\u{200b}ary-To\u{9b}1mk99\u{1b}(B-long\u{7}", "***\u{7}"),
+            ("can\u{1b}]8;;http://x\u{1b}\\ary-Tok99", "***"),
+            ("canary-Tok99 and can\u{8}ary-Tok99", "*** and ***"),
+            ("é\u{1b}[1mcanary", "é\u{1b}[1mcanary"),
+            ("can\nary-Tok99", "can\nary-Tok99"),
+            (&token.replacen("aa", "a\u{1b}[1ma", 1), "***"),
+        ] {
+            assert_eq!(veil.hide(text), expected, "{text:?}");
+            assert_eq!(veil.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
+            assert_eq!(veil.hide_in_line(text), expected, "{text:?}");
+            let line = serde_json::json!({ "a": text }).to_string();
+            let line = veil.hide_in_line(&line);
+            let told: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(told["a"], expected, "{text:?}");
         }
     }
 

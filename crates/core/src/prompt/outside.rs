@@ -21,14 +21,17 @@ pub(super) struct Outside {
     cut: usize,
     /// What stands on the first line of its fence, if it has one.
     fence: Option<String>,
+    /// It stands between backticks, on the line that it is part of.
+    quoted: bool,
 }
 
 impl Outside {
-    /// Fenced if it is of several lines.
-    pub(super) fn new(text: &str, label: &str) -> Self {
+    /// Fenced if it is of several lines. Words of others on one line are quoted.
+    pub(super) fn new(text: &str, label: &str, of_others: bool) -> Self {
         let value = Self::bare(text);
         let fence = value.text.contains('\n').then(|| label.to_owned());
-        Self { fence, ..value }
+        let quoted = fence.is_none() && of_others && !is_plain(&value.text);
+        Self { fence, quoted, ..value }
     }
 
     /// Fenced unless it is blank.
@@ -38,18 +41,29 @@ impl Outside {
         Self { fence, ..value }
     }
 
-    /// Never fenced: of one line, whatever it was.
+    /// Of one line, whatever it was, and quoted.
     pub(super) fn line(text: &str) -> Self {
         let value = Self::bare(text);
-        Self { text: value.text.replace('\n', " "), ..value }
+        let text = value.text.replace('\n', " ");
+        Self { quoted: !is_plain(&text), text, ..value }
     }
 
     fn bare(text: &str) -> Self {
         let kept = &text[..text.floor_char_boundary(VALUE_CAP)];
         let mut clean = clean(kept);
         clean.truncate(clean.trim_end_matches('\n').len());
-        Self { text: clean, cut: text.len() - kept.len(), fence: None }
+        Self { text: clean, cut: text.len() - kept.len(), fence: None, quoted: false }
     }
+}
+
+/// The most bytes of a value that stands in a prompt without quotes.
+const PLAIN_CAP: usize = 200;
+
+/// Says whether a value is one plain word, as numbers, names, branches and addresses are: no sentence, and nothing that
+/// could end a quote or a fence.
+fn is_plain(text: &str) -> bool {
+    let is_part = |sign: char| sign.is_alphanumeric() || "-_./:@#+=%&?,".contains(sign);
+    text.len() <= PLAIN_CAP && text.chars().all(is_part)
 }
 
 /// The most bytes of a text that has to be of one line.
@@ -99,6 +113,7 @@ impl Page {
                     push_cut(&mut text, &value.text, value.cut, cap, char::len_utf8);
                     match &value.fence {
                         Some(label) => page.push_fenced(&text, label),
+                        None if value.quoted => page.push(&quote(&text)),
                         None => page.push(&text),
                     }
                 }
@@ -128,6 +143,13 @@ impl Page {
         }
         self.after_fence = true;
     }
+}
+
+/// Puts a line between backticks: more than it has in a row itself, so that nothing in it ends the quote.
+fn quote(text: &str) -> String {
+    let mark = "`".repeat(longest_run(text, '`') + 1);
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{mark}{space}{text}{space}{mark}")
 }
 
 /// Longer than any run of the same character in the text, so that no line of the text can end it.

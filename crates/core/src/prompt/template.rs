@@ -25,6 +25,10 @@ const RESULT: &str = "upstream.result";
 const OTHERS_WORDS: [&str; 7] =
     ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
 
+/// What others chose, too, and what another agent said: quoted if it is on one line.
+const QUOTED: [&str; 7] =
+    ["labels", "issue.labels", "assignee", "url", "issue.url", "upstream.summary", "upstream.work_item"];
+
 /// A prompt that has been read and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
@@ -171,11 +175,16 @@ impl Placeholder {
     }
 
     fn tells_others_words(&self) -> bool {
+        self.uses(&OTHERS_WORDS)
+    }
+
+    /// Says whether one of these variables, or a part of one, is in the expression.
+    fn uses(&self, names: &[&str]) -> bool {
         let engine = engine();
         let Ok(expression) = engine.compile_expression(&self.expression) else { return false };
         expression.undeclared_variables(true).iter().any(|name| {
             let root = name.split_once('.').map_or(name.as_str(), |(root, _)| root);
-            OTHERS_WORDS.contains(&name.as_str()) || OTHERS_WORDS.contains(&root)
+            names.contains(&name.as_str()) || names.contains(&root)
         })
     }
 
@@ -222,7 +231,7 @@ impl Placeholder {
         } else if name == RESULT {
             Outside::block(&text, &labels.other)
         } else {
-            Outside::new(&text, &labels.other)
+            Outside::new(&text, &labels.other, self.uses(&QUOTED) || self.tells_others_words())
         })
     }
 

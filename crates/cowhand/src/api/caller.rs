@@ -110,17 +110,24 @@ impl Api {
         if runs && wanted.concerns(job) {
             return Ok(Actor::Job { job: job.clone() });
         }
-        let (method, endpoint) = wanted.endpoint();
-        if self.refusals.is_new(&of, &method, &endpoint) {
-            warn!(%job, "a process of this job was refused {method} {endpoint} on the owner's socket");
-            let actor = Actor::Job { job: job.clone() };
-            let fact = Fact::AccessRefused { method, endpoint };
-            audit::by(actor, self.store.note_of_job(job.clone(), fact, self.now())).await?;
-        }
+        self.note_refusal(of.clone(), wanted, "on the owner's socket").await?;
         let message = format!(
             "this process belongs to {job}, and an agent may do here only what concerns its own job; \
              do it from a terminal of your own"
         );
         Err(Problem::new(Code::Forbidden, message))
+    }
+
+    /// Records that a job was refused an endpoint, the first time that it tries.
+    pub(super) async fn note_refusal(&self, of: OfJob, wanted: &Wanted, how: &str) -> Result<(), Problem> {
+        let (method, endpoint) = wanted.endpoint();
+        if self.refusals.is_new(&of, &method, &endpoint) {
+            let job = of.0;
+            warn!(%job, "a process of this job was refused {method} {endpoint} {how}");
+            let actor = Actor::Job { job: job.clone() };
+            let fact = Fact::AccessRefused { method, endpoint };
+            audit::by(actor, self.store.note_of_job(job, fact, self.now())).await?;
+        }
+        Ok(())
     }
 }

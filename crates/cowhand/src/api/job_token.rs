@@ -5,8 +5,7 @@ use axum::http::{HeaderMap, Method, header};
 use cowhand_core::actor::Actor;
 use cowhand_core::id::JobId;
 
-use super::{Code, Problem};
-use crate::fleet::Fleet;
+use super::{Api, Code, Problem};
 use crate::job_token::is_job_token;
 
 /// The token in `Authorization`, if it is that of a job.
@@ -34,14 +33,19 @@ impl Wanted {
     }
 }
 
-/// Lets an attempt at an endpoint of its own job.
-pub(crate) async fn admit(fleet: &Fleet, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
-    let wrong = || Problem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
-    let job = fleet.job_of_token(token).await?.ok_or_else(wrong)?;
-    if !wanted.concerns(&job) {
-        return Err(Problem::new(Code::Forbidden, "a job's token is for what concerns that job alone"));
+impl Api {
+    /// Lets an attempt at an endpoint of its own job, on the account of that job; all else is refused, with an event.
+    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
+        let wrong = || Problem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
+        let job = self.daemon()?.job_of_token(token).await?.ok_or_else(wrong)?;
+        if !wanted.concerns(&job) {
+            let known = self.store.job(job.clone()).await?;
+            let number = known.map_or(0, |known| known.attempts());
+            self.note_refusal((job, number), &wanted, "with the job's token").await?;
+            return Err(Problem::new(Code::Forbidden, "a job's token is for what concerns that job alone"));
+        }
+        Ok(Actor::Job { job })
     }
-    Ok(Actor::Job { job })
 }
 
 impl Wanted {

@@ -43,7 +43,6 @@ use std::sync::{Arc, LazyLock};
 use axum::Router;
 use axum::http::Method;
 use axum::routing::{any, get};
-use cowhand_core::actor::Actor;
 use cowhand_core::roster::Roster;
 use cowhand_core::server::Scope;
 use jiff::Timestamp;
@@ -63,7 +62,7 @@ pub use daemon::{DaemonView, Status, StopAsked};
 pub use followups::JobFollows;
 pub(crate) use given::ByPage;
 pub use health::Health;
-pub(crate) use job_token::{Wanted, admit, shown};
+pub(crate) use job_token::{Wanted, shown};
 pub use jobs::{AttemptView, JobResult, JobView, SourceTold, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
@@ -165,7 +164,7 @@ impl Api {
 
     pub fn router(self) -> Router {
         let all = routes::all().into_iter();
-        all.fold(Router::new(), |router, route| router.route(route.path, route.handler))
+        all.fold(Router::new(), |router, route| router.route(route.path, route.guarded()))
             // Beside the dashboard, which has a page for every other address.
             .route("/api/{*rest}", any(no_endpoint))
             .fallback(no_endpoint)
@@ -208,11 +207,6 @@ impl Api {
 
     pub(crate) fn job_socket(&self) -> std::io::Result<std::path::PathBuf> {
         crate::state::job_socket(&self.state)
-    }
-
-    /// On whose account a job's token lets this be done.
-    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
-        admit(self.daemon()?, token, wanted).await
     }
 
     /// For what only a daemon can do.

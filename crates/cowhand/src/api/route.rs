@@ -1,13 +1,19 @@
 //! An endpoint: who answers, and all that is said about it. The router, the scopes and the description at
 //! `/api/v1/openapi.json` are made of the same list, so that none of them can say something else than the others.
 
+use axum::body::Body;
+use axum::extract::{FromRequest as _, Request, State};
 use axum::handler::Handler;
 use axum::http::Method;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post};
 use cowhand_core::server::Scope;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
 
-use super::{Api, Code};
+use super::given::Given;
+use super::{Api, Code, Problem};
 
 type Shape = fn(&mut SchemaGenerator) -> Schema;
 
@@ -55,6 +61,35 @@ pub(super) enum Creates {
     Always,
     UnlessItWas,
 }
+
+/// What an endpoint takes beside its path. A GET may have a body, which nobody reads.
+#[derive(Debug, Clone, Copy)]
+struct Takes {
+    params: bool,
+    body: bool,
+}
+
+/// Refuses parameters and bodies of endpoints that have none, so that nobody believes they were heard.
+async fn only_what_it_takes(
+    State(takes): State<Takes>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if !takes.params && request.uri().query().is_some_and(|query| !query.is_empty()) {
+        return Err(Problem::bad_request("this endpoint takes no parameters"));
+    }
+    if takes.body {
+        return Ok(next.run(request).await);
+    }
+    let (parts, body) = request.into_parts();
+    let Given(Nothing {}) = Given::from_request(Request::from_parts(parts.clone(), body), &()).await?;
+    Ok(next.run(Request::from_parts(parts, Body::empty())).await)
+}
+
+/// A body that says nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
 
 impl Route {
     /// To read is enough for looking at something.
@@ -127,6 +162,13 @@ impl Route {
             answer.creates = creates;
         }
         self
+    }
+
+    /// The handler, which is asked only if the request brings nothing that the endpoint does not take.
+    pub(super) fn guarded(self) -> MethodRouter<Api> {
+        let takes =
+            Takes { params: self.params.is_some(), body: self.body.is_some() || self.method.is_safe() };
+        self.handler.route_layer(from_fn_with_state(takes, only_what_it_takes))
     }
 
     pub(super) fn refuses(self, refusals: &'static [Code]) -> Self {

@@ -138,10 +138,18 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
         Ok(None) => return,
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
+    let since = match engine.store.job(job.clone()).await {
+        Ok(found) => found.map_or(Timestamp::UNIX_EPOCH, |job| job.created_at()),
+        Err(error) => return warn!(%job, "its diff is not kept: {error}"),
+    };
     let (state, veil) = (engine.home.state.clone(), veil.clone());
     let kept = apart(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
-        let text = workspace::diff(&known, &scratch)?;
+        // An empty diff would say that nothing was changed.
+        let text = workspace::diff(&known, &scratch, since.into()).unwrap_or_else(|why| {
+            warn!(job = %known.job, "its diff cannot be made: {why}");
+            format!("# cowhand: no diff could be made: {}\n", why.replace('\n', " ")).into_bytes()
+        });
         let written = write_whole(&state.diff(&known.job), &veil.hide_in_bytes(&text));
         written.map_err(|error| error.to_string())
     });

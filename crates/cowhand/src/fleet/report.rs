@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cowhand_core::id::JobId;
+use cowhand_core::job::JobStatus;
 use cowhand_core::report::{self, Artifact, Report, ReportRefused, ReportedOutcome, is_plain};
 
 use super::{Fleet, FleetError};
@@ -20,6 +21,10 @@ impl Fleet {
         artifacts: &[String],
     ) -> Result<Report, FleetError> {
         let job = self.job(job).await?;
+        // Said before anything about what it names.
+        if job.status() != JobStatus::Running || job.attempts() != attempt {
+            return Err(FleetError::NoAttempt { job: job.id().clone(), attempt });
+        }
         let veil = self.veil_of(&job);
         let named = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
         let named = self.found(job.id(), attempt, named).await?;

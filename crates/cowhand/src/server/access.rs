@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::door::{announced, only};
 use super::limit::Limit;
-use crate::api::{self, ByPage, Code, Problem, Wanted, hash};
+use crate::api::{self, Api, ByPage, Code, Problem, Wanted, hash};
 use crate::audit;
 use crate::fleet::Fleet;
 use crate::store::Token;
@@ -24,6 +24,7 @@ const MOST_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Access {
+    api: Api,
     fleet: Arc<Fleet>,
     /// How often an address may be wrong. A good token is let in however often another was wrong: behind a proxy all
     /// have one address, and one program with an old token must not keep the others out.
@@ -50,9 +51,9 @@ pub(super) enum Caller {
 pub(super) const BY_OUR_PAGE: &str = "x-cowhand";
 
 impl Access {
-    pub(super) fn new(fleet: Arc<Fleet>, port: u16) -> Self {
+    pub(super) fn new(api: Api, fleet: Arc<Fleet>, port: u16) -> Self {
         let wrong = Arc::new(Limit::new(20, Duration::from_secs(3)));
-        Self { fleet, wrong, cookie: format!("cowhand-{port}").into() }
+        Self { api, fleet, wrong, cookie: format!("cowhand-{port}").into() }
     }
 
     pub(super) fn cookie(&self) -> &str {
@@ -95,7 +96,7 @@ pub(super) async fn check(
     next: Next,
 ) -> Result<Response, Response> {
     if let Some(token) = api::shown(request.headers()).map(str::to_owned) {
-        let admitted = api::admit(&access.fleet, &token, Wanted::by(&request)).await;
+        let admitted = access.api.admit(&token, Wanted::by(&request)).await;
         let job = match admitted {
             Ok(job) => job,
             Err(problem) => {

@@ -125,7 +125,7 @@ impl Server {
 
 fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver<bool>) -> Router {
     let is_local = settings.listen.ip().is_loopback();
-    let access = access::Access::new(Arc::clone(&fleet), settings.listen.port());
+    let access = access::Access::new(api.clone(), Arc::clone(&fleet), settings.listen.port());
     let pages = pages::router(pages::Pages::new(api.clone(), access.clone(), settings.tls.is_some()));
     let health = api.health();
     let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));

@@ -2,7 +2,7 @@
 
 use cowhand_core::config::shape::HookEvent;
 use cowhand_core::event::Fact;
-use cowhand_core::hook::{HookOutline, HookRun, HookState};
+use cowhand_core::hook::{HookKind, HookOutline, HookRun, HookState};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, Outcome};
 use cowhand_core::roster::Roster;
@@ -92,7 +92,10 @@ impl Store {
     /// In their order.
     pub async fn hook_runs(&self, job: JobId) -> Result<Vec<HookRun>, StoreError> {
         self.read(move |tx| {
-            Box::pin(async move { tx.all(HOOK_RUNS, args![job.as_str()]).await?.iter().map(read).collect() })
+            Box::pin(async move {
+                let runs = tx.all(HOOK_RUNS, args![job.as_str()]).await?;
+                runs.iter().map(|row| read(row).map(begun)).collect()
+            })
         })
         .await
     }
@@ -319,6 +322,12 @@ async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) ->
         tx.execute(ADD_HOOK, row).await?;
     }
     Ok(())
+}
+
+/// Counts how often it was begun. A row is also taken to follow a command that runs already, and a command is begun once.
+fn begun(run: HookRun) -> HookRun {
+    let tries = if run.kind == HookKind::Shell { run.tries.min(1) } else { run.tries };
+    HookRun { tries, ..run }
 }
 
 fn read(row: &Row) -> Result<HookRun, StoreError> {

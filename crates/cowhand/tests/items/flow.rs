@@ -47,7 +47,7 @@ async fn items_are_worked_on_one_by_one_and_then_no_agent_is_started() {
     for job in &jobs {
         assert_eq!(job.status(), JobStatus::Completed);
         let prompt = job.prompt().unwrap();
-        assert!(prompt.starts_with("Work on this.\n\n## Work Item: Do "), "{prompt}");
+        assert!(prompt.starts_with("Work on this.\n\n## Work Item: `Do "), "{prompt}");
     }
     for name in ["later", "old", "new", "urgent"] {
         let text = scene.read(name);

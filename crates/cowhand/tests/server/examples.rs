@@ -99,7 +99,7 @@ async fn all_are_taken_filtered_and_templated() {
         assert!(prompts("all").iter().any(|prompt| prompt.starts_with(&start)), "{start}");
         if event == "issues" && payload["action"] == "opened" {
             let (title, url) = (&payload["issue"]["title"], &payload["issue"]["html_url"]);
-            let prompt = format!("{} ({})", title.as_str().unwrap(), url.as_str().unwrap());
+            let prompt = format!("`{}` ({})", title.as_str().unwrap(), url.as_str().unwrap());
             assert!(
                 prompts("opened").iter().any(|made| made.contains(&prompt)),
                 "{prompt}: {:?}",

@@ -87,6 +87,15 @@ async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
     assert_eq!(answer(scene.ask("GET", &odd).bearer_auth(&token)).await.0, 403);
     let odd = format!("/api/v1/jobs/{one}%2f..%2f{other}");
     assert_eq!(answer(scene.ask("GET", &odd).bearer_auth(&token)).await.0, 403);
+    // Each endpoint is told once, as on the owner's socket.
+    let (code, events, said) = scene.run(&["events", "--audit", "--json"]);
+    assert_eq!(code, 0, "{said}");
+    let refused = |endpoint: &str| {
+        let events = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let of_job = events.filter(|event| event["type"] == "access:refused" && event["job"] == one.as_str());
+        of_job.filter(|event| event.to_string().contains(endpoint)).count()
+    };
+    assert_eq!(refused("/api/v1/reload"), 1, "{events}");
 
     // It did what it may, and nothing of what it may not.
     let report = json!({"attempt": 1, "outcome": "done", "summary": "Over TCP."});
@@ -120,4 +129,30 @@ async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
     });
     let (status, said) = answer(scene.ask("GET", &format!("/api/v1/jobs/{one}")).bearer_auth(&token)).await;
     assert_eq!(status, 401, "its attempt has ended: {said}");
+}
+
+#[tokio::test]
+async fn what_an_endpoint_does_not_take_is_refused() {
+    let scene = Scene::of(FLEET);
+    let admin = scene.token("all", "admin");
+    let (_, description) = answer(scene.ask("GET", "/api/v1/openapi.json").bearer_auth(&admin)).await;
+    let job = "job-2026-01-05-a1b2c3";
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let ask = |behind: &str| {
+                let path = format!("{}{behind}", filled(path, job));
+                scene.ask(&method.to_uppercase(), &path).bearer_auth(&admin)
+            };
+            let (status, said) = answer(ask("?no_such=1")).await;
+            assert_eq!(status, 400, "{method} {path} {said}");
+            if method != "get" {
+                for body in [b"{".as_slice(), b"\xff\xfe", b"[]", br#"{"no_such":1}"#] {
+                    let (status, said) = answer(ask("").body(body)).await;
+                    assert_eq!(status, 400, "{method} {path} {said}");
+                }
+            }
+        }
+    }
+    let enable = scene.ask("POST", "/api/v1/schedules/one/by-hand/enable").bearer_auth(&admin).body("{}");
+    assert_eq!(answer(enable).await.0, 200, "an empty object asks for nothing");
 }

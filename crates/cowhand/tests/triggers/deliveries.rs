@@ -49,7 +49,7 @@ async fn each_once_and_only_what_is_wanted() {
     let payload = |action: &str, sender: &str| json!({"action": action, "issue": {"number": 7, "title": "{{payload}}"}, "sender": {"type": sender}});
     let opened = || webhook("d1", "issues", &payload("opened", "User"));
     let Delivered::New(job) = deliver(&fleet, "hook", opened()).await.unwrap() else { panic!("new") };
-    assert_eq!((job.prompt(), job.trigger_type()), (Some("opened 7: {{payload}}"), TriggerType::Webhook));
+    assert_eq!((job.prompt(), job.trigger_type()), (Some("opened 7: `{{payload}}`"), TriggerType::Webhook));
     assert_eq!(deliver(&fleet, "hook", opened()).await.unwrap(), Delivered::Duplicate);
     for (id, event, payload) in [
         ("d2", "push", payload("opened", "User")),

@@ -37,7 +37,7 @@ async fn a_result_makes_a_job_that_knows_it(home: Home) {
     let job = fleet.store().job(fired.job.unwrap()).await.unwrap().unwrap();
     let prompt = job.prompt().unwrap();
     assert!(
-        prompt.starts_with("builder/build completed completed: Built {{agent}}.\n~~~~ text from outside"),
+        prompt.starts_with("builder/build completed completed: `Built {{agent}}.`\n~~~~ text from outside"),
         "{prompt}"
     );
     assert!(prompt.contains("\nBuilt {{agent}}.\n~~~~"), "a value is not expanded again: {prompt}");

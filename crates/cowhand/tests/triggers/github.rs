@@ -164,7 +164,7 @@ async fn a_label_taken_away_and_put_back_is_new() {
     fires(&mut events, "a", "s").await;
     fake.world.lock().unwrap().issues.push(issue(3));
     fires(&mut events, "a", "s").await;
-    assert_eq!(prompts(&fleet).await, ["#1 Issue 1", "#2 Issue 2", "#2 Issue 2", "#3 Issue 3"]);
+    assert_eq!(prompts(&fleet).await, ["#1 `Issue 1`", "#2 `Issue 2`", "#2 `Issue 2`", "#3 `Issue 3`"]);
     let keys: Vec<String> =
         ledger(&fleet, id("a", "s")).await.iter().map(|row| row.key.to_string()).collect();
     assert_eq!(keys[..2], ["github:3", "github:2#1"]);

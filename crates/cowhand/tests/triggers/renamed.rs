@@ -63,7 +63,7 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
     let all = jobs(&fleet).await;
     assert_eq!(
         all.iter().filter_map(Job::prompt).collect::<Vec<_>>(),
-        ["Issue 1", "Issue 2", "Issue 3", "Issue 4"]
+        ["`Issue 1`", "`Issue 2`", "`Issue 3`", "`Issue 4`"]
     );
     assert!(all.iter().all(|job| job.schedule().unwrap().as_str() == "new"), "{all:#?}");
     let rows = ledger(&fleet, id("a", "new")).await;
@@ -93,7 +93,7 @@ async fn jobs_that_run_meanwhile_end_well(home: Home) {
     fake.world.lock().unwrap().issues.push(issue(2));
     becomes("the second is done", async || count(&fleet, JobStatus::Completed).await == 2).await;
     let of = |agent: &str| JobFilter { agent: Some(name(agent)), ..JobFilter::default() };
-    for (agent, title) in [("a", "Issue 1"), ("b", "Issue 2")] {
+    for (agent, title) in [("a", "`Issue 1`"), ("b", "`Issue 2`")] {
         let own = fleet.store().jobs(of(agent), 10).await.unwrap();
         assert_eq!(own.iter().filter_map(Job::prompt).collect::<Vec<_>>(), [title], "{agent}");
     }

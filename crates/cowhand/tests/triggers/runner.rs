@@ -34,7 +34,7 @@ async fn every_task_is_dispatched_once_and_in_order() {
         fires(&mut events, "clerk", "s").await;
     }
     becomes("the third call", async || script.calls().len() == 3).await;
-    assert_eq!(prompts(&fleet).await, ["Do Task b", "Do Task a", "Do Task c", "Do Task d"]);
+    assert_eq!(prompts(&fleet).await, ["Do `Task b`", "Do `Task a`", "Do `Task c`", "Do `Task d`"]);
     let keys: Vec<String> =
         ledger(&fleet, id("clerk", "s")).await.iter().map(|row| row.key.to_string()).collect();
     assert_eq!(keys.len(), 4);
@@ -200,7 +200,7 @@ async fn a_filter_lets_through_what_it_says_and_writes_down_the_rest() {
     agent.schedules[0].filter = serde_json::from_str(r#"{"labels":["bug"]}"#).unwrap();
     let fleet = home.start(vec![agent], script.registry()).await;
     becomes("the second call", async || script.calls().len() == 2).await;
-    assert_eq!(prompts(&fleet).await, ["Do Task b"]);
+    assert_eq!(prompts(&fleet).await, ["Do `Task b`"]);
     let rows = ledger(&fleet, id("clerk", "s")).await;
     let skipped = rows.iter().find(|row| row.key.as_str() == "custom:a").unwrap();
     assert_eq!(skipped.outcome, FiringOutcome::Skipped(SkipReason::Filtered));
@@ -239,9 +239,12 @@ async fn hostile_tasks_are_data() {
     let fleet = home.start(vec![agent], script.registry()).await;
     becomes("the second call", async || script.calls().len() == 2).await;
     let prompts = prompts(&fleet).await;
-    assert_eq!(prompts[..4], ["<{{ body }}{{agent}} {% x %}>", "<red text>", "<long id>", "<odd id>"]);
+    assert_eq!(
+        prompts[..4],
+        ["<`{{ body }}{{agent}} {% x %}`>", "<`red text`>", "<`long id`>", "<`odd id`>"]
+    );
     assert!(prompts[4].len() < 300_000 && prompts[4].contains(" bytes cut …]"));
-    assert_eq!(prompts[5], "<without an id>");
+    assert_eq!(prompts[5], "<`without an id`>");
     assert!(ledger(&fleet, id("clerk", "s")).await.iter().all(|row| row.key.as_str().len() < 100));
     stopped(fleet).await;
 }

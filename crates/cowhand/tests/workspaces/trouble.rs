@@ -194,3 +194,66 @@ fn the_doctor_looks_for_git() {
         assert_eq!(findings(&Scene::new("true", &settings), None).1.is_some(), needed, "{settings}");
     }
 }
+
+#[test]
+fn no_agent_hides_what_it_changed() {
+    let hidden = [
+        ("rm .git", true),
+        ("echo 'gitdir: /nonexistent' > .git", true),
+        ("rm .git; git init -q; git add -A; git commit -qm mine", true),
+        ("git update-index --assume-unchanged README", false),
+        ("git update-index --skip-worktree README", false),
+    ];
+    for kind in ["worktree", "clone"] {
+        for (hide, is_told) in hidden {
+            let hide = if kind == "clone" { hide.replace("rm .git", "rm -rf .git") } else { hide.to_owned() };
+            let hide = if kind == "clone" { hide.replace("echo", "rm -rf .git; echo") } else { hide };
+            let script = format!("echo mine >> README; echo new > made; {hide}");
+            let scene = Scene::started(&script, &json!({"isolation": kind}));
+            let job = scene.run();
+            assert_eq!(came_to(&job), ["completed", "", ""], "{hide}");
+            let diff = scene.diff(job["id"].as_str().unwrap());
+            assert!(diff.contains("\n+mine\n") && diff.contains("\n+new\n"), "{kind} {hide}: {diff}");
+            let told = diff.starts_with("# cowhand: the agent changed the `.git` of its workspace");
+            // The `.git` of a clone is its own.
+            let is_told = is_told && !(kind == "clone" && hide.contains("git init"));
+            assert_eq!(told, is_told, "{kind} {hide}: {diff}");
+        }
+    }
+}
+
+#[test]
+fn a_forced_file_is_in_the_diff_and_an_ignored_one_is_not() {
+    let script = "echo '*.log' > .gitignore; echo a > a.log; echo b > b.log; git add -f a.log";
+    let scene = Scene::started(script, &json!({}));
+    let job = scene.run();
+    let diff = scene.diff(job["id"].as_str().unwrap());
+    assert!(diff.contains("+++ b/a.log") && !diff.contains("b.log"), "{diff}");
+}
+
+#[test]
+fn a_ref_that_leads_nowhere_holds_no_workspace() {
+    let script =
+        "echo 1111111111111111111111111111111111111111 > \"$(git rev-parse --git-common-dir)/refs/heads/zz\"";
+    let scene = Scene::started(script, &json!({}));
+    for _ in 0..2 {
+        assert_eq!(came_to(&scene.run()), ["completed", "", ""]);
+    }
+    until("everything to be removed", || scene.workspaces().is_empty().then_some(()));
+    fs::remove_file(scene.repository().join(".git/refs/heads/zz")).unwrap();
+    scene.assert_clean();
+}
+
+#[test]
+fn objects_of_another_repository_are_told() {
+    let script = "echo /elsewhere/objects > \"$(git rev-parse --git-common-dir)/objects/info/alternates\"";
+    let scene = Scene::started(script, &json!({}));
+    let job = scene.run();
+    let diff = scene.diff(job["id"].as_str().unwrap());
+    assert!(diff.contains("objects/info/alternates was written while the job ran"), "{diff}");
+    scene.write_fleet("echo x > made", &json!({}));
+    scene.restart();
+    let job = scene.run();
+    let diff = scene.diff(job["id"].as_str().unwrap());
+    assert!(diff.contains("+x") && !diff.contains("alternates"), "it was there before: {diff}");
+}

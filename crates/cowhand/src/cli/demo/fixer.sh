@@ -1,5 +1,5 @@
 # The prompt holds the task that was claimed for it; a pull request that it names ends up in the task's file.
-title=$(sed -n 's/^## Work Item: //p' | head -n 1)
+title=$(sed -n 's/^## Work Item: `*\([^`]*\)`*$/\1/p' | head -n 1)
 echo '{"type":"assistant","content":"Looking for where this goes wrong."}'
 echo '{"type":"tool_use","tool_name":"run_tests","tool_use_id":"t1","input":{"only":"changed"}}'
 sleep 0.5

@@ -208,7 +208,11 @@ fn frozen(setting: &Setting<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
             kept::take(file, write)?;
         }
     }
-    Ok(each_once(setting.files.iter().filter_map(|file| kept::real(file))))
+    let worktree = setting.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
+    // Landlock cannot keep it; whether it was written is looked at after the attempt.
+    let shared = worktree.filter(|_| setting.asked.kind != SandboxKind::Landlock);
+    let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
+    Ok(each_once(setting.files.iter().filter_map(|file| kept::real(file)).chain(shared)))
 }
 
 /// What an agent leads elsewhere would be read by cowhand, or given to the next.

@@ -43,7 +43,16 @@ impl Worktree {
         let real = parts.chain(own).filter(|part| root.directory(part).is_ok());
         real.map(|part| self.common.join(part)).collect()
     }
+
+    /// Returns what of the above is not to be written; none if it is not there, or a link.
+    pub(super) fn kept(&self) -> Option<PathBuf> {
+        let root = Root::open(&self.common).ok()?;
+        root.directory(Path::new(ALTERNATES)).is_ok().then(|| self.common.join(ALTERNATES))
+    }
 }
+
+/// The part of the objects that names other repositories, whose commits would be seen in this one.
+const ALTERNATES: &str = "objects/info";
 
 /// Reads the one line of a small file.
 fn line(folder: &Path, name: &str) -> Option<String> {

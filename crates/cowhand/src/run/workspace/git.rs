@@ -18,9 +18,10 @@ const ANSWER: usize = 1 << 20;
 const PASSED_ON: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
 
 /// What the repository's own config says otherwise would run programs of its choice, reach out, or tidy up by itself.
-const OVERRIDES: [&str; 7] = [
+const OVERRIDES: [&str; 8] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
+    "core.splitIndex=false",
     "submodule.recurse=false",
     "protocol.file.allow=always",
     "gc.auto=0",
@@ -33,13 +34,16 @@ pub(super) struct Git {
     directory: PathBuf,
     patience: Duration,
     index: Option<PathBuf>,
+    /// A repository and a working tree, whatever the directory says about itself.
+    place: Option<(PathBuf, PathBuf)>,
     /// Laid over the repository's own config.
     settings: Vec<(String, String)>,
 }
 
 impl Git {
     pub(super) fn at(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), patience: QUICK, index: None, settings: Vec::new() }
+        let directory = directory.to_owned();
+        Self { directory, patience: QUICK, index: None, place: None, settings: Vec::new() }
     }
 
     /// Where an agent was at work. Its config may name programs for what git does to files: they would run as us, outside
@@ -63,6 +67,16 @@ impl Git {
     /// With an index of our own, so that nothing is changed.
     pub(super) fn with_index(self, index: PathBuf) -> Self {
         Self { index: Some(index), ..self }
+    }
+
+    /// With this repository and this working tree, without asking the tree which repository it belongs to.
+    pub(super) fn on(self, repository: PathBuf, tree: PathBuf) -> Self {
+        Self { place: Some((repository, tree)), ..self }
+    }
+
+    /// Tells whether the repository names filters of its own, which are off here: their files look changed.
+    pub(super) fn is_disarmed(&self) -> bool {
+        !self.settings.is_empty()
     }
 
     /// What it answers, without the end of the line; or what is wrong, in its own words.
@@ -96,6 +110,9 @@ impl Git {
         command.envs([("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0")]);
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
+        }
+        if let Some((repository, tree)) = &self.place {
+            command.env("GIT_DIR", repository).env("GIT_WORK_TREE", tree);
         }
         // Missing objects are not asked for elsewhere, by whatever way the config names.
         command.envs([("GIT_ALLOW_PROTOCOL", "file"), ("GIT_NO_LAZY_FETCH", "1")]);

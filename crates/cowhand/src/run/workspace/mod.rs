@@ -6,6 +6,7 @@
 //! A branch goes with its workspace only if no commit goes with it. One that holds commits which no other branch, tag or
 //! remote has stays, whatever the job came to: it is what the job made.
 
+mod alternates;
 mod diff;
 mod git;
 mod remove;

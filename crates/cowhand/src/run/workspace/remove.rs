@@ -68,7 +68,9 @@ fn bring_home(workspace: &Workspace) -> Result<(), String> {
     let Ok(clone) = Git::after_agent(&workspace.path) else { return Ok(()) };
     // Made half, or broken by its agent: there is nothing that could be brought.
     let Ok(tip) = clone.run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else { return Ok(()) };
-    let own = clone.run(&["rev-list", "-n", "1", &tip, "--not", &workspace.base, "--remotes", "--tags"]);
+    let own =
+        ["rev-list", "--ignore-missing", "-n", "1", &tip, "--not", &workspace.base, "--remotes", "--tags"];
+    let own = clone.run(&own);
     if own.is_ok_and(|own| own.is_empty()) {
         return Ok(());
     }
@@ -132,7 +134,9 @@ fn drop_branch(workspace: &Workspace) -> Result<Left, String> {
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;
     let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
-    let own = git.run(&[["rev-list", "-n", "1", &tip].as_slice(), &elsewhere].concat())?;
+    // A ref that leads to nothing, which any agent could have written, holds no commits.
+    let own =
+        git.run(&[["rev-list", "--ignore-missing", "-n", "1", &tip].as_slice(), &elsewhere].concat())?;
     if !own.is_empty() {
         return Ok(Left::Branch);
     }

@@ -31,7 +31,11 @@ async fn issues_are_worked_on_by_priority_then_age_and_closed_with_their_pull_re
     let jobs = jobs(&fleet).await;
     let worked_on: Vec<&str> = jobs.iter().map(|job| job.work_item().unwrap().id.external_id()).collect();
     assert_eq!(worked_on, ["3", "1", "2", "4"]);
-    assert!(jobs[1].prompt().unwrap().starts_with("Work on this.\n\n## Work Item: Issue 1"), "{:?}", jobs[1]);
+    assert!(
+        jobs[1].prompt().unwrap().starts_with("Work on this.\n\n## Work Item: `Issue 1`"),
+        "{:?}",
+        jobs[1]
+    );
     for (number, labels) in [(1, &["bug"][..]), (2, &[]), (3, &["priority:critical"]), (4, &["low"])] {
         let issue = hub.fake.issue(number);
         assert_eq!((issue.is_closed, issue.state_reason.as_deref()), (true, Some("completed")));

@@ -1,0 +1,69 @@
+//! A text without what no reader sees, and where each byte of it stood: a secret with a colour code or a NUL inside is
+//! whole again where a terminal or a page shows it.
+
+use std::ops::Range;
+
+/// A text without escape sequences, control characters and invisible letters.
+pub(super) struct Bare {
+    pub(super) text: Vec<u8>,
+    /// Where each byte of it stands in the whole text.
+    places: Vec<usize>,
+}
+
+impl Bare {
+    /// Returns none if nothing had to be left out.
+    pub(super) fn of(whole: &[u8]) -> Option<Self> {
+        if !whole.iter().any(|byte| is_control(*byte) || matches!(byte, 0xc2 | 0xe2 | 0xef)) {
+            return None;
+        }
+        let (mut text, mut places, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
+        while let Some(byte) = whole.get(at) {
+            let unseen = unseen(&whole[at..]);
+            if unseen == 0 {
+                text.push(*byte);
+                places.push(at);
+            }
+            at += unseen.max(1);
+        }
+        (text.len() < whole.len()).then_some(Self { text, places })
+    }
+
+    /// Returns the part of the whole text that a part of the bare one was made of.
+    pub(super) fn place(&self, part: &Range<usize>) -> Range<usize> {
+        let first = self.places.get(part.start).copied().unwrap_or_default();
+        let last = part.end.checked_sub(1).and_then(|last| self.places.get(last).copied());
+        first..last.map_or(first, |last| last + 1)
+    }
+}
+
+const fn is_control(byte: u8) -> bool {
+    matches!(byte, 0..=8 | 11..=31 | 127)
+}
+
+/// Counts the bytes at the beginning that no reader sees.
+fn unseen(rest: &[u8]) -> usize {
+    match rest {
+        [0x1b, b'[', rest @ ..] => 2 + sequence(rest),
+        [0x1b, b']' | b'P' | b'X' | b'^' | b'_', rest @ ..] => {
+            2 + rest.iter().take_while(|byte| !is_control(**byte) && **byte != b'\n').count()
+        }
+        [0x1b, rest @ ..] => {
+            let between = rest.iter().take_while(|byte| matches!(byte, b' '..=b'/')).count();
+            1 + between + usize::from(rest.get(between).is_some_and(|byte| matches!(byte, b'0'..=b'~')))
+        }
+        [0xc2, 0x9b, rest @ ..] => 2 + sequence(rest),
+        [0xc2, 0x80..=0x9f, ..] => 2,
+        // Marks without width, and marks that turn the direction of text.
+        [0xe2, 0x80, 0x8b..=0x8f | 0xaa..=0xae, ..]
+        | [0xe2, 0x81, 0xa0..=0xa9, ..]
+        | [0xef, 0xbb, 0xbf, ..] => 3,
+        [byte, ..] if is_control(*byte) => 1,
+        _ => 0,
+    }
+}
+
+/// Counts the parameters of a control sequence, and the letter that ends it.
+fn sequence(rest: &[u8]) -> usize {
+    let parameters = rest.iter().take_while(|byte| matches!(byte, b' '..=b'?')).count();
+    parameters + usize::from(rest.get(parameters).is_some_and(|byte| matches!(byte, b'@'..=b'~')))
+}
