@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 
+use super::patience::answered;
 use super::socket::Socket;
 use super::{Api, Problem};
 use crate::run::process::Identity;
@@ -112,18 +113,25 @@ impl Client {
                     Self::Alone(_) => Ok(None),
                 };
                 let stream = stream.map_err(|error| cut_off(&error))?;
-                let stream = TokioIo::new(stream.ok_or_else(Problem::no_daemon)?);
+                let stream = stream.ok_or_else(Problem::no_daemon)?;
+                let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+                let stream = TokioIo::new(stream);
                 let (mut sender, connection) =
                     hyper::client::conn::http1::handshake(stream).await.map_err(|error| cut_off(&error))?;
                 tokio::spawn(connection);
-                let response = sender.send_request(request).await.map_err(|error| cut_off(&error))?;
+                let answer = sender.send_request(request);
+                let response = match self {
+                    Self::Daemon(state) => answered(state, pid, answer).await?,
+                    // An agent waits for a person's answer, however long that takes.
+                    Self::Job { .. } | Self::Alone(_) => answer.await.map_err(|error| cut_off(&error))?,
+                };
                 Ok(response.map(Body::new))
             }
         }
     }
 }
 
-fn cut_off(error: &dyn std::error::Error) -> Problem {
+pub(super) fn cut_off(error: &dyn std::error::Error) -> Problem {
     Problem::unavailable(format!("the daemon did not answer: {error}"))
 }
 

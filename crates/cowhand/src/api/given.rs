@@ -83,11 +83,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> 
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = Bytes::from_request(request, state).await;
-        let bytes = bytes.map_err(|error| match error.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, error.body_text()),
-            _ => Problem::bad_request(error.body_text()),
-        })?;
+        let bytes = body(request, state).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -97,6 +93,26 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> 
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Problem::bad_request(error.to_string()))
     }
+}
+
+async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    Bytes::from_request(request, state).await.map_err(|error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, error.body_text()),
+        _ => Problem::bad_request(error.body_text()),
+    })
+}
+
+/// Refuses a body that says something.
+pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    let bytes = body(request, &()).await?;
+    let nothing = match bytes.trim_ascii() {
+        b"" | b"null" => true,
+        object => object.starts_with(b"{") && serde_json::from_slice::<Nothing>(object).is_ok(),
+    };
+    if nothing { Ok(()) } else { Err(Problem::bad_request("this endpoint takes no body")) }
 }
 
 /// A page of the dashboard asks; whoever lets it in says so.

@@ -23,6 +23,7 @@ mod jobs;
 mod login;
 mod nodes;
 mod openapi;
+mod patience;
 mod problem;
 mod providers;
 mod prune;

@@ -2,7 +2,7 @@
 //! `/api/v1/openapi.json` are made of the same list, so that none of them can say something else than the others.
 
 use axum::body::Body;
-use axum::extract::{FromRequest as _, Request, State};
+use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::middleware::{Next, from_fn_with_state};
@@ -10,9 +10,8 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post};
 use cowhand_core::server::Scope;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Deserialize;
 
-use super::given::Given;
+use super::given::says_nothing;
 use super::{Api, Code, Problem};
 
 type Shape = fn(&mut SchemaGenerator) -> Schema;
@@ -82,14 +81,9 @@ async fn only_what_it_takes(
         return Ok(next.run(request).await);
     }
     let (parts, body) = request.into_parts();
-    let Given(Nothing {}) = Given::from_request(Request::from_parts(parts.clone(), body), &()).await?;
+    says_nothing(Request::from_parts(parts.clone(), body)).await?;
     Ok(next.run(Request::from_parts(parts, Body::empty())).await)
 }
-
-/// A body that says nothing.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
 
 impl Route {
     /// To read is enough for looking at something.
