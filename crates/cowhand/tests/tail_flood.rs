@@ -33,8 +33,12 @@ fn peak() -> u64 {
 
 fn advance(tail: &mut Tail) -> u64 {
     let mut lines = 0;
-    tail.advance("2026-01-01T00:00:00Z".parse().unwrap(), &mut |_| lines += 1).unwrap();
-    lines
+    loop {
+        tail.advance("2026-01-01T00:00:00Z".parse().unwrap(), &mut |_| lines += 1).unwrap();
+        if !tail.is_behind() {
+            return lines;
+        }
+    }
 }
 
 /// One test, so that nothing else runs in this process.
@@ -68,11 +72,14 @@ fn flood(bytes: u64) {
     }
 }
 
-/// Zeros, which cost nothing on disk and the most in JSON.
+/// Zeros, which cost the most in JSON. They are written, since gaps are not read.
 fn endless_line(reader: Reader, bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let file = File::create(folder.path().join("stdout")).unwrap();
-    file.set_len(bytes).unwrap();
+    let mut file = File::create(folder.path().join("stdout")).unwrap();
+    for _ in 0..bytes / MIB {
+        file.write_all(&vec![0; 1 << 20]).unwrap();
+    }
+    drop(file);
     let mut tail = open(folder.path(), reader);
     assert_eq!(advance(&mut tail), 0);
     let mut file = File::options().append(true).open(folder.path().join("stdout")).unwrap();
