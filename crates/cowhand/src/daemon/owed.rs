@@ -107,10 +107,11 @@ impl Desk {
         let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
         let again = self.in_future(asked.unwrap_or(pause));
         warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
-        let mut message = error.to_string();
-        if error.is_missing() {
-            message.push_str(&format!("; it is looked for until {kept_until:.0}"));
-        }
+        let message = if error.is_missing() {
+            format!("{error}; it is looked for until {kept_until:.0}")
+        } else {
+            error.to_string()
+        };
         store.postpone(owed, message, again, self.now()).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cowhand::fleet::{Fleet, FleetError};
+use cowhand::fleet::{Fleet, FleetError, Trigger};
 use cowhand_core::event::Fact;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome, WorkResult};
 
@@ -113,7 +113,7 @@ async fn what_an_ended_job_still_claims_can_be_released_by_hand() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
     scene.task("one", "");
     let fleet = scene.started().await;
-    let by_hand = cowhand::fleet::Trigger { schedule: Some("poll".parse().unwrap()), ..Default::default() };
+    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let claimed = left_claimed(&scene, &fleet).await;
     fs::write(scene.path("tasks/one.md"), &claimed).unwrap();
