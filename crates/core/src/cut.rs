@@ -26,8 +26,11 @@ pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize,
             end_with_marker = at + character.len_utf8();
         }
         if used > room {
-            out.push_str(&text[..end_with_marker]);
-            push_marker(out, already + text.len() - end_with_marker);
+            // What an earlier cut took away is missing as well.
+            let (whole, before) = marked(text);
+            let kept = end_with_marker.min(whole.len());
+            out.push_str(&text[..kept]);
+            push_marker(out, already + before + whole.len() - kept);
             return;
         }
     }
@@ -35,6 +38,15 @@ pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize,
     if already > 0 {
         push_marker(out, already);
     }
+}
+
+/// A text without the marker at its end, and how many bytes that marker says were cut.
+fn marked(text: &str) -> (&str, usize) {
+    let marker = || {
+        let (whole, bytes) = text.strip_suffix(" bytes cut …]")?.rsplit_once("[… ")?;
+        Some((whole, bytes.parse().ok()?))
+    };
+    marker().unwrap_or((text, 0))
 }
 
 fn push_marker(out: &mut String, bytes: usize) {
@@ -58,6 +70,9 @@ mod tests {
             (&long, 0, 99, format!("{}[… 50 bytes cut …]", "é".repeat(25))),
             (&long, 5, 99, format!("{}[… 55 bytes cut …]", "é".repeat(25))),
             (&long, 0, 0, "[… 100 bytes cut …]".to_owned()),
+            (&format!("{long}[… 900 bytes cut …]"), 0, 99, format!("{}[… 950 bytes cut …]", "é".repeat(25))),
+            (&format!("{long}[… 900 bytes cut …]"), 0, 148, format!("{long}[… 900 bytes cut …]")),
+            (&format!("{long}[… many bytes cut …]"), 0, 99, format!("{}[… 74 bytes cut …]", "é".repeat(25))),
         ] {
             let out = cut(text, already, cap);
             assert_eq!(out, expected, "{text} at {cap}");

@@ -147,6 +147,8 @@ pub enum IntervalError {
     MissingUnit,
     #[error("Decimal values are not supported")]
     Decimal,
+    #[error("a time limit of zero is not allowed; `0` without a unit means no limit")]
+    ZeroLimit,
     #[error("Zero interval is not allowed")]
     Zero,
     #[error("Negative intervals are not allowed")]

@@ -100,6 +100,19 @@ fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>
 }
 
 impl OutputMessage {
+    /// The `subtype` of the line that stands before what a later attempt said.
+    pub const ATTEMPT: &str = "attempt";
+
+    /// Makes the line that separates an attempt from the one before it.
+    pub fn attempt(number: u32) -> Self {
+        Self::System {
+            subtype: Some(Self::ATTEMPT.to_owned()),
+            content: Some(format!("attempt {number}")),
+            timestamp: None,
+            extra: Map::new(),
+        }
+    }
+
     /// The word behind `type`, for each variant.
     const TYPES: [&str; 5] = ["system", "assistant", "tool_use", "tool_result", "error"];
 

@@ -165,7 +165,13 @@ impl FromStr for Timeout {
     type Err = IntervalError;
 
     fn from_str(text: &str) -> Result<Self, IntervalError> {
-        if text.trim() == "0" { Ok(Self(None)) } else { text.parse().map(|interval| Self(Some(interval))) }
+        if text.trim() == "0" {
+            return Ok(Self(None));
+        }
+        match text.parse() {
+            Err(IntervalError::Zero) => Err(IntervalError::ZeroLimit),
+            interval => interval.map(|interval| Self(Some(interval))),
+        }
     }
 }
 

@@ -82,7 +82,7 @@ const LITERAL: &str = r#"{{ "{{" }}"#;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     #[error(
-        "line {line}: unknown variable {name:?} for a {trigger} trigger{}; known are {}. For a literal `{{{{` write `{LITERAL}`",
+        "line {line}: unknown variable {name:?} in a schedule of type {trigger}{}; known are {}. For a literal `{{{{` write `{LITERAL}`",
         .suggestion.as_ref().map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default(),
         .known.join(", ")
     )]

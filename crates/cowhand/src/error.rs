@@ -41,6 +41,8 @@ pub enum FleetError {
     NoAgent { agent: AgentName, nearest: Option<String> },
     #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
+    #[error("no agent has a schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
+    NoScheduleAnywhere { schedule: String, nearest: Option<String> },
     #[error("there is no job {0}; `cowhand jobs` lists them")]
     NoJob(JobId),
     #[error("there is no ask {0}; `cowhand asks --all` lists them")]

@@ -17,6 +17,7 @@ use crate::permission::{Permissions, Rule, Verdict, decide};
 use crate::policy::Retry;
 use crate::roster::{Agent, Roster};
 use crate::sandbox::{Sandbox, SandboxKind};
+use crate::trigger::TriggerConfig;
 
 #[derive(Default)]
 pub(super) struct Idle(HashMap<(Location, String), (Problem, bool)>);
@@ -63,11 +64,29 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
                 schedule.breaker.empty_runs == 0,
             );
         }
+        timing(idle, node, &schedule.trigger, key);
         retry(idle, node, &schedule.retry, &key("retry"));
         sandbox(idle, node, schedule.sandbox.as_ref(), &key("sandbox"));
         opened(idle, node, agent, schedule.sandbox.as_ref(), &key("sandbox"));
         allowed(idle, node, schedule.permissions.as_ref(), &key("permissions"));
         narrowed(idle, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
+    }
+}
+
+/// Keys of time that a schedule of this type does not follow.
+fn timing(idle: &mut Idle, node: &Node, trigger: &TriggerConfig, key: impl Fn(&str) -> String) {
+    let is_cron = matches!(trigger, TriggerConfig::Cron { .. });
+    let recurs = is_cron || matches!(trigger, TriggerConfig::Interval { .. });
+    for (name, works, where_) in [
+        ("misfire", is_cron, "`cron`"),
+        ("max_lateness", is_cron, "`cron`"),
+        ("overlap", recurs, "`cron` or `interval`"),
+        ("jitter", recurs, "`cron` or `interval`"),
+    ] {
+        let Some(written) = node.entry(name).filter(|written| !written.node.is_null()) else { continue };
+        let message =
+            format!("`{name}` does nothing here: only schedules of type {where_} have a use for it");
+        idle.note(written.key_at, message, key(name), !works);
     }
 }
 

@@ -15,7 +15,12 @@ pub fn render(loaded: &Loaded, base: &Path, colour: bool) -> String {
     let blocks: Vec<String> = loaded
         .problems
         .iter()
-        .map(|problem| renderer.render(&[group(problem, &loaded.sources, base)]) + "\n")
+        .map(|problem| {
+            let block = renderer.render(&[group(problem, &loaded.sources, base)]);
+            let shows_line = shows_line(problem, &loaded.sources);
+            // Without a line there is no number whose width the rest stands behind.
+            if shows_line { block + "\n" } else { block.replace('\n', "\n ") + "\n" }
+        })
         .collect();
     blocks.join("\n")
 }
@@ -30,7 +35,7 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
     let (text, start, end) = line_of(problem, sources);
     let group = if problem.at.line == 0 {
         title.element(Origin::path(path))
-    } else if problem.on_secret_line || text.len() > LONGEST_LINE {
+    } else if !shows_line(problem, sources) {
         let (line, column) = (problem.at.line as usize, problem.at.column as usize);
         title.element(Origin::path(path).line(line).char_column(column))
     } else {
@@ -42,6 +47,11 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
         Some(help) => group.element(Level::HELP.message(help.as_str())),
         None => group,
     }
+}
+
+/// Whether the line at fault is shown with the problem.
+fn shows_line(problem: &Problem, sources: &Sources) -> bool {
+    problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= LONGEST_LINE
 }
 
 /// A longer line would bury the message.

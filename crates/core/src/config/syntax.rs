@@ -34,8 +34,22 @@ pub(super) fn slip(text: &str, kind: &ErrorKind, offset: usize) -> Option<Slip> 
             }
             Some(slip)
         }
+        ErrorKind::MappingValueNotAllowed | ErrorKind::ExpectedFlowMappingSeparator => colon(text, offset),
         _ => None,
     }
+}
+
+/// A value with a colon and a blank in it, of which YAML makes a second key; `at` is where the colon is.
+fn colon(text: &str, at: usize) -> Option<Slip> {
+    text.get(at..)?.strip_prefix(':')?;
+    let (before, _) = around(text, at);
+    let (key, value) = before.rsplit_once(": ")?;
+    let value = value.trim_start();
+    if value.is_empty() || value.starts_with(['"', '\'', '{', '[', '|', '>']) || key.contains('#') {
+        return None;
+    }
+    let slip = needs_quotes(text, at - value.len(), "");
+    Some(Slip { message: "a text with a colon and a blank in it needs quotes".to_owned(), ..slip })
 }
 
 /// A value that begins with `{{`, of which YAML makes a map; `inner` is where the second brace is.
@@ -177,6 +191,21 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(open_quote(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_colon_in_a_text() {
+        for (text, at, expected) in [
+            ("a:\n  prompt: Fix: the bug # x", 16, Some("write `prompt: 'Fix: the bug'`")),
+            ("s: {type: manual, prompt: Fix: this}", 29, Some("write `prompt: 'Fix: this'`")),
+            ("- text: it's: so", 12, Some("write `text: \"it's: so\"`")),
+            ("token: a: b", 8, Some("write `token: '…'`")),
+            ("  other: x", 7, None),
+            ("a: \"b\": c", 6, None),
+            ("a: {b: c", 7, None),
+        ] {
+            assert_eq!(colon(text, at).map(|slip| slip.help).as_deref(), expected, "{text}");
         }
     }
 

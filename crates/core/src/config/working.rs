@@ -105,7 +105,7 @@ fn same_label(one: &str, other: &str) -> bool {
 }
 
 /// Keys that say what an agent is, and nothing about when or what for it runs.
-const WHAT_IT_IS: [&str; 9] = [
+const WHAT_IT_IS: [&str; 16] = [
     "name",
     "description",
     "working_directory",
@@ -115,6 +115,13 @@ const WHAT_IT_IS: [&str; 9] = [
     "identity",
     "instances",
     "work_source",
+    "hooks",
+    "metadata_file",
+    "retry",
+    "timeout",
+    "idle_timeout",
+    "env",
+    "pass_env",
 ];
 
 /// An agent that nothing starts and that says nothing about what it would do. Who writes more about one without schedules,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::OutputMessage;
 
-/// The result that the agent told, else the last thing it said as a whole, else the last answer of a tool, else its
+/// The result that the agent told in the last attempt, else the last thing it said as a whole, else the last answer of a tool, else its
 /// lines without a shape.
 #[derive(Debug, Default)]
 pub struct FinalOutput {
@@ -25,6 +25,10 @@ const MOST: usize = 64 << 10;
 impl FinalOutput {
     pub fn hear(&mut self, message: OutputMessage) {
         match message {
+            // What an earlier attempt said is not what the job came to.
+            OutputMessage::System { subtype: Some(subtype), .. } if subtype == OutputMessage::ATTEMPT => {
+                *self = Self::default();
+            }
             OutputMessage::System { subtype: Some(subtype), extra, .. } if subtype == "result" => {
                 if let Some(text) = extra.get("line").and_then(|line| text_of(line.get("result")?)) {
                     self.told = Some(text);

@@ -129,6 +129,24 @@ fn the_final_output_is_what_was_said_before_what_tools_answered() {
             ],
             Some("one\ntwo"),
         ),
+        (
+            "a later attempt",
+            &[
+                r#"{"type":"assistant","content":"I give up"}"#,
+                r#"{"type":"system","content":"one"}"#,
+                r#"{"type":"system","subtype":"attempt","content":"attempt 2"}"#,
+                r#"{"type":"system","content":"two"}"#,
+            ],
+            Some("two"),
+        ),
+        (
+            "a later attempt that said nothing",
+            &[
+                r#"{"type":"system","subtype":"result","line":{"type":"result","result":"half"}}"#,
+                r#"{"type":"system","subtype":"attempt","content":"attempt 2"}"#,
+            ],
+            None,
+        ),
         ("blank ones", &[r#"{"type":"system","content":" "}"#], None),
     ] {
         let mut output = FinalOutput::default();

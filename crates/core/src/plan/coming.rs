@@ -39,7 +39,15 @@ impl<'a> Outlook<'a> {
         self.firings(agent, schedule, self.now, 1).pop()
     }
 
-    /// Returns the firings of the schedule from `from` on, at most `count`. An interval counts from the end of each run,
+    /// As [`Self::firings`], also for a `from` in the past: then the times of a cron schedule between `from` and now come
+    /// first, as its expression and its calendar have them. What became of those is in the ledger.
+    pub fn times(&self, agent: &Agent, schedule: &Schedule, from: Timestamp, count: usize) -> Vec<Timestamp> {
+        let mut times = self.search(agent, schedule, |search| search.passed(from, count));
+        times.extend(self.firings(agent, schedule, from, count - times.len()));
+        times
+    }
+
+    /// Returns the firings of the schedule from `from` on, at most `count`, none in the past. An interval counts from the end of each run,
     /// so its times hold if the runs take no time.
     pub fn firings(
         &self,
@@ -48,12 +56,30 @@ impl<'a> Outlook<'a> {
         from: Timestamp,
         count: usize,
     ) -> Vec<Timestamp> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let from = from.max(self.now);
+        self.search(agent, schedule, |search| match &schedule.trigger {
+            TriggerConfig::Cron { expression, .. } => search.cron(expression, from, count),
+            TriggerConfig::Interval { interval } => search.interval(*interval, from, count),
+            TriggerConfig::Delay { .. } => search.delay(from),
+            _ => Vec::new(),
+        })
+    }
+
+    fn search(
+        &self,
+        agent: &Agent,
+        schedule: &Schedule,
+        find: impl FnOnce(Search<'_>) -> Vec<Timestamp>,
+    ) -> Vec<Timestamp> {
         let record = self
             .snapshot
             .schedules
             .get(&schedule.id)
             .map_or_else(|| Cow::Owned(ScheduleRecord::new(&agent.name, schedule, self.now)), Cow::Borrowed);
-        if !schedule.enabled || record.state != ScheduleState::Active || count == 0 {
+        if !schedule.enabled || record.state != ScheduleState::Active {
             return Vec::new();
         }
         let live = Live::of(agent, schedule, self.snapshot);
@@ -66,13 +92,7 @@ impl<'a> Outlook<'a> {
             crowded,
             snapshot: self.snapshot,
         };
-        let search = Search { outlook: self, agent, look, from: from.max(self.now), count };
-        match &schedule.trigger {
-            TriggerConfig::Cron { expression, .. } => search.cron(expression),
-            TriggerConfig::Interval { interval } => search.interval(*interval),
-            TriggerConfig::Delay { .. } => search.delay(),
-            _ => Vec::new(),
-        }
+        find(Search { outlook: self, agent, look })
     }
 }
 
@@ -81,9 +101,6 @@ struct Search<'a> {
     outlook: &'a Outlook<'a>,
     agent: &'a Agent,
     look: due::Look<'a>,
-    /// Not before now.
-    from: Timestamp,
-    count: usize,
 }
 
 /// What a used-up provider means for firings: those before `until` make jobs that wait for it.
@@ -94,7 +111,34 @@ struct Park {
 }
 
 impl Search<'_> {
-    fn cron(&self, cron: &Cron) -> Vec<Timestamp> {
+    /// The times of a cron schedule after `from` until now.
+    fn passed(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
+        let TriggerConfig::Cron { expression: cron, .. } = &self.look.schedule.trigger else {
+            return Vec::new();
+        };
+        let (timing, zone, now) = (&self.look.schedule.timing, self.look.zone(), self.look.now);
+        // With jitter the due time before `from` may belong to a firing after it.
+        let before = cron.previous_before(just_after(from), zone);
+        let (mut after, mut found, mut tried) = (before.map_or(from, just_before), Vec::new(), 0);
+        while from < now && found.len() < count && tried < MOST_TRIED {
+            let Some(due) = cron.next_after(after, zone).filter(|due| *due <= now) else { break };
+            (after, tried) = (due, tried + 1);
+            if !timing.allows(due, zone) {
+                let Some(allowed) = timing.next_allowed(due, zone) else { break };
+                after = just_before(allowed).max(due);
+                continue;
+            }
+            let at = self.look.spread(cron, due);
+            if at > from && at <= now {
+                found.push(at);
+                tried = 0;
+            }
+        }
+        found
+    }
+
+    /// `from` is not before now, here and below.
+    fn cron(&self, cron: &Cron, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
         let Ok(mut opens) = self.money() else { return Vec::new() };
         // Of the firings that meet a used-up provider the first makes a job, and `skip` skips the others. With a work source
@@ -104,9 +148,9 @@ impl Search<'_> {
         if let Some(park) = park.as_ref().filter(|park| park.has_job) {
             opens = opens.max(park.until);
         }
-        let mut after = self.after(cron, if park.is_some() { self.look.now } else { self.from });
+        let mut after = self.after(cron, if park.is_some() { self.look.now } else { from });
         let (mut found, mut tried) = (Vec::new(), 0);
-        while found.len() < self.count && tried < MOST_TRIED {
+        while found.len() < count && tried < MOST_TRIED {
             let Some(due) = cron.next_after(after, zone) else { break };
             tried += 1;
             if due < opens {
@@ -119,7 +163,7 @@ impl Search<'_> {
                 continue;
             }
             let at = self.look.spread(cron, due);
-            if at > self.from {
+            if at > from {
                 found.push(at);
                 tried = 0;
             }
@@ -137,23 +181,23 @@ impl Search<'_> {
         last.filter(|last| *last > decided).map_or_else(|| decided.max(start), just_before)
     }
 
-    fn interval(&self, interval: Interval) -> Vec<Timestamp> {
+    fn interval(&self, interval: Interval, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
         let Some(mut at) = self.interval_start(interval) else { return Vec::new() };
         let step = interval.duration();
         let mut parked = self.park().filter(|_| !self.look.live.takes_work).map(|park| park.until);
         let mut found = Vec::new();
         while let Some(allowed) = timing.next_allowed(at, zone) {
-            if allowed >= self.from {
+            if allowed >= from {
                 found.push(allowed);
             }
-            if found.len() == self.count {
+            if found.len() == count {
                 break;
             }
             // A job that waits for its provider ends after that at the earliest.
             let end = parked.take().map_or(allowed, |until| until.max(allowed));
             let Ok(next) = end.checked_add(step) else { break };
-            at = next.max(self.last_before_from(next, step));
+            at = next.max(last_before(from, next, step));
         }
         found
     }
@@ -172,17 +216,10 @@ impl Search<'_> {
         Some(due.max(opens))
     }
 
-    /// Goes to the last step before `from` at once, if that lies far away.
-    fn last_before_from(&self, at: Timestamp, step: SignedDuration) -> Timestamp {
-        let steps = self.from.duration_since(at).as_secs() / step.as_secs().max(1) - 1;
-        let Ok(steps @ 1..) = i32::try_from(steps) else { return at };
-        step.checked_mul(steps).and_then(|away| at.checked_add(away).ok()).unwrap_or(at)
-    }
-
-    fn delay(&self) -> Vec<Timestamp> {
+    fn delay(&self, from: Timestamp) -> Vec<Timestamp> {
         let start = self.look.schedule.timing.start_at.unwrap_or(self.look.now);
         let at = self.look.record.run_at.map(|at| at.max(start).max(self.look.now));
-        at.into_iter().filter(|at| *at >= self.from).collect()
+        at.into_iter().filter(|at| *at >= from).collect()
     }
 
     /// When a firing has money: firings before that are skipped. An error if no time brings any.
@@ -203,6 +240,13 @@ impl Search<'_> {
         }
         snapshot.limit(self.agent, now).map(|parked| Park { until: parked.until, has_job: false })
     }
+}
+
+/// Goes to the last step before `from` at once, if that lies far away.
+fn last_before(from: Timestamp, at: Timestamp, step: SignedDuration) -> Timestamp {
+    let steps = from.duration_since(at).as_secs() / step.as_secs().max(1) - 1;
+    let Ok(steps @ 1..) = i32::try_from(steps) else { return at };
+    step.checked_mul(steps).and_then(|away| at.checked_add(away).ok()).unwrap_or(at)
 }
 
 fn just_before(at: Timestamp) -> Timestamp {

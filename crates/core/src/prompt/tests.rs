@@ -263,8 +263,8 @@ fn messages() {
     .map(|text| Template::parse(text, Variables::of("cron", false)).unwrap_err().to_string())
     .to_vec();
     insta::assert_snapshot!(messages.join("\n"), @r#"
-    line 2: unknown variable "tilte" for a cron trigger (did you mean "title"?); known are date, time, now, agent, schedule, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
-    line 1: unknown variable "issue.number" for a cron trigger; known are date, time, now, agent, schedule, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
+    line 2: unknown variable "tilte" in a schedule of type cron (did you mean "title"?); known are date, time, now, agent, schedule, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
+    line 1: unknown variable "issue.number" in a schedule of type cron; known are date, time, now, agent, schedule, trigger_type, trigger.type, trigger.fired_at, trigger.key, trigger.scheduled_for, title, body, url, labels, assignee, source_id, fire_time, cron_expression, metadata, metadata.*. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{` without `}}` on the same line. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{ a b }}` cannot be read: unexpected input after expression. For a literal `{{` write `{{ "{{" }}`
     line 1: `{{}}` cannot be read: unexpected end of input, expected expression. For a literal `{{` write `{{ "{{" }}`

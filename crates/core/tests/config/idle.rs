@@ -63,6 +63,39 @@ fn what_only_the_root_file_can_say() {
 }
 
 #[test]
+fn keys_of_time_that_a_type_does_not_follow() {
+    let types = [
+        ("type: cron, cron: '0 3 * * *'", [true, true, true, true]),
+        ("type: interval, interval: 1h", [false, false, true, true]),
+        ("type: delay, in: 1h", [false, false, false, false]),
+        ("type: manual", [false, false, false, false]),
+        ("type: webhook, allow_unsigned: true", [false, false, false, false]),
+    ];
+    let keys = ["misfire: skip", "max_lateness: 2h", "overlap: queue", "jitter: 5"];
+    for (kind, works) in types {
+        for (key, works) in keys.into_iter().zip(works) {
+            let name = key.split(':').next().unwrap();
+            let text = schedule(&format!("{{{kind}, {key}, prompt: Go.}}"));
+            let loaded = load_text(&text);
+            assert_eq!(
+                (loaded.errors(), loaded.warnings()),
+                (0, usize::from(!works)),
+                "{kind}, {key}: {:?}",
+                lines(&loaded)
+            );
+            let said = lines(&loaded).join("\n");
+            assert!(works || said.contains(&format!("`{name}` does nothing here")), "{said}");
+        }
+    }
+    // What somebody has a use for stands in `defaults` with a reason.
+    let defaults = "defaults: {overlap: queue, misfire: skip}\n";
+    let both = schedule("{type: cron, cron: '0 3 * * *', prompt: Go.}\n  t: {type: manual, prompt: Go.}");
+    all(&[(format!("{defaults}{both}"), Nothing)]);
+    let loaded = load_text(&format!("{defaults}{}", schedule("{type: manual, prompt: Go.}")));
+    assert_eq!(loaded.warnings(), 2, "{:?}", lines(&loaded));
+}
+
+#[test]
 fn sandboxes_that_hold_nothing() {
     let kind = "needs a `kind` that can hold it";
     all(&[

@@ -18,7 +18,7 @@ fn unknown_variables_are_errors_at_their_prompt() {
     );
     let found: Vec<String> =
         lines(&loaded).into_iter().filter(|line| line.contains("unknown variable")).collect();
-    let starts: Vec<&str> = found.iter().map(|line| line.split(" for a").next().unwrap()).collect();
+    let starts: Vec<&str> = found.iter().map(|line| line.split(" in a").next().unwrap()).collect();
     assert_eq!(
         starts,
         [

@@ -99,6 +99,8 @@ fn agents_with_nothing_to_do() {
         ("schedules: {}", true),
         ("model: opus", true),
         ("work_source: {type: github, repo: o/r}", true),
+        ("hooks: {after_run: []}", true),
+        ("timeout: 5m\nretry: {max_attempts: 2}", true),
         ("permission_mode: plan", false),
         ("schedules: {s: {type: manual}}", false),
         ("default_prompt: Go.", false),

@@ -20,8 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
+use super::prune::gone;
 use super::{Api, Page, Problem, WorkspaceView};
-use crate::fleet::Changes;
+use crate::fleet::{Changes, known_agent, known_schedule};
 use crate::output::{self, Listening};
 use crate::store::{Cancel, FollowupsOfJob, JobFilter, PastAttempt};
 
@@ -60,6 +61,7 @@ pub(super) async fn list(
     if search.as_ref().is_some_and(|search| search.chars().count() > LONGEST_SEARCH) {
         return Err(Problem::bad_request(format!("`search` has at most {LONGEST_SEARCH} characters")));
     }
+    api.know(agent.as_ref(), schedule.as_ref()).await?;
     let after = match after {
         Some(name) => Some(api.job_id(&name.to_string()).await?),
         None => None,
@@ -263,7 +265,7 @@ impl From<PastAttempt> for AttemptView {
 
 /// A waiting job is cancelled at once; a running one is on its way to be.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
-    match api.daemon()?.cancel(api.job_id(&id).await?).await? {
+    match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
         Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
         Cancel::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
     }
@@ -274,7 +276,7 @@ pub(super) async fn retry(
     Path(id): Path<String>,
     Given(changes): Given<Changes>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    Ok((StatusCode::CREATED, Json(api.daemon()?.retry(&api.job_id(&id).await?, changes).await?)))
+    Ok((StatusCode::CREATED, Json(api.daemon()?.retry(find(&api, &id).await?.id(), changes).await?)))
 }
 
 pub(super) async fn fork(
@@ -282,7 +284,7 @@ pub(super) async fn fork(
     Path(id): Path<String>,
     Given(changes): Given<Changes>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
-    Ok((StatusCode::CREATED, Json(api.daemon()?.fork(&api.job_id(&id).await?, changes).await?)))
+    Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }
 
 /// Finds the job that an address names.
@@ -295,6 +297,22 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Job, Problem> {
 }
 
 impl Api {
+    /// Refuses names of agents and schedules that never were.
+    pub(super) async fn know(
+        &self,
+        agent: Option<&AgentName>,
+        schedule: Option<&ScheduleName>,
+    ) -> Result<(), Problem> {
+        let roster = self.roster();
+        if let Some(agent) = agent {
+            known_agent(&self.store, &roster, agent).await?;
+        }
+        if let Some(schedule) = schedule {
+            known_schedule(&self.store, &roster, agent, schedule).await?;
+        }
+        Ok(())
+    }
+
     /// The id of the job that people name so. A whole id may be of a job that is not there.
     pub(super) async fn job_id(&self, name: &str) -> Result<JobId, Problem> {
         let suffix = match named(name)? {
@@ -303,7 +321,10 @@ impl Api {
         };
         let found = self.store.jobs_by_suffix(&suffix).await?;
         match found.as_slice() {
-            [] => Err(Problem::not_found(format!("there is no job {suffix}; `cowhand jobs` lists them"))),
+            [] => Err(match self.store.removed_job_by_suffix(&suffix).await? {
+                Some(removed) => gone(&removed),
+                None => Problem::not_found(format!("there is no job {suffix}; `cowhand jobs` lists them")),
+            }),
             [only] => Ok(only.clone()),
             several => {
                 let ids: Vec<&str> = several.iter().map(JobId::as_str).collect();

@@ -74,6 +74,24 @@ impl Problem {
         Self::new(Code::BadRequest, message)
     }
 
+    /// Of what stands behind the `?`, in plain words: `said` is what Serde said about it.
+    pub(crate) fn bad_query(said: &str) -> Self {
+        let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
+        let (place, what) = said.split_once(": ").unwrap_or(("", said));
+        let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
+        let words = |kind: &str| {
+            let (wrong, expected) = what.strip_prefix(kind)?.split_once(", expected ")?;
+            let expected = expected.strip_prefix("one of ").unwrap_or(expected).replace('`', "");
+            Some(format!("{} is not one of {expected}", wrong.replace('`', "")))
+        };
+        let message = match (words("unknown variant "), words("unknown field ")) {
+            (Some(words), _) => words,
+            (_, Some(words)) => format!("the parameter {words}"),
+            _ => what.to_owned(),
+        };
+        Self::bad_request(format!("{place}{message}"))
+    }
+
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Code::NotFound, message)
     }
@@ -169,6 +187,7 @@ impl From<FleetError> for Problem {
             FleetError::Store(error) => return error.into(),
             FleetError::NoAgent { .. }
             | FleetError::NoSchedule { .. }
+            | FleetError::NoScheduleAnywhere { .. }
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)
             | FleetError::NoItem(_) => Code::NotFound,
@@ -218,5 +237,30 @@ impl IntoResponse for Problem {
         let details = Details { title, status: status.as_u16(), code: self.code, detail: self.message };
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
         (status, kind, Json(details)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_in_a_query_in_plain_words() {
+        for (said, expected) in [
+            (
+                "Failed to deserialize query string: status: unknown variant `foo`, expected one of `pending`, `running`",
+                "`status`: foo is not one of pending, running",
+            ),
+            (
+                "Failed to deserialize query string: unknown field `statsu`, expected one of `agent`, `status`",
+                "the parameter statsu is not one of agent, status",
+            ),
+            (
+                "Failed to deserialize query string: limit: 0 is not from 1 to 1000",
+                "`limit`: 0 is not from 1 to 1000",
+            ),
+        ] {
+            assert_eq!(Problem::bad_query(said).message, expected);
+        }
     }
 }

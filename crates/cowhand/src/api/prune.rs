@@ -10,6 +10,7 @@ use cowhand_core::job::Job;
 use super::given::Given;
 use super::{Api, Problem, Side};
 use crate::fleet::{self, FleetError, PruneAsked, PruneView};
+use crate::store::RemovedJob;
 
 /// Works with no daemon as well: then it takes the daemon's place for as long as it takes.
 pub(super) async fn prune(
@@ -57,11 +58,16 @@ impl Api {
         }
     }
 
-    /// Why a job is not there: it was pruned, or there never was one.
+    /// Why a job is not there: it was removed, or there never was one.
     pub(super) async fn no_job(&self, id: &JobId) -> Result<Problem, Problem> {
-        Ok(match self.store.pruned_at(id.clone()).await? {
-            Some(at) => Problem::not_found(format!("{id} is gone: it was pruned at {at:.0}")),
-            None => Problem::no_job(id),
-        })
+        let removed = self.store.removed_job(id.clone()).await?;
+        Ok(removed.map_or_else(|| Problem::no_job(id), |removed| gone(&removed)))
     }
+}
+
+/// Says when a job was removed, and who asked for that.
+pub(super) fn gone(RemovedJob { id, at, limit, by }: &RemovedJob) -> Problem {
+    let (how, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    Problem::not_found(format!("{id} is gone: it was {how} at {at:.0}{by}"))
 }

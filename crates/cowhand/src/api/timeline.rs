@@ -86,6 +86,7 @@ pub(super) async fn timeline(
     if to <= from || to.duration_since(from) > LONGEST {
         return Err(Problem::bad_request("`to` has to be after `from`, by 31 days at most"));
     }
+    api.know(asked.agent.as_ref(), None).await?;
     let roster = api.roster();
     let snapshot = api.store.snapshot_of(&roster, now).await?;
     let mut known = schedules_of(&roster, &snapshot, now);
@@ -151,7 +152,7 @@ const fn rank(status: JobStatus) -> u8 {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct NextAsked {
-    /// Only after this; unset means now.
+    /// Only after this; unset means now. In the past it brings the times of cron schedules, whether they fired or not.
     from: Option<Timestamp>,
     /// How many at most; unset means 10.
     count: Option<Count>,
@@ -172,7 +173,7 @@ pub(super) async fn next(
     let found = known.schedules.iter().find(|known| known.id == id);
     let found = found.ok_or_else(|| Problem::no_schedule(known, &schedule))?;
     let (from, count) = (asked.from.unwrap_or(now), Count::or(asked.count, 10) as usize);
-    Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).firings(known, found, from, count))))
+    Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
 }
 
 /// How many firings are asked for; more than of other lists, since they are small.
@@ -196,7 +197,7 @@ impl TryFrom<u32> for Many {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ComingAsked {
-    /// Only after this; unset means now.
+    /// Only after this; unset means now. In the past it brings the times of cron schedules, whether they fired or not.
     from: Option<Timestamp>,
     /// How many at most; unset means 10.
     count: Option<Many>,
@@ -241,7 +242,7 @@ pub(super) async fn coming(
     {
         let wanted = |schedule: &&Schedule| named.as_ref().is_none_or(|name| schedule.name.as_str() == name);
         for schedule in agent.schedules.iter().filter(wanted) {
-            let firings = outlook.firings(agent, schedule, from, count).into_iter();
+            let firings = outlook.times(agent, schedule, from, count).into_iter();
             coming.extend(firings.map(|at| ComingFiring {
                 agent: agent.name.clone(),
                 schedule: schedule.name.clone(),

@@ -127,8 +127,15 @@ pub(super) async fn usage(
     let until = asked.until.unwrap_or_else(|| zone.to_datetime(now).date());
     let since = asked.since.unwrap_or_else(|| until.saturating_sub(29.days()));
     let days = (until - since).get_days();
-    if !(0..MOST_DAYS).contains(&days) {
-        return Err(Problem::bad_request(format!("from {since} to {until} are not 1 to {MOST_DAYS} days")));
+    if days < 0 {
+        return Err(Problem::bad_request(format!(
+            "{since} is after {until}; `since` has to be the earlier day"
+        )));
+    }
+    if days >= MOST_DAYS {
+        return Err(Problem::bad_request(format!(
+            "from {since} to {until} there are more than {MOST_DAYS} days"
+        )));
     }
     let begin = |day: Date| day.to_zoned(zone.clone()).map(|begin| begin.timestamp());
     let (from, end) = (begin(since), until.tomorrow().and_then(begin));
@@ -137,8 +144,11 @@ pub(super) async fn usage(
     };
     let wanted = |agent: &AgentName| asked.agent.as_ref().is_none_or(|only| only == agent);
     let rows: Vec<Spent> = api.store.spent(from, end).await?;
-    let rows = rows.into_iter().filter(|row| wanted(&row.agent));
-    let mut view = UsageView::of(since, until, zone, rows);
+    let rows: Vec<Spent> = rows.into_iter().filter(|row| wanted(&row.agent)).collect();
+    if let Some(agent) = asked.agent.as_ref().filter(|_| rows.is_empty()) {
+        api.know(Some(agent), None).await?;
+    }
+    let mut view = UsageView::of(since, until, zone, rows.into_iter());
     view.time_zone = roster.zone.to_string();
     if asked.agent.is_none() {
         let items = api.store.spent_on_items(from, MOST_ROWS).await?;

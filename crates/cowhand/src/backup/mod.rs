@@ -118,15 +118,20 @@ pub(crate) async fn inspect(path: &Path) -> anyhow::Result<Contents> {
     if fs::metadata(path)?.len() == 0 {
         bail!("it is empty");
     }
-    let mut connection = connect(path).await.context("it is damaged")?;
+    let mut connection = connect(path).await.map_err(damaged)?;
     let contents = look_into(&mut connection).await;
     connection.close().await?;
     contents
 }
 
+/// The text of the database's error holds that of its cause already.
+fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow::anyhow!("it is damaged: {error}")
+}
+
 async fn look_into(connection: &mut SqliteConnection) -> anyhow::Result<Contents> {
     let rows = sqlx::query("pragma integrity_check(3)").fetch_all(&mut *connection).await;
-    let rows = rows.context("it is damaged")?;
+    let rows = rows.map_err(damaged)?;
     let told: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
     if told != ["ok"] {
         bail!("it is damaged: {}", told.join("; "));

@@ -24,14 +24,19 @@ impl Agents {
             print::json(&agents);
             return Ok(());
         }
-        let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"]);
+        let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"]).sparing(&[
+            "PLACES",
+            "SCHEDULES",
+            "RUNTIME",
+            "DESCRIPTION",
+        ]);
         for agent in agents {
             table.row([
                 agent.name.to_string(),
                 agent.runtime,
                 agent.max_concurrent.to_string(),
                 agent.schedules.len().to_string(),
-                print::one_line(&agent.description.unwrap_or_default(), 60),
+                print::cell(&agent.description.unwrap_or_default()),
             ]);
         }
         table.print();
@@ -41,7 +46,8 @@ impl Agents {
 
 /// What agents do now.
 pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
-    let mut table = Table::new(&["AGENT", "RUNNING", "QUEUED", "LAST JOB", "STATUS", "WHEN", "NEXT"]);
+    let mut table = Table::new(&["AGENT", "RUNNING", "QUEUED", "LAST JOB", "STATUS", "WHEN", "NEXT"])
+        .sparing(&["WHEN", "NEXT", "QUEUED", "LAST JOB", "STATUS"]);
     for agent in agents {
         let last = agent.last_job.as_ref();
         table.row([

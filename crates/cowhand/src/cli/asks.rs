@@ -130,7 +130,13 @@ fn answer(
 }
 
 fn table(asks: &[Ask], now: Timestamp) -> Table {
-    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"]);
+    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"]).sparing(&[
+        "ASKED",
+        "STATUS",
+        "UNTIL, OR BY",
+        "AGENT",
+    ]);
+    let longest = if print::width().is_some() { 80 } else { usize::MAX };
     for ask in asks {
         let until = match &ask.state {
             AskState::Open => ago::from_now(now, ask.expires_at),
@@ -145,7 +151,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
             ask.state.status().to_string(),
             ago::from_now(now, ask.asked_at),
             until,
-            folded(&what(ask), 80),
+            folded(&what(ask), longest),
         ]);
     }
     table

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const UNANSWERED: Duration = Duration::from_secs(10);
 
 /// Answers when the daemon does, or says why it does not.
-pub(super) fn start(place: &Place, started: &Started, fresh: bool) -> Result<(), Failure> {
+pub(super) fn start(place: &Place, started: &Started, fresh: bool, json: bool) -> Result<(), Failure> {
     show_warnings(place);
     if let Some(note) = config::left_by_herdctl(&place.config) {
         print::note(note);
@@ -46,7 +46,11 @@ pub(super) fn start(place: &Place, started: &Started, fresh: bool) -> Result<(),
         interrupt::unless(spinner.during(ready(place, child, said)), Some(GOES_ON)).await
     };
     let daemon = wait(ready)?;
-    print::line(ready_line(daemon.url.as_deref()));
+    if json {
+        print::json(&daemon);
+    } else {
+        print::line(ready_line(daemon.url.as_deref()));
+    }
     if let (Some(usual), Some(url)) = (usual, &daemon.url)
         && !url.ends_with(&usual.to_string())
     {
@@ -55,7 +59,7 @@ pub(super) fn start(place: &Place, started: &Started, fresh: bool) -> Result<(),
     if HerdctlFolder::beside(&place.config).is_some() {
         print_import(place, began)?;
     }
-    if daemon.url.is_some() && io::stdout().is_terminal() {
+    if daemon.url.is_some() && io::stdout().is_terminal() && !json {
         print_link(&place.ask(async |client| Ok(client.post("login", &()).await?))?);
     }
     Ok(())

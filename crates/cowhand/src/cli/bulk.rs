@@ -79,10 +79,11 @@ impl Many {
             return Ok(true);
         }
         let count = jobs(matching.len());
+        let (matches, them) = if matching.len() == 1 { ("matches", "it") } else { ("match", "them") };
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             let verb = verb.to_lowercase();
             return Err(Failure::usage(format!(
-                "{count} match; give `--yes` to {verb} them without a question"
+                "{count} {matches}; give `--yes` to {verb} {them} without a question"
             )));
         }
         for job in matching.iter().take(SHOWN) {

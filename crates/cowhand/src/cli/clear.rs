@@ -13,13 +13,20 @@ pub(super) struct Clear {
     /// The agent that is to begin anew
     #[arg(add = complete::agents())]
     agent: AgentName,
+    /// Print the agent as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Clear {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
-            client.post::<AgentView>(&format!("agents/{}/clear", self.agent), &()).await?;
-            print::line(format!("{} is to begin anew.", self.agent));
+            let view: AgentView = client.post(&format!("agents/{}/clear", self.agent), &()).await?;
+            if self.json {
+                print::json(&view);
+            } else {
+                print::line(format!("{} is to begin anew.", self.agent));
+            }
             Ok(())
         })
     }

@@ -194,9 +194,15 @@ fn clock(now: Timestamp) -> Result<String, String> {
     if local.year() < 2026 {
         return Err(format!("{local:.0} lies in the past; set the clock"));
     }
-    match zone.iana_name() {
-        Some(name) => Ok(format!("{}, zone {name}", local.strftime("%Y-%m-%d %H:%M:%S"))),
-        None => Ok(format!("{}, no zone is set, so cron uses UTC", local.strftime("%Y-%m-%d %H:%M:%S"))),
+    let local = local.strftime("%Y-%m-%d %H:%M:%S");
+    let set = std::env::var("TZ").ok().filter(|set| !set.is_empty());
+    match (zone.iana_name().filter(|_| !zone.is_unknown()), set) {
+        (Some(name), _) => Ok(format!("{local}, zone {name}")),
+        (None, Some(set)) if zone.is_unknown() => Err(format!(
+            "TZ is {set:?}, which is no time zone that is known here, so cron uses UTC; set it to a name such as Europe/Berlin"
+        )),
+        (None, Some(set)) => Ok(format!("{local}, zone {set}")),
+        (None, None) => Ok(format!("{local}, no zone is set, so cron uses UTC")),
     }
 }
 

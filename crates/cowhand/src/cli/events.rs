@@ -1,13 +1,15 @@
 //! `cowhand events`: what happened, in order.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use clap::Args;
 use cowhand_core::event::{Event, Fact, JobOutput};
 use jiff::Timestamp;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::follow::Until;
-use super::{Failure, ago, follow, interrupt, place, print};
+use super::{Failure, ago, follow, interrupt, number, place, print};
 use crate::api::Page;
 use crate::view::line::readable;
 
@@ -27,7 +29,7 @@ pub(super) struct Events {
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
     /// At most this many of those that have happened
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = number::between(1, 1000))]
     limit: u32,
     /// Print one JSON object a line
     #[arg(long)]
@@ -41,8 +43,9 @@ impl Events {
         let address = format!("events?limit={}{after}{audit}", self.limit);
         place::ask(config, async |client| {
             let events = client.get::<Page<Event>>(&address).await?.items;
+            let columns = Columns::of(&events);
             for event in &events {
-                self.print(event);
+                self.print(event, &columns);
             }
             if !self.follow {
                 return Ok(());
@@ -50,39 +53,44 @@ impl Events {
             let last = events.last().map_or(self.after.unwrap_or_default(), |event| event.seq);
             let output = if self.output { "&output=1" } else { "" };
             let address = |last: i64| format!("events?follow=1&after={last}{audit}{output}");
+            let heard = Cell::new(last);
             let hear = |last, line: &str| {
                 if let Ok(output) = serde_json::from_str::<JobOutput>(line) {
-                    self.print_output(&output);
+                    self.print_output(&output, &columns);
                     return last;
                 }
                 let Ok(event) = serde_json::from_str::<Event>(line) else { return last };
-                self.print(&event);
+                self.print(&event, &columns);
+                heard.set(event.seq);
                 event.seq
             };
-            interrupt::unless(follow::lines(client, Until::Never, last, address, hear), None).await
+            let goes_on = || Some(format!("`cowhand events -f --after {}` goes on from here", heard.get()));
+            let follows = follow::lines(client, Until::Never, last, address, hear);
+            interrupt::unless_telling(follows, goes_on).await
         })
     }
 
     /// A line for people; what only programs need is left out.
-    fn print_output(&self, said: &JobOutput) {
+    fn print_output(&self, said: &JobOutput, columns: &Columns) {
         if self.json {
             print::line(serde_json::to_string(said).unwrap_or_default());
             return;
         }
         let Some(text) = readable(&said.output.to_string()) else { return };
-        let who = print::padded(&ago::from_now(Timestamp::now(), said.at), 12);
+        let when = print::padded(&ago::from_now(Timestamp::now(), said.at), columns.when);
+        let kind = print::padded("job:output", columns.kind);
         for line in text.lines() {
-            print::row(&format!("{:>6}  {who}  {:<18}  {}  {line}", "", "job:output", said.job));
+            print::row(&format!("{:>6}  {when}  {kind}  {}  {line}", "", said.job));
         }
     }
 
-    fn print(&self, event: &Event) {
+    fn print(&self, event: &Event, columns: &Columns) {
         if self.json {
             print::line(serde_json::to_string(event).unwrap_or_default());
             return;
         }
-        let who = match &event.by {
-            Some(by) if self.audit => format!("{}  ", print::padded(&by.to_string(), 24)),
+        let by = match &event.by {
+            Some(by) if self.audit => format!("{}  ", print::padded(&by.to_string(), columns.by)),
             _ => String::new(),
         };
         let job = event.job.as_ref().map(ToString::to_string);
@@ -95,16 +103,40 @@ impl Events {
             | Fact::WorkDelayed { item, .. } => Some(item.to_string()),
             _ => None,
         };
-        let what: Vec<_> =
-            [Some(event.whose()), job, about, why(&event.fact)].into_iter().flatten().collect();
-        let line = format!(
-            "{:>6}  {:<12}  {who}{:<18}  {}",
-            event.seq,
-            ago::from_now(Timestamp::now(), event.at),
-            event.fact.type_name(),
-            what.join("  ").trim_start(),
-        );
+        let what: Vec<_> = [job, about, why(&event.fact)].into_iter().flatten().collect();
+        let whose = event.whose();
+        // What concerns nobody in particular has no place to keep free.
+        let whose =
+            if whose.is_empty() { whose } else { format!("{}  ", print::padded(&whose, columns.whose)) };
+        let when = print::padded(&ago::from_now(Timestamp::now(), event.at), columns.when);
+        let kind = print::padded(event.fact.type_name(), columns.kind);
+        let line = format!("{:>6}  {when}  {by}{kind}  {whose}{}", event.seq, what.join("  "));
         print::row(line.trim_end());
+    }
+}
+
+/// How wide the columns are: as wide as what is in them at the start, since nobody knows what comes later.
+struct Columns {
+    when: usize,
+    by: usize,
+    kind: usize,
+    whose: usize,
+}
+
+impl Columns {
+    fn of(events: &[Event]) -> Self {
+        let now = Timestamp::now();
+        let widest = |cell: &dyn Fn(&Event) -> String, least: usize| {
+            events.iter().map(|event| cell(event).width()).fold(least, usize::max)
+        };
+        Self {
+            when: widest(&|event| ago::from_now(now, event.at), 12),
+            by: widest(&|event| event.by.as_ref().map(ToString::to_string).unwrap_or_default(), 0),
+            kind: widest(&|event| event.fact.type_name().to_owned(), 18),
+            // What comes after it has to find room, too: the id of a job is the most important of it.
+            whose: widest(&Event::whose, 0)
+                .min(print::width().map_or(usize::MAX, |width| width.saturating_sub(65))),
+        }
     }
 }
 

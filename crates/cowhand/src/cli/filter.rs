@@ -40,6 +40,12 @@ pub(super) struct Filter {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Since(Timestamp);
 
+impl Since {
+    pub(super) fn at(self) -> Timestamp {
+        self.0
+    }
+}
+
 /// The end of a stretch of time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Until(Timestamp);

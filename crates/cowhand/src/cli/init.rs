@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::json;
 
 use super::place::cannot;
 use super::{Exit, Failure, print};
@@ -14,6 +15,9 @@ pub(super) struct Init {
     /// Write a cowhand.yaml although there is a herdctl.yaml beside it, which is then no longer used
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 const FLEET: &str = include_str!("init.yaml");
@@ -43,6 +47,10 @@ impl Init {
                 return Err(Failure::new(Exit::Refused, message));
             }
             Err(error) => return Err(cannot(&format!("cannot write {shown}"), &error)),
+        }
+        if self.json {
+            print::json(&json!({ "file": file }));
+            return Ok(());
         }
         print::line(format!("wrote {shown}"));
         // As the next verbs have to be told where it is.

@@ -7,10 +7,18 @@ pub(super) async fn unless<T>(
     work: impl Future<Output = Result<T, Failure>>,
     goes_on: Option<&str>,
 ) -> Result<T, Failure> {
+    unless_telling(work, || goes_on.map(str::to_owned)).await
+}
+
+/// As above, with words that are known only then.
+pub(super) async fn unless_telling<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+    goes_on: impl FnOnce() -> Option<String>,
+) -> Result<T, Failure> {
     tokio::select! {
         answer = work => answer,
         Ok(()) = tokio::signal::ctrl_c() => {
-            if let Some(goes_on) = goes_on {
+            if let Some(goes_on) = goes_on() {
                 print::note(goes_on);
             }
             Err(Failure::reported(Exit::Interrupted))

@@ -317,8 +317,11 @@ fn hooks(hooks: &[HookRun]) {
         let heading = format!("hook {}", hook.number);
         print::line(format!("{heading:<13}{state}  {}, {}{name}", hook.list, hook.kind));
         let tries = (hook.tries > 1).then(|| format!("tried {} times", hook.tries));
-        for more in hook.reason.iter().chain(&tries).chain(&hook.said) {
+        for more in hook.reason.iter().chain(&tries) {
             row("", &print::one_line(more, 400));
+        }
+        for line in print::plain(hook.said.as_deref().unwrap_or_default()).trim_end().lines() {
+            row("", line);
         }
     }
 }

@@ -6,19 +6,17 @@ use clap::Args;
 use cowhand_core::id::JobName;
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::filter::Filter;
-use super::place::WayIn;
 use super::print::{self, Table};
-use super::{Failure, ago, complete, job, place};
+use super::{Failure, ago, complete, job, number, place};
 
 #[derive(Debug, Args)]
 pub(super) struct Jobs {
     #[command(flatten)]
     filter: Filter,
     /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = number::between(1, u32::MAX))]
     limit: u32,
     /// All of them, however many there are
     #[arg(long, conflicts_with = "limit")]
@@ -44,9 +42,6 @@ impl Jobs {
             } else {
                 table(&jobs, Timestamp::now()).print();
             }
-            if jobs.is_empty() {
-                self.note_unknown_agent(client).await;
-            }
             if let Some(last) = jobs.last().filter(|_| more && !self.json) {
                 let id = &last.id;
                 print::note(format!(
@@ -56,18 +51,11 @@ impl Jobs {
             Ok(())
         })
     }
-
-    /// An agent that has left the fleet still has jobs; one that never was has none, and is probably misspelt.
-    async fn note_unknown_agent(&self, client: &WayIn<'_>) {
-        let Some(agent) = &self.filter.agent else { return };
-        if let Err(problem) = client.get::<Value>(&format!("agents/{agent}")).await {
-            print::note(problem.message);
-        }
-    }
 }
 
 fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
-    let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"]);
+    let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"])
+        .sparing(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
     for job in jobs {
         table.row([
             job.id.to_string(),
@@ -76,7 +64,7 @@ fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
             job.status.to_string(),
             ago::from_now(now, job.started_at),
             job.duration_seconds.map(ago::seconds).unwrap_or_default(),
-            print::one_line(&job::outcome(job), 60),
+            print::cell(&job::outcome(job)),
         ]);
     }
     table

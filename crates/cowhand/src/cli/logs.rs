@@ -6,18 +6,18 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::id::{AgentName, JobId, JobName};
 use cowhand_core::job::JobRecord;
-use serde_json::Value;
 
 use super::follow::Until;
 use super::place::WayIn;
 use super::print::{FAINT, styled};
+use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, job, place, print};
-use crate::api::{Client, Code, JobResult, Page};
+use crate::api::{Client, Code, JobResult, Page, Problem};
 use crate::view::line::{Growing, plain, readable};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
-    /// A job, or an agent for its newest job [default: the fleet's newest job]
+    /// A job, or an agent for its newest job, with `-f` one that runs [default: the fleet's newest job]
     #[arg(value_name = "JOB|AGENT", add = complete::jobs_and_agents())]
     of: Option<String>,
     /// Go on until the job has ended
@@ -40,16 +40,29 @@ impl Logs {
             }
             let grows = self.follow && std::io::stdout().is_terminal();
             let mut growing = Growing::default();
+            let spinner = Spinner::new(format!("waiting for what {id} says"));
             let show = |line: &str| {
-                if self.json {
-                    print::line(line);
-                } else if grows {
-                    print::part(growing.hear(line));
-                } else if let Some(text) = readable(line) {
-                    print::line(text);
-                }
+                spinner.aside(|| {
+                    if self.json {
+                        print::line(line);
+                    } else if grows {
+                        let part = growing.hear(line);
+                        print::part(&part);
+                        return if growing.is_in_a_line() { Ends::InALine } else { Ends::WithALine };
+                    } else if let Some(text) = readable(line) {
+                        print::line(text);
+                    }
+                    Ends::WithALine
+                });
             };
-            interrupt::unless(listen(client, &id, self.follow, show), None).await?;
+            let goes_on =
+                format!("{id} goes on; `cowhand logs {id} -f` follows it, `cowhand cancel {id}` ends it");
+            let said = interrupt::unless(listen(client, &id, self.follow, show), Some(&goes_on));
+            if self.follow {
+                spinner.during(said).await?;
+            } else {
+                said.await?;
+            }
             if !self.json {
                 let job: JobRecord = follow::get(client, &format!("jobs/{id}")).await?;
                 print::line(styled(format!("── {}", job::in_short(&job)), FAINT));
@@ -69,21 +82,22 @@ impl Logs {
     }
 
     async fn job(&self, client: &Client) -> Result<JobId, Failure> {
-        let of_agent = match &self.of {
+        let newest = match &self.of {
             Some(of) if of.starts_with("job-") => {
                 return of.parse().map_err(|error| Failure::usage(format!("{error}")));
             }
             Some(of) => {
                 let agent: AgentName = of.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-                let known = client.get::<Value>(&format!("agents/{agent}")).await;
+                let known = self.newest(client, &format!("&agent={agent}")).await;
                 match (known, of.parse::<JobName>()) {
-                    (Ok(_), _) => format!("&agent={agent}"),
+                    (Ok(job), _) => job,
                     // No agent has this name, but it may be the end of a job's id.
                     (Err(problem), Ok(name)) if problem.code == Code::NotFound => {
                         let job =
                             client.get::<JobRecord>(&format!("jobs/{name}")).await.map_err(|no_job| {
-                                // A word without a digit was rather meant to be a name.
-                                if of.contains(|letter: char| letter.is_ascii_digit()) {
+                                // A word without a digit was rather meant to be a name, unless a job had it.
+                                let is_gone = no_job.message.contains(" is gone: ");
+                                if is_gone || of.contains(|letter: char| letter.is_ascii_digit()) {
                                     no_job
                                 } else {
                                     problem
@@ -94,12 +108,24 @@ impl Logs {
                     (Err(problem), _) => return Err(problem.into()),
                 }
             }
-            None => String::new(),
+            None => self.newest(client, "").await?,
         };
-        let newest = client.get::<Page<JobRecord>>(&format!("jobs?limit=1{of_agent}")).await?.items.pop();
         let nothing =
             || Failure::new(Exit::Refused, "no job has been made yet; `cowhand trigger AGENT` makes one");
         newest.map(|job| job.id).ok_or_else(nothing)
+    }
+
+    /// The newest job; whoever follows means one that runs, if there is one.
+    async fn newest(&self, client: &Client, of_agent: &str) -> Result<Option<JobRecord>, Problem> {
+        if self.follow {
+            let running: Page<JobRecord> =
+                client.get(&format!("jobs?limit=1&status=running{of_agent}")).await?;
+            if let Some(job) = running.items.into_iter().next() {
+                return Ok(Some(job));
+            }
+        }
+        let newest: Page<JobRecord> = client.get(&format!("jobs?limit=1{of_agent}")).await?;
+        Ok(newest.items.into_iter().next())
     }
 }
 

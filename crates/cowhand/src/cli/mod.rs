@@ -26,6 +26,7 @@ mod listen;
 mod log;
 mod logs;
 mod mcp;
+mod number;
 mod place;
 mod print;
 mod prompt;

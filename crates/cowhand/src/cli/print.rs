@@ -11,7 +11,8 @@ use unicode_width::UnicodeWidthStr;
 use super::spinner;
 pub(super) use super::table::Table;
 use super::table::beginning;
-pub(super) use crate::view::line::{one_line, plain};
+use crate::view::line;
+pub(super) use crate::view::line::plain;
 pub(super) use crate::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
 pub(super) const HEAD: Style = Style::new().bold();
@@ -26,6 +27,16 @@ pub(super) fn part(text: impl Display) {
     if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {
         end(&error);
     }
+}
+
+/// Text from elsewhere on one line. On a terminal it is the first line, cut; in a pipe or a file it is all of it.
+pub(super) fn one_line(text: &str, longest: usize) -> String {
+    if io::stdout().is_terminal() { line::one_line(text, longest) } else { line::whole(text) }
+}
+
+/// Text from elsewhere for a table, which cuts it to what the terminal has room for.
+pub(super) fn cell(text: &str) -> String {
+    one_line(text, usize::MAX)
 }
 
 /// How wide the terminal is; none for a pipe or a file, where nothing is cut and no line is broken.

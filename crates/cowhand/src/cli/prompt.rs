@@ -26,7 +26,7 @@ impl Prompt {
     pub(super) fn read(self) -> Result<Option<String>, Failure> {
         let dash = Path::new("-");
         match (self.prompt, self.prompt_file) {
-            (Some(text), _) if text != "-" => Ok(Some(text)),
+            (Some(text), _) if text != "-" => checked("`--prompt`", Ok(text)).map(Some),
             (None, Some(file)) if file != dash => {
                 let shown = file.display().to_string();
                 checked(&shown, named_file::read_text(&file, MOST_BYTES)).map(Some)

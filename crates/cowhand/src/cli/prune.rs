@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::place::Place;
 use super::print::{self, Table};
-use super::{Exit, Failure, ago, complete};
+use super::{Exit, Failure, ago, complete, number};
 use crate::config;
 use crate::fleet::{PruneAsked, PruneView};
 
@@ -24,7 +24,7 @@ pub(super) struct Prune {
     #[arg(long)]
     dry_run: bool,
     /// Keep so many jobs of each agent, this once, whatever the config says
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::between(1, u32::MAX))]
     max_jobs: Option<u32>,
     /// Keep jobs that ended no longer ago than this (30d), this once
     #[arg(long, value_name = "TIME")]
@@ -78,7 +78,8 @@ fn show(pruned: &PruneView, now: Timestamp) {
     if pruned.jobs.is_empty() {
         return print::line("nothing to remove");
     }
-    let mut table = Table::new(&["JOB", "AGENT", "ENDED", "SIZE", "WHY"]);
+    let mut table =
+        Table::new(&["JOB", "AGENT", "ENDED", "SIZE", "WHY"]).sparing(&["SIZE", "ENDED", "AGENT"]);
     for job in &pruned.jobs {
         table.row([
             job.id.to_string(),

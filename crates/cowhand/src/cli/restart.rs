@@ -9,30 +9,33 @@ use super::log::LogFormat;
 use super::place::{Place, wait};
 use super::started::Started;
 use super::stop::stop;
-use super::{Failure, background, restart_check};
+use super::{Failure, background, number, restart_check};
 use crate::api::StopAsked;
 
 #[derive(Debug, Args)]
 pub(super) struct Restart {
     /// How long running jobs may finish after a signal, before they are cancelled [default: as the last start said]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = number::seconds)]
     stop_timeout: Option<u64>,
     #[command(flatten)]
     listen: Listen,
     /// How the log is written [default: as the last start said]
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
+    /// Print the new daemon as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Restart {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
-        let Self { stop_timeout, listen, log_format } = self;
+        let Self { stop_timeout, listen, log_format, json } = self;
         let given = Started { listen, stop_timeout, log_format };
         let started = Started::read(&place.state).overridden_by(given);
         wait(restart_check::check(&place, &started.listen))?;
         let stopped = stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
-        background::start(&place, &started, false).map_err(|failure| match stopped {
+        background::start(&place, &started, false, json).map_err(|failure| match stopped {
             Some(_) if !failure.was_interrupted() => failure.and(NONE_RUNS),
             _ => failure,
         })

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::background::unusable;
 use super::backup::in_number;
@@ -18,6 +19,9 @@ use crate::store::StoreError;
 pub(super) struct Restore {
     /// A file that `cowhand backup` wrote, or a store that an earlier restore kept
     file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Restore {
@@ -45,6 +49,10 @@ impl Restore {
             restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
         })?;
         let Restored { contents, aside } = restored;
+        if self.json {
+            print::json(&json!({ "file": self.file, "jobs": contents.jobs, "replaced": aside }));
+            return Ok(());
+        }
         print::line(format!("restored {} from {}", in_number(contents.jobs), self.file.display()));
         if let Some(aside) = aside {
             print::line(format!("the store that was there is now {}", aside.display()));

@@ -1,6 +1,6 @@
 //! A sign of life while a verb waits, for a person at a terminal. In a pipe or a file there is nothing of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use super::table::beginning;
 
 /// What is over sooner than this needs no sign.
 const PAUSE: Duration = Duration::from_millis(200);
+/// What goes on sooner than this after it was last heard of is not silent.
+const SILENCE: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_millis(100);
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
@@ -19,11 +21,16 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 pub(super) struct Spinner {
     text: RefCell<String>,
     shown: bool,
+    /// When something else was last written.
+    stirred: Cell<Option<Instant>>,
+    /// Something else stands on the line, without an end.
+    held: Cell<bool>,
 }
 
 impl Spinner {
     pub(super) fn new(text: impl Into<String>) -> Self {
-        Self { text: RefCell::new(text.into()), shown: can_erase() }
+        let (stirred, held) = (Cell::new(None), Cell::new(false));
+        Self { text: RefCell::new(text.into()), shown: can_erase(), stirred, held }
     }
 
     /// Whether anybody sees what it says.
@@ -35,6 +42,17 @@ impl Spinner {
         self.text.replace(text.into());
     }
 
+    /// Makes room for something else that is written to the terminal, if `write` does so; the spinner comes back when there
+    /// is silence.
+    pub(super) fn aside(&self, write: impl FnOnce() -> Ends) {
+        if self.shown && !self.held.get() {
+            draw("");
+        }
+        let ends = write();
+        self.held.set(matches!(ends, Ends::InALine));
+        self.stirred.set(Some(Instant::now()));
+    }
+
     /// Turns until the work is done, and is gone then, however it ends.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         if !self.shown {
@@ -44,14 +62,18 @@ impl Spinner {
         let mut turns = interval_at(begun + PAUSE, TURN);
         turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut frames = FRAMES.iter().cycle();
-        let _erased = Erased;
+        let _erased = Erased(self);
         tokio::pin!(work);
         loop {
             tokio::select! {
                 answer = &mut work => return answer,
                 _ = turns.tick() => {
+                    let since = self.stirred.get().unwrap_or(begun);
+                    if self.held.get() || self.stirred.get().is_some() && since.elapsed() < SILENCE {
+                        continue;
+                    }
                     let frame = frames.next().copied().unwrap_or_default();
-                    let line = format!("{frame} {} {}", self.text.borrow(), ago::seconds(begun.elapsed().as_secs()));
+                    let line = format!("{frame} {} {}", self.text.borrow(), ago::seconds(since.elapsed().as_secs()));
                     draw(&fitting(&line, width()));
                 }
             }
@@ -60,12 +82,23 @@ impl Spinner {
 }
 
 /// Takes the line away when it is dropped.
-struct Erased;
+struct Erased<'a>(&'a Spinner);
 
-impl Drop for Erased {
+impl Drop for Erased<'_> {
     fn drop(&mut self) {
-        draw("");
+        if !self.0.held.get() {
+            draw("");
+        }
     }
+}
+
+/// Where something that was written beside the spinner ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ends {
+    /// At the start of a line.
+    WithALine,
+    /// Somewhere in a line, which the spinner must not erase.
+    InALine,
 }
 
 /// Whether standard error is a terminal on which a line can be written again.

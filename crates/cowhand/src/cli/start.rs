@@ -15,7 +15,7 @@ use super::listen::Listen;
 use super::log::{self, LogFormat};
 use super::place::{Place, cannot};
 use super::started::{STOP_TIMEOUT, Started};
-use super::{Exit, Failure, background};
+use super::{Exit, Failure, background, number};
 use crate::api::{Api, Socket};
 use crate::clock::Clock;
 use crate::config::ConfigWatch;
@@ -26,12 +26,13 @@ use crate::state::StateFolder;
 use crate::{trigger, work};
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct Start {
     /// Run in the background, and answer when it is ready
     #[arg(short, long)]
     detach: bool,
     /// How long running jobs may finish after a signal, before they are cancelled
-    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT)]
+    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT, value_parser = number::seconds)]
     stop_timeout: u64,
     /// On the first start with a herdctl.yaml, do not import the state that herdctl left in .herdctl
     #[arg(long)]
@@ -41,6 +42,9 @@ pub(super) struct Start {
     /// How the log is written
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    /// Print the daemon in the background as JSON
+    #[arg(long, requires = "detach")]
+    json: bool,
     /// This is the one in the background; cowhand says so, not a person
     #[arg(long, hide = true)]
     behind: bool,
@@ -50,7 +54,7 @@ impl Start {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
             let place = Place::find(config)?;
-            return background::start(&place, &self.started(), self.fresh);
+            return background::start(&place, &self.started(), self.fresh, self.json);
         }
         log::begin(self.log_format);
         let as_json = matches!(self.log_format, LogFormat::Json);

@@ -8,12 +8,13 @@ use clap::Args;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{JobRecord, Termination};
+use serde::Serialize;
 
 use super::bulk::jobs;
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
-use super::{Exit, Failure, background, interrupt, print};
-use crate::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
+use super::{Exit, Failure, background, interrupt, number, print};
+use crate::api::{AttemptView, Client, DaemonView, Page, Status, StopAsked};
 
 #[derive(Debug, Args)]
 pub(super) struct Stop {
@@ -21,8 +22,27 @@ pub(super) struct Stop {
     #[arg(long)]
     keep_agents: bool,
     /// How long running jobs may finish before they are cancelled
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = number::seconds)]
     timeout: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Default, Serialize)]
+struct Stopped {
+    /// Jobs that were cancelled because they did not end in time.
+    cancelled: Vec<Cancelled>,
+    /// How many jobs run on without a daemon.
+    running: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Cancelled {
+    job: JobId,
+    agent: AgentName,
+    termination: Termination,
 }
 
 /// Beyond the timeout: agents that are cancelled have a grace period of their own.
@@ -33,40 +53,57 @@ impl Stop {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
         let asked = StopAsked { keep_agents: self.keep_agents, timeout_seconds: Some(self.timeout) };
-        let Some(last) = stop(&place, asked)? else { return Err(Failure::from(Problem::no_daemon())) };
+        let Some(last) = stop(&place, asked)? else {
+            return Err(Failure::new(
+                Exit::NoDaemon,
+                "no daemon runs for this fleet; there is nothing to stop",
+            ));
+        };
         // It has stopped, whatever can be found out about the jobs.
-        print::line(wait(outcome(&place, last, self.keep_agents)).unwrap_or_else(|_| "stopped".to_owned()));
+        let stopped = wait(outcome(&place, last, self.keep_agents)).unwrap_or_default();
+        if self.json {
+            print::json(&stopped);
+        } else {
+            print::line(stopped.in_words());
+        }
         Ok(())
     }
 }
 
-/// `stopped`, and what became of the jobs that ran here, from the store that the daemon left.
-async fn outcome(place: &Place, after: i64, kept: bool) -> Result<String, Failure> {
+impl Stopped {
+    fn in_words(&self) -> String {
+        if self.running > 0 {
+            let run = if self.running == 1 { "runs" } else { "run" };
+            return format!("stopped; {} {run} on", jobs(self.running));
+        }
+        if self.cancelled.is_empty() {
+            return "stopped".to_owned();
+        }
+        let line =
+            |Cancelled { job, agent, termination }: &Cancelled| format!("  {job}  {agent}  {termination}");
+        let lines: Vec<String> = self.cancelled.iter().map(line).collect();
+        format!("stopped; {} cancelled:\n{}", jobs(lines.len()), lines.join("\n"))
+    }
+}
+
+/// What became of the jobs that ran here, from the store that the daemon left.
+async fn outcome(place: &Place, after: i64, kept: bool) -> Result<Stopped, Failure> {
     let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
     let client = place.alone().await?;
-    let mut lines = Vec::new();
+    let mut stopped = Stopped::default();
     if kept {
         let running: Page<JobRecord> = client.get("jobs?status=running&limit=1000").await?;
-        let mut count = 0;
         for job in running.items {
-            count += usize::from(ran_at(&client, &job.id, &here).await?);
+            stopped.running += usize::from(ran_at(&client, &job.id, &here).await?);
         }
-        let run = if count == 1 { "runs" } else { "run" };
-        return Ok(if count == 0 {
-            "stopped".to_owned()
-        } else {
-            format!("stopped; {} {run} on", jobs(count))
-        });
+        return Ok(stopped);
     }
-    for (job, agent, how) in cancelled_after(&client, after).await? {
+    for (job, agent, termination) in cancelled_after(&client, after).await? {
         if ran_at(&client, &job, &here).await? {
-            lines.push(format!("  {job}  {agent}  {how}"));
+            stopped.cancelled.push(Cancelled { job, agent, termination });
         }
     }
-    if lines.is_empty() {
-        return Ok("stopped".to_owned());
-    }
-    Ok(format!("stopped; {} cancelled:\n{}", jobs(lines.len()), lines.join("\n")))
+    Ok(stopped)
 }
 
 /// The jobs that were cancelled after this event, with their agents and how they ended.

@@ -4,26 +4,32 @@ use anstyle::Style;
 use cowhand_core::id::JobId;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::print::{HEAD, line, one_line, style_of, styled, width};
+use super::print::{HEAD, line, style_of, styled, width};
 
 #[derive(Debug)]
 pub(super) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    /// Columns that a narrow terminal does without, the first one first.
+    spared: &'static [&'static str],
 }
 
 /// Between two columns.
 const GAP: usize = 2;
-/// A column that is no wider is never cut: a status, a time, a number.
+/// A column that is no wider is never cut: a status, a time, a number, the short form of a job's id.
 const WHOLE: usize = 12;
 
 /// How much a table that is too wide gives up: first the text in its last column, then the dates in ids of jobs, then
-/// long names, and in the end the last column.
-const STEPS: [Step; 7] = [
+/// long names. If that is not enough, columns are left out.
+const STEPS: [Step; 4] = [
     Step { whole_ids: true, name: usize::MAX, last: 24 },
     Step { whole_ids: false, name: usize::MAX, last: 24 },
     Step { whole_ids: false, name: 20, last: 20 },
     Step { whole_ids: false, name: WHOLE, last: 10 },
+];
+
+/// What is tried when columns were left out, and it is still too wide.
+const LAST_STEPS: [Step; 3] = [
     Step { whole_ids: false, name: 8, last: 10 },
     Step { whole_ids: false, name: 6, last: 0 },
     Step { whole_ids: false, name: 3, last: 0 },
@@ -40,7 +46,12 @@ struct Step {
 
 impl Table {
     pub(super) fn new(head: &[&'static str]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new() }
+        Self { head: head.to_vec(), rows: Vec::new(), spared: &[] }
+    }
+
+    /// Names the columns that a narrow terminal does without, the least important one first.
+    pub(super) fn sparing(self, spared: &'static [&'static str]) -> Self {
+        Self { spared, ..self }
     }
 
     /// The words of a status get their colour.
@@ -67,20 +78,58 @@ impl Table {
     }
 
     /// The head and the rows, each cell with the width of its column.
-    fn fitting(self, terminal: Option<usize>) -> Vec<Vec<(String, usize)>> {
+    fn fitting(&self, terminal: Option<usize>) -> Vec<Vec<(String, usize)>> {
         let head = self.head.iter().map(|name| (*name).to_owned()).collect();
-        let all: Vec<Vec<String>> = std::iter::once(head).chain(self.rows).collect();
+        let all: Vec<Vec<String>> = std::iter::once(head).chain(self.rows.iter().cloned()).collect();
         let Some(terminal) = terminal else {
             let widths = natural(&all, true);
             return cut_to(all, &widths, true);
         };
-        let step = STEPS.into_iter().find_map(|step| Some((widths(&all, step, terminal)?, step)));
-        let (widths, step) = step.unwrap_or_else(|| {
-            let step = STEPS[STEPS.len() - 1];
-            (natural(&all, step.whole_ids).into_iter().map(|width| width.min(step.name)).collect(), step)
-        });
-        cut_to(all, &widths, step.whole_ids)
+        let mut tables = vec![all];
+        for column in self.left_out(&tables[0]) {
+            let narrower = without(&tables[tables.len() - 1], column);
+            tables.push(narrower);
+        }
+        let fits = |all: &Vec<Vec<String>>, steps: &[Step]| {
+            steps.iter().find_map(|step| Some((widths(all, *step, terminal)?, step.whole_ids)))
+        };
+        for steps in [&STEPS[..], &LAST_STEPS[..]] {
+            for all in &tables {
+                if let Some((widths, whole_ids)) = fits(all, steps) {
+                    return cut_to(all.clone(), &widths, whole_ids);
+                }
+            }
+        }
+        let all = tables.pop().unwrap_or_default();
+        let widths: Vec<usize> = natural(&all, false).into_iter().map(|width| width.min(WHOLE)).collect();
+        cut_to(all, &widths, false)
     }
+
+    /// The places of the columns that can be left out, in order; each place counts without those before it.
+    fn left_out(&self, all: &[Vec<String>]) -> Vec<usize> {
+        let mut head = self.head.clone();
+        let is_empty = |name: &&&'static str| {
+            let column = self.head.iter().position(|head| *head == **name);
+            all.iter()
+                .skip(1)
+                .all(|row| column.and_then(|column| row.get(column)).is_none_or(String::is_empty))
+        };
+        let (empty, full): (Vec<_>, Vec<_>) = self.spared.iter().partition(is_empty);
+        let place = |name: &'static str| {
+            let place = head.iter().position(|head| *head == name)?;
+            head.remove(place);
+            Some(place)
+        };
+        empty.into_iter().chain(full).copied().filter_map(place).collect()
+    }
+}
+
+fn without(rows: &[Vec<String>], column: usize) -> Vec<Vec<String>> {
+    let rest = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().filter(|(place, _)| *place != column);
+        cells.map(|(_, cell)| cell.clone()).collect()
+    };
+    rows.iter().map(rest).collect()
 }
 
 fn natural(rows: &[Vec<String>], whole_ids: bool) -> Vec<usize> {
@@ -147,7 +196,7 @@ fn cut_end(text: &str, width: usize) -> String {
     match width {
         _ if text.width() <= width => text.to_owned(),
         0 => String::new(),
-        _ => format!("{}…", beginning(&one_line(text, usize::MAX), width - 1)),
+        _ => format!("{}…", beginning(text, width - 1)),
     }
 }
 
@@ -175,7 +224,7 @@ mod tests {
         table
     }
 
-    fn lines(table: Table, terminal: Option<usize>) -> Vec<String> {
+    fn lines(table: &Table, terminal: Option<usize>) -> Vec<String> {
         let line = |row: Vec<(String, usize)>| {
             let cells = row.into_iter().map(|(cell, width)| {
                 let padding = " ".repeat(width - cell.width());
@@ -198,7 +247,7 @@ mod tests {
             ],
             ["job-2026-01-01-def456", "b", "failed", ""],
         ];
-        assert_eq!(lines(table(&rows), None)[1], rows[0].join("  "));
+        assert_eq!(lines(&table(&rows), None)[1], rows[0].join("  "));
         for (terminal, expected) in [
             (
                 110,
@@ -212,7 +261,31 @@ mod tests {
             (40, "abc123  a-ve…orth  completed  It is don…"),
             (30, "abc123  a-ve…orth  completed"),
         ] {
-            let lines = lines(table(&rows), Some(terminal));
+            let lines = lines(&table(&rows), Some(terminal));
+            assert!(lines.iter().all(|line| line.width() <= terminal), "{lines:#?}");
+            assert_eq!(lines[1], expected, "{terminal}");
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_does_without_columns_and_not_without_ids() {
+        let head = ["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"];
+        for (schedule, terminal, expected) in [
+            ("every-weekday-morning", 40, "abc123  backend-re…-the-north  completed"),
+            ("every-weekday-morning", 50, "abc123  backend-r…the-north  completed  It is don…"),
+            ("", 61, "abc123  backend…-north  completed  13s ago  1m 2s  It is don…"),
+            (
+                "every-weekday-morning",
+                80,
+                "abc123  backend…e-north  every-w…morning  completed  13s ago  1m 2s  It is done…",
+            ),
+        ] {
+            let mut table = Table::new(&head).sparing(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+            let agent = "backend-reviewer-for-the-north";
+            let outcome = "It is done, and here is all that was done on the way.";
+            let row = ["job-2026-01-01-abc123", agent, schedule, "completed", "13s ago", "1m 2s", outcome];
+            table.row(row.map(str::to_owned));
+            let lines = lines(&table, Some(terminal));
             assert!(lines.iter().all(|line| line.width() <= terminal), "{lines:#?}");
             assert_eq!(lines[1], expected, "{terminal}");
         }
@@ -221,7 +294,7 @@ mod tests {
     #[test]
     fn signs_take_the_room_that_they_take() {
         let rows = [["job-2026-01-01-abc123", "审阅", "completed", "审阅完成"], ["x", "abcd", "failed", ""]];
-        let lines = lines(table(&rows), None);
+        let lines = lines(&table(&rows), None);
         assert_eq!(lines[1], "job-2026-01-01-abc123  审阅   completed  审阅完成");
         assert_eq!(lines[2], "x                      abcd   failed");
         assert_eq!(cut("审阅所有打开的拉取请求", 9), "审阅…请求");

@@ -107,7 +107,8 @@ impl Revoke {
 }
 
 fn table(tokens: &[store::Token], now: Timestamp) -> Table {
-    let mut table = Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"]);
+    let mut table =
+        Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"]).sparing(&["MADE", "LAST USED"]);
     for token in tokens {
         let until = match (token.revoked_at, token.expires_at) {
             (Some(_), _) => "revoked".to_owned(),

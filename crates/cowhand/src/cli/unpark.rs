@@ -11,6 +11,9 @@ use crate::api::{ProviderView, segment};
 pub(super) struct Unpark {
     /// As `cowhand status` names it
     provider: String,
+    /// Print the provider as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Unpark {
@@ -18,7 +21,11 @@ impl Unpark {
         place::ask(config, async |client| {
             let address = format!("providers/{}/unpark", segment(&self.provider));
             let view = client.post::<ProviderView>(&address, &()).await?;
-            print::line(format!("{} takes jobs again.", view.provider));
+            if self.json {
+                print::json(&view);
+            } else {
+                print::line(format!("{} takes jobs again.", view.provider));
+            }
             Ok(())
         })
     }

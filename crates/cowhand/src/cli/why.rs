@@ -14,7 +14,7 @@ use serde_json::json;
 use super::place::WayIn;
 use super::print::{self, Table};
 use super::schedule::FullName;
-use super::{Failure, ago, complete, place, status};
+use super::{Failure, ago, complete, number, place, status};
 use crate::api::{AgentView, FiringView, Page, Status, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::queues::given_up::{GivenUpItem, TakenBy};
@@ -26,7 +26,7 @@ pub(super) struct Why {
     #[arg(value_name = "AGENT[/SCHEDULE]", add = complete::agents_and_schedules())]
     of: Subject,
     /// How many firings of each schedule to show [default: 10, for an agent 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = number::between(1, 1000))]
     limit: Option<u32>,
     /// Print JSON
     #[arg(long)]

@@ -8,7 +8,7 @@ use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
-use super::{Exit, Failure, ago, complete, place};
+use super::{Exit, Failure, ago, complete, number, place};
 use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
 use crate::queues::given_up::GivenUp;
 use crate::queues::{ItemStatus, ItemView};
@@ -44,7 +44,7 @@ pub(super) struct List {
     #[arg(long, value_name = "PRIORITY", value_enum)]
     priority: Vec<Urgency>,
     /// At most this many
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", value_parser = number::between(1, 1000))]
     limit: Option<u32>,
     /// Print a JSON array
     #[arg(long)]
@@ -211,7 +211,8 @@ impl List {
         }
         let now = Timestamp::now();
         let left: Vec<String> = page.items.iter().filter_map(left_for_a_person).collect();
-        let mut table = Table::new(&["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"]);
+        let mut table = Table::new(&["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"])
+            .sparing(&["AGE", "AGENTS", "PRIORITY", "TITLE"]);
         for view in page.items {
             let agents: Vec<&str> = view.agents.iter().map(AgentName::as_str).collect();
             table.row([
@@ -220,7 +221,7 @@ impl List {
                 view.item.priority.as_str().to_owned(),
                 ago::from_now(now, view.item.created_at),
                 agents.join(", "),
-                one_line(&view.item.title, 60),
+                print::cell(&view.item.title),
             ]);
         }
         table.print();

@@ -183,6 +183,9 @@ impl Charge {
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
             let standing = attempt.aside(Attempt::standing).await?;
+            if attempt.began()? {
+                output.tail.begin(self.now())?;
+            }
             output = self.advance(output).await?;
             fault::place("looked");
             self.tell_session(&output.tail, &mut session).await;

@@ -203,7 +203,8 @@ impl Daemon {
         course.send_if_modified(|course| {
             let draining = matches!(course, Course::Draining { .. });
             if draining {
-                warn!("{overdue} job(s) did not finish in time and are cancelled");
+                let jobs = if overdue == 1 { "1 job".to_owned() } else { format!("{overdue} jobs") };
+                warn!("{jobs} did not finish in time and will be cancelled");
                 *course = Course::Cancelling { overdue };
             }
             draining

@@ -30,13 +30,15 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> File
         stderr: attempt.stderr(),
         jsonl: state.output(job),
         index: attempt.folder().join("index"),
+        attempt: attempt.number().unwrap_or(1),
     }
 }
 
 /// The same, written into the attempt's own folder.
 pub(super) fn files_aside(attempt: &Attempt) -> Files {
     let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
-    Files { stdout, stderr, jsonl: aside(attempt), index: attempt.folder().join(INDEX) }
+    let number = attempt.number().unwrap_or(1);
+    Files { stdout, stderr, jsonl: aside(attempt), index: attempt.folder().join(INDEX), attempt: number }
 }
 
 fn aside(attempt: &Attempt) -> PathBuf {

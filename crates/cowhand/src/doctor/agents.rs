@@ -81,9 +81,26 @@ fn program(agent: &Agent) -> Result<String, String> {
 }
 
 fn located(agent: &Agent, program: &str) -> Result<PathBuf, String> {
-    find(program, &agent.directory, agent.settings.env.get("PATH")).ok_or_else(|| {
-        format!("{program} was not found on PATH; install it, or give its whole path in the config")
-    })
+    find(program, &agent.directory, agent.settings.env.get("PATH"))
+        .ok_or_else(|| unusable(program, &agent.directory))
+}
+
+/// Says why a program cannot be started.
+fn unusable(program: &str, directory: &Path) -> String {
+    if !program.contains('/') {
+        return format!("{program} was not found on PATH; install it, or give its whole path in the config");
+    }
+    let path = directory.join(program);
+    let shown = path.display();
+    match path.metadata() {
+        Ok(file) if file.is_dir() => format!("{shown} is a folder, not a program"),
+        Ok(file) if file.is_file() => format!("{shown} is not executable; `chmod +x` makes it so"),
+        Ok(_) => format!("{shown} is not a program"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("{shown} does not exist; install it, or correct its path in the config")
+        }
+        Err(error) => format!("{shown} cannot be used: {error}"),
+    }
 }
 
 /// Who an agent of `runtime: acp` says it is: its protocol has words for that.
@@ -187,6 +204,27 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(figures(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn why_a_program_cannot_be_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        std::fs::write(here.join("plain"), "#!/bin/sh\n").unwrap();
+        std::fs::create_dir(here.join("sub")).unwrap();
+        let whole = |name: &str| here.join(name).display().to_string();
+        for (program, expected) in [
+            (whole("plain"), "/plain is not executable; `chmod +x` makes it so"),
+            ("./plain".to_owned(), "/./plain is not executable"),
+            (whole("sub"), "/sub is a folder, not a program"),
+            (whole("gone"), "/gone does not exist; install it, or correct its path in the config"),
+            (whole("plain/x"), "/plain/x cannot be used: Not a directory"),
+            ("no-such-program".to_owned(), "no-such-program was not found on PATH; install it"),
+        ] {
+            assert_eq!(find(&program, here, None), None);
+            let said = unusable(&program, here);
+            assert!(said.contains(expected), "{said}");
         }
     }
 

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, FleetError};
+use super::{Fleet, FleetError, known_agent};
 use crate::prune::{self, Scope};
 use crate::state::StateFolder;
-use crate::store::{JobFilter, Pruned, Store};
+use crate::store::{Pruned, Store};
 
 /// What is to go.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -89,7 +89,7 @@ pub(crate) async fn prune(
 ) -> Result<PruneView, FleetError> {
     let PruneAsked { dry_run, agent, retention } = asked;
     if let Some(agent) = &agent {
-        known(store, roster, agent).await?;
+        known_agent(store, roster, agent).await?;
     }
     let scope = Scope { agent, limits: retention };
     let unlimited = scope.is_unlimited(roster);
@@ -100,15 +100,6 @@ pub(crate) async fn prune(
     let jobs: Vec<_> = excess.into_iter().map(PrunedJob::from).collect();
     let bytes = jobs.iter().map(|job| job.bytes).sum();
     Ok(PruneView { dry_run, unlimited, jobs, bytes })
-}
-
-/// An agent that left the fleet is known as long as it has jobs.
-async fn known(store: &Store, roster: &Roster, agent: &AgentName) -> Result<(), FleetError> {
-    let filter = JobFilter { agent: Some(agent.clone()), ..JobFilter::default() };
-    if roster.agent(agent).is_none() && store.jobs(filter, 1).await?.is_empty() {
-        return Err(FleetError::no_agent(roster, agent));
-    }
-    Ok(())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -126,7 +126,10 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
 fn ended(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) -> Tried {
     let said = Some([attempt.stdout(), attempt.stderr()].map(|path| text(&path)).concat());
     let left = ending.map(|ending| ending.leftovers).filter(|left| *left > 0);
-    let left = left.map(|left| format!("{left} process(es) that it left behind were ended"));
+    let left = left.map(|left| match left {
+        1 => "a process that it left behind was ended".to_owned(),
+        more => format!("{more} processes that it left behind were ended"),
+    });
     let and_left = |reason: String| match &left {
         Some(left) => format!("{reason}; {left}"),
         None => reason,

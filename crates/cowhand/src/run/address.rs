@@ -25,9 +25,10 @@ pub(crate) async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<Sock
     let forbidden = found.iter().find(|found| !allow_private && !is_public(found.ip()));
     match forbidden {
         // All of them, or an answer with one good and one bad address would be a matter of luck.
-        Some(forbidden) => {
-            Err(Unreachable::Private(format!("{host} is {}, which is not on the internet", forbidden.ip())))
-        }
+        Some(forbidden) => Err(Unreachable::Private(match forbidden.ip().to_string() {
+            address if address == host => format!("{host} is not on the internet"),
+            address => format!("{host} is {address}, which is not on the internet"),
+        })),
         None if found.is_empty() => Err(Unreachable::NotFound(format!("{host} has no address"))),
         None => Ok(found),
     }

@@ -49,6 +49,8 @@ pub struct Files {
     pub stderr: PathBuf,
     pub jsonl: PathBuf,
     pub index: PathBuf,
+    /// The number of the attempt.
+    pub attempt: u32,
 }
 
 /// A message that now stands in the JSONL.
@@ -75,6 +77,8 @@ pub struct Tail {
     /// What the JSONL holds.
     bytes: u64,
     lines: u64,
+    /// The line that separates this attempt from an earlier one is not written yet.
+    unmarked: bool,
     batch: Batch,
     /// A write failed, so what is in memory is ahead of what is on disk.
     failed: bool,
@@ -110,6 +114,8 @@ impl Tail {
             index.append(&first)?;
             first
         };
+        // Each checkpoint but the first stands for lines of this attempt.
+        let unmarked = files.attempt > 1 && at.lines > 0 && at.lines == index.first_lines();
         let mut reader = at.reader;
         reader.under(&veil);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
@@ -123,6 +129,7 @@ impl Tail {
             index,
             bytes: at.jsonl,
             lines: at.lines,
+            unmarked,
             batch: Batch::default(),
             failed: false,
             behind: false,
@@ -176,9 +183,15 @@ impl Tail {
             }
         }
         self.reader.rest().into_iter().try_for_each(|message| self.keep(message, now))?;
+        self.mark(now)?;
         self.flush(now, on)?;
         self.failed = false;
         Ok(self.reader.clone().finish(ending))
+    }
+
+    /// Says that the attempt has begun, before it says anything itself: what was said before is of an earlier one.
+    pub fn begin(&mut self, now: Timestamp) -> anyhow::Result<()> {
+        if self.failed { Ok(()) } else { self.mark(now) }
     }
 
     pub fn session_id(&self) -> Option<&str> {
@@ -287,7 +300,16 @@ impl Tail {
         messages.into_iter().try_for_each(|message| self.keep(message, now))
     }
 
+    /// Separates this attempt from an earlier one, once.
+    fn mark(&mut self, now: Timestamp) -> anyhow::Result<()> {
+        if !std::mem::take(&mut self.unmarked) {
+            return Ok(());
+        }
+        self.keep(OutputMessage::attempt(self.files.attempt), now)
+    }
+
     fn keep(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
+        self.mark(now)?;
         let message = message.stamped(now);
         self.batch.text.extend_from_slice(message.to_line(LINE_CAP)?.as_bytes());
         self.batch.text.push(b'\n');

@@ -86,7 +86,7 @@ pub use jobs::{Cancel, JobFilter};
 pub use nodes::{BusyNode, Joined, Presence};
 pub(crate) use open::is_postgres;
 pub use reports::{AttemptDesk, ReportMade};
-pub use retention::{Ended, Pruned};
+pub use retention::{Ended, Pruned, RemovedJob};
 pub use sessions::{RunsAt, StoredSession};
 pub use tokens::{NewToken, Token};
 pub use usage::{Spent, SpentOnItem, SpentOnJob};

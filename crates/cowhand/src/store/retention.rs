@@ -3,13 +3,14 @@
 //! A job's row goes with its attempts. Its firing stays, so that a key that was used stays used; its events stay,
 //! and one more tells every node that the job's files are to go.
 
+use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobState};
 use cowhand_core::retention::Limit;
 use jiff::Timestamp;
 
-use super::db::{Tx, args};
+use super::db::{Row, Tx, args};
 use super::dialect::statements;
 use super::{Store, StoreError, followups, jobs};
 
@@ -28,7 +29,10 @@ statements! {
     DROP_ASKS = same "delete from asks where job_id = $1";
     DROP_DENIALS = same "delete from denials where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
-    PRUNED_AT = same "select at from events where job_id = $1 and type = 'job:pruned' order by seq desc limit 1";
+    REMOVED_JOB = same "select job_id, at, data, actor from events where job_id = $1 and type = 'job:pruned' \
+        order by seq desc limit 1";
+    REMOVED_JOB_BY_SUFFIX = same "select job_id, at, data, actor from events where type = 'job:pruned' \
+        and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
 /// A job that nobody needs any more for what is under way.
@@ -37,6 +41,17 @@ pub struct Ended {
     pub id: JobId,
     pub agent: AgentName,
     pub at: Timestamp,
+}
+
+/// A job that is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovedJob {
+    pub id: JobId,
+    pub at: Timestamp,
+    /// None if somebody asked for the removal of this job.
+    pub limit: Option<Limit>,
+    /// Who asked for it, if that is known.
+    pub by: Option<Actor>,
 }
 
 /// What asking for a job's removal came to.
@@ -107,15 +122,34 @@ impl Store {
         .await
     }
 
-    /// When a job that is not there was pruned; none if there never was one. Only the events know.
-    pub async fn pruned_at(&self, id: JobId) -> Result<Option<Timestamp>, StoreError> {
+    /// What became of a job that is not there; none if there never was one. Only the events know.
+    pub async fn removed_job(&self, id: JobId) -> Result<Option<RemovedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                tx.one(PRUNED_AT, args![id.as_str()]).await?.map(|row| row.time("at")).transpose()
+                tx.one(REMOVED_JOB, args![id.as_str()]).await?.as_ref().map(removed).transpose()
             })
         })
         .await
     }
+
+    /// As above, for a job that is named by the last six characters of its id.
+    pub async fn removed_job_by_suffix(&self, suffix: &str) -> Result<Option<RemovedJob>, StoreError> {
+        let suffix = suffix.to_owned();
+        self.read(move |tx| {
+            Box::pin(async move {
+                tx.one(REMOVED_JOB_BY_SUFFIX, args![suffix]).await?.as_ref().map(removed).transpose()
+            })
+        })
+        .await
+    }
+}
+
+fn removed(row: &Row) -> Result<RemovedJob, StoreError> {
+    let limit = match row.json_opt("data")? {
+        Some(Fact::JobPruned { limit, .. }) => limit,
+        _ => None,
+    };
+    Ok(RemovedJob { id: row.parse("job_id")?, at: row.time("at")?, limit, by: row.json_opt("actor")? })
 }
 
 async fn prune(

@@ -21,6 +21,12 @@ pub(crate) fn one_line(text: &str, longest: usize) -> String {
     short
 }
 
+/// All of a text from elsewhere on one line.
+pub(crate) fn whole(text: &str) -> String {
+    let text = plain(text).replace('\t', " ");
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
+}
+
 /// All of a text on one line, for whoever decides about it: line breaks and control characters are shown, blanks push
 /// nothing out of sight, and how much is left out is told.
 pub(crate) fn folded(text: &str, longest: usize) -> String {
@@ -69,6 +75,11 @@ pub(crate) fn readable(line: &str) -> Option<String> {
     match message? {
         OutputMessage::Assistant { partial: Some(true), .. } => None,
         OutputMessage::Assistant { content, .. } => content.map(|content| plain(content.trim_end())),
+        OutputMessage::System { subtype: Some(word), content: Some(which), .. }
+            if word == OutputMessage::ATTEMPT =>
+        {
+            Some(styled(format!("── {}", plain(which.trim_end())), FAINT))
+        }
         OutputMessage::System { subtype, content, .. } => {
             let text = content.map(|content| plain(content.trim_end()));
             text.or_else(|| subtype.map(|word| format!("[{word}]"))).map(|text| styled(text, FAINT))
@@ -96,6 +107,11 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
+    /// Whether the screen ends in a line that is not whole yet.
+    pub(crate) fn is_in_a_line(&self) -> bool {
+        !self.pieces.is_empty() && !self.pieces.ends_with('\n')
+    }
+
     /// What is to be put on the screen for a line, with the ends of lines in it.
     pub(crate) fn hear(&mut self, line: &str) -> String {
         if let Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) =
@@ -134,6 +150,7 @@ mod tests {
             (r#"{"type":"assistant","content":"Hello","partial":true}"#, None),
             (r#"{"type":"system","subtype":"init"}"#, Some("[init]")),
             (r#"{"type":"system","content":"plain"}"#, Some("plain")),
+            (r#"{"type":"system","subtype":"attempt","content":"attempt 2"}"#, Some("── attempt 2")),
             (
                 r#"{"type":"tool_use","tool_name":"Bash","input":{"command":"ls"}}"#,
                 Some(r#"→ Bash {"command":"ls"}"#),

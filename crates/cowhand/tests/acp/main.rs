@@ -137,6 +137,7 @@ impl Run {
             stderr: self.attempt.stderr(),
             jsonl: self.path("out.jsonl"),
             index: self.attempt.folder().join("index"),
+            attempt: 1,
         };
         let now = Timestamp::UNIX_EPOCH;
         let mut tail =

@@ -74,7 +74,7 @@ fn what_one_leaves_behind_is_ended() {
     scene.start();
     let hooks = scene.after("worker");
     assert_eq!(states(&hooks), ["completed", "failed", "failed", "failed"]);
-    assert_eq!(text(&hooks[0], "reason"), "40 process(es) that it left behind were ended");
+    assert_eq!(text(&hooks[0], "reason"), "40 processes that it left behind were ended");
     assert_eq!(with_argument(&scene, "27182"), 0);
     assert_eq!(text(&hooks[1], "reason"), "exit code 1");
     assert_eq!(text(&hooks[2], "reason"), "exit code 127");

@@ -128,6 +128,9 @@ fn a_prompt_may_come_from_a_file_or_standard_input() {
     let missing = scene.run(&["trigger", "good", "--prompt-file", "nowhere.md"]);
     assert!(missing.code == Some(2) && missing.stderr.contains("nowhere.md"), "{}", missing.stderr);
     scene.write("empty.md", " \n");
+    let empty = scene.run(&["trigger", "good", "-p", " "]);
+    assert_eq!(empty.code, Some(2));
+    assert!(empty.stderr.contains("`--prompt` is empty; a prompt has to say something"), "{}", empty.stderr);
     let empty = scene.run(&["trigger", "good", "--prompt-file", "empty.md"]);
     assert!(empty.code == Some(2) && empty.stderr.contains("empty.md is empty"), "{}", empty.stderr);
     assert_eq!(scene.run(&["trigger", "good", "-p", "x", "--prompt-file", "task.md"]).code, Some(2));

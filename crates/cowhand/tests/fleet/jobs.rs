@@ -110,6 +110,50 @@ agents:
 }
 
 #[test]
+fn what_failed_attempts_said_is_no_result() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: second
+    runtime: command
+    command: [sh, -c, 'echo "said by attempt $COWHAND_ATTEMPT"; [ "$COWHAND_ATTEMPT" = 2 ]']
+    retry: {max_attempts: 2, backoff: 1s}
+    schedules:
+      go: {type: manual, prompt: x}
+    hooks:
+      after_run:
+        - {type: shell, command: 'cat > told.json; echo first; echo second'}
+  - name: after
+    runtime: command
+    command: [sh, -c, cat]
+    schedules:
+      listen: {type: dispatch_result, schedule: second/go, prompt: '{{upstream.result}}'}
+"#,
+    );
+    scene.start();
+    let job = scene.json(&["trigger", "second", "go", "--wait"]);
+    let id = job["id"].as_str().unwrap();
+    assert_eq!((&job["status"], &job["attempt"]), (&"completed".into(), &2.into()));
+    assert_eq!(scene.run(&["logs", id, "--result"]).stdout, "said by attempt 2\n");
+    let logs = scene.run(&["logs", id]).stdout;
+    assert!(logs.starts_with("said by attempt 1\n── attempt 2\nsaid by attempt 2\n── job-"), "{logs}");
+    let told: Value = until("the hook to be told", || {
+        serde_json::from_str(&fs::read_to_string(scene.root.join("told.json")).ok()?).ok()
+    });
+    assert_eq!(told["result"]["output"], "said by attempt 2");
+    until("all that the hook said", || {
+        let shown = scene.run(&["job", id]).stdout;
+        let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+        lines.windows(2).any(|pair| pair == ["first", "second"]).then_some(())
+    });
+    let prompt = until("the job that follows", || {
+        let jobs = scene.json(&["jobs", "--agent", "after"]);
+        jobs[0]["prompt"].as_str().map(ToOwned::to_owned)
+    });
+    assert!(prompt.contains("\nsaid by attempt 2\n") && !prompt.contains("attempt 1"), "{prompt}");
+}
+
+#[test]
 fn jobs_can_be_filtered() {
     let scene = Scene::started();
     scene.run(&["trigger", "worker", "tidy", "--wait"]);

@@ -39,7 +39,8 @@ fn reads_need_no_daemon_and_writes_say_so() {
     for write in writes {
         let said = scene.run(write);
         assert_eq!(said.code, Some(4), "{write:?}: {}", said.stderr);
-        assert!(said.stderr.contains("cowhand start -d"), "{write:?}: {}", said.stderr);
+        let advice = if *write == ["stop"] { "there is nothing to stop" } else { "cowhand start -d" };
+        assert!(said.stderr.contains(advice), "{write:?}: {}", said.stderr);
     }
 }
 
@@ -123,7 +124,7 @@ fn a_new_name_is_told_apart_from_a_new_schedule() {
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     assert!(!scene.run(&["status"]).stdout.contains("given up"));
     let events = scene.run(&["events"]).stdout;
-    assert!(events.contains("schedule:adopted    a/triage  a/issues"), "{events}");
+    assert!(events.contains("schedule:adopted    a/triage   a/issues"), "{events}");
 }
 
 #[test]

@@ -29,8 +29,19 @@ fn a_short_job_id_is_enough_everywhere() {
     assert!(none.stderr.contains("there is no job zzzzzz; `cowhand jobs` lists them"), "{}", none.stderr);
     assert_eq!(scene.run(&["job", "not an id"]).code, Some(2));
     assert_eq!(scene.run(&["job", "delete", short]).code, Some(0));
-    let gone = scene.run(&["job", dated]);
-    assert!(gone.stderr.contains("it was pruned at"), "{}", gone.stderr);
+    for verb in [
+        &["job", dated][..],
+        &["job", short],
+        &["job", id],
+        &["retry", id],
+        &["fork", short],
+        &["logs", short],
+    ] {
+        let gone = scene.run(verb);
+        assert_eq!(gone.code, Some(5), "{verb:?}: {}", gone.stderr);
+        let said = format!("{id} is gone: it was deleted at ");
+        assert!(gone.stderr.contains(&said) && gone.stderr.contains(" by "), "{verb:?}: {}", gone.stderr);
+    }
 }
 
 #[test]
@@ -66,6 +77,11 @@ fn a_name_that_is_not_there_suggests_the_nearest() {
         &["clear", "reviwer"],
         &["prune", "reviwer", "--max-jobs", "1"],
         &["work", "list", "--agent", "reviwer"],
+        &["jobs", "--agent", "reviwer"],
+        &["jobs", "--agent", "reviwer", "--json"],
+        &["retry", "--agent", "reviwer", "--yes"],
+        &["cancel", "--agent", "reviwer", "--yes"],
+        &["usage", "--agent", "reviwer"],
     ];
     for verb in agent {
         let said = scene.run(verb);
@@ -78,17 +94,41 @@ fn a_name_that_is_not_there_suggests_the_nearest() {
         &["schedule", "show", "reviewer/nigthly"],
         &["schedule", "disable", "reviewer/nigthly"],
         &["schedule", "next", "reviewer/nigthly"],
+        &["jobs", "--schedule", "nigthly"],
+        &["jobs", "--agent", "reviewer", "--schedule", "nigthly"],
+        &["retry", "--schedule", "nigthly", "--yes"],
     ];
     for verb in schedule {
         let said = scene.run(verb);
         assert_eq!(said.code, Some(5), "{verb:?}: {}{}", said.stdout, said.stderr);
         assert!(said.stderr.contains("did you mean nightly?"), "{verb:?}: {}", said.stderr);
     }
-    let said = scene.run(&["jobs", "--agent", "reviwer"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "no jobs\n"), "agents that left have jobs, too");
-    assert!(said.stderr.contains("did you mean reviewer?"), "{}", said.stderr);
+    let parameters =
+        ["jobs?agent=reviwer", "jobs?schedule=nigthly", "usage?agent=reviwer", "timeline?agent=reviwer"];
+    for address in parameters {
+        let answer = ask(&scene, "GET", address, "");
+        assert!(answer.contains("404 Not Found") && answer.contains("did you mean"), "{address}: {answer}");
+    }
+    assert_eq!(scene.run(&["jobs", "--agent", "b"]).stdout, "no jobs\n");
     let said = scene.run(&["trigger", "quite-another"]);
     assert!(said.code == Some(5) && !said.stderr.contains("did you mean"), "{}", said.stderr);
+}
+
+#[test]
+fn an_agent_that_left_is_known_by_its_jobs() {
+    let scene = Scene::started();
+    let id = scene.json(&["trigger", "worker", "tidy", "--wait"])["id"].as_str().unwrap().to_owned();
+    scene.write("cowhand.yaml", "agents: [{name: other, runtime: command, command: ['true']}]");
+    scene.run(&["reload"]);
+    for filter in [["--agent", "worker"], ["--schedule", "tidy"]] {
+        assert_eq!(scene.json(&[&["jobs"], &filter[..]].concat())[0]["id"], *id, "{filter:?}");
+    }
+    for verb in
+        [&["usage", "--agent", "worker"][..], &["retry", "--agent", "worker", "--yes"], &["logs", "worker"]]
+    {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(0), "{verb:?}: {}", said.stderr);
+    }
 }
 
 #[test]
@@ -169,7 +209,7 @@ fn one_job_can_be_deleted_by_its_verb() {
         (!scene.root.join(format!(".cowhand/jobs/{id}.jsonl")).exists()).then_some(())
     });
     let again = scene.run(&["job", "delete", id]);
-    assert!(again.code == Some(5) && again.stderr.contains("it was pruned at"), "{}", again.stderr);
+    assert!(again.code == Some(5) && again.stderr.contains("it was deleted at"), "{}", again.stderr);
     // As pruning, it needs no daemon.
     scene.go();
     let job = scene.json(&["trigger", "worker", "--wait"]);

@@ -107,7 +107,7 @@ fn one_job_can_be_deleted() {
     // A view that was just being written goes when the log is read on.
     until("its files to go", || files(&scene, &job).is_empty().then_some(()));
     let again = delete();
-    assert!(again.contains("404 Not Found") && again.contains("it was pruned at"), "{again}");
+    assert!(again.contains("404 Not Found") && again.contains("it was deleted at"), "{again}");
     let never = ask(&scene, "DELETE", "jobs/job-2026-01-01-nosuch", "");
     assert!(never.contains("404 Not Found") && never.contains("there is no job"), "{never}");
     let events = scene.run(&["events", "--json"]).stdout;

@@ -65,6 +65,27 @@ fn ended(scene: &Scene) -> Value {
 }
 
 #[test]
+fn verbs_about_the_fleet_itself_answer_in_json() {
+    let scene = Scene::new();
+    let started = scene.json(&["start", "-d", "--no-server"]);
+    assert_eq!((&started["running"], &started["url"]), (&true.into(), &serde_json::Value::Null));
+    assert_eq!(scene.json(&["clear", "worker"])["name"], "worker");
+    assert_eq!(scene.json(&["backup", "kept.db"])["jobs"], 0);
+    let restarted = scene.json(&["restart"]);
+    assert!(restarted["pid"].is_u64() && restarted["pid"] != started["pid"], "{restarted}");
+    let (job, _) = scene.waiting_job();
+    assert_eq!(scene.json(&["stop", "--keep-agents"]), serde_json::json!({"cancelled": [], "running": 1}));
+    scene.start();
+    let stopped = scene.json(&["stop", "--timeout", "0"]);
+    assert_eq!((&stopped["cancelled"][0]["job"], &stopped["running"]), (&job.into(), &0.into()));
+    let restored = scene.json(&["restore", "kept.db"]);
+    assert_eq!((&restored["file"], &restored["jobs"]), (&"kept.db".into(), &0.into()));
+    assert!(restored["replaced"].as_str().unwrap().contains("store.db.replaced-"), "{restored}");
+    std::fs::create_dir(scene.root.join("new")).unwrap();
+    assert_eq!(scene.json(&["-c", "new", "init"])["file"], "new/cowhand.yaml");
+}
+
+#[test]
 fn one_that_does_not_stop_is_killed() {
     let (scene, _) = asked_to_stop("", true);
     let job = ended(&scene);

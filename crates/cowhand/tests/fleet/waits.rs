@@ -100,8 +100,11 @@ fn an_interrupt_has_its_own_exit_code() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
     let verbs: [(&[&str], &str); 4] = [
-        (&["logs", "waiter", "-f"], ""),
-        (&["events", "-f"], ""),
+        (
+            &["logs", "waiter", "-f"],
+            "[JOB] goes on; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
+        ),
+        (&["events", "-f"], "`cowhand events -f --after [SEQ]` goes on from here"),
         (
             &["trigger", "waiter", "--wait"],
             "[JOB] runs on; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
@@ -113,12 +116,10 @@ fn an_interrupt_has_its_own_exit_code() {
         verb.interrupt();
         let said = verb.end();
         let newest = scene.json(&["jobs", "--limit", "1"])[0]["id"].as_str().unwrap().to_owned();
-        let expected = if goes_on.is_empty() { String::new() } else { format!("note: {goes_on}\n") };
-        assert_eq!(
-            (said.code, said.stderr.replace(&newest, "[JOB]")),
-            (Some(130), expected),
-            "{arguments:?}"
-        );
+        let last = scene.json(&["events", "--limit", "1"])["seq"].to_string();
+        let said_of =
+            said.stderr.replace(&newest, "[JOB]").replace(&format!("--after {last}"), "--after [SEQ]");
+        assert_eq!((said.code, said_of), (Some(130), format!("note: {goes_on}\n")), "{arguments:?}");
     }
     assert_eq!(scene.job(&job)["status"], "running", "nothing ended but those who watched");
     assert_eq!(scene.json(&["status"])["daemon"]["stopping"], true);
@@ -171,7 +172,8 @@ fn whoever_follows_events_misses_none_over_restarts() {
     let said = follower.end();
     assert_eq!(said.code, Some(130));
     let notes = said.stderr.matches("note: the daemon is away; waiting for the next one\n").count();
-    assert!((1..=2).contains(&notes) && said.stderr.lines().count() == notes, "{}", said.stderr);
+    assert!((1..=2).contains(&notes) && said.stderr.lines().count() == notes + 1, "{}", said.stderr);
+    assert!(said.stderr.ends_with("goes on from here\n"), "{}", said.stderr);
 }
 
 #[test]

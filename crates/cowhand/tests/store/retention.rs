@@ -63,8 +63,12 @@ async fn a_pruned_job_leaves_its_firing_and_its_events(place: Place) {
     assert!(
         events.iter().any(|event| event.fact == Fact::JobCreated && event.job.as_ref() == Some(job.id()))
     );
-    assert_eq!(store.pruned_at(job.id().clone()).await.unwrap(), Some(at(100)));
-    assert_eq!(store.pruned_at(no_such_job()).await.unwrap(), None);
+    let removed = store.removed_job(job.id().clone()).await.unwrap().unwrap();
+    assert_eq!((&removed.id, removed.at), (job.id(), at(100)));
+    let suffix = &job.id().as_str()[15..];
+    assert_eq!(store.removed_job_by_suffix(suffix).await.unwrap(), Some(removed));
+    assert_eq!(store.removed_job(no_such_job()).await.unwrap(), None);
+    assert_eq!(store.removed_job_by_suffix("zzzzzz").await.unwrap(), None);
 
     let row = store.firing(schedule, cron_key(60)).await.unwrap().unwrap();
     assert_eq!(row.job.as_ref(), Some(job.id()), "the ledger still says which job it was");
@@ -114,7 +118,8 @@ async fn a_job_is_pruned_once(place: Place) {
     assert_eq!(store.remove_job(no_such_job(), at(3)).await.unwrap(), Pruned::Gone);
     let events = store.events_after(0, 100).await.unwrap();
     let pruned = events.iter().filter(|event| matches!(event.fact, Fact::JobPruned { .. })).count();
-    assert_eq!((pruned, store.pruned_at(job.id().clone()).await.unwrap()), (1, Some(at(2))));
+    let removed = store.removed_job(job.id().clone()).await.unwrap();
+    assert_eq!((pruned, removed.map(|removed| removed.at)), (1, Some(at(2))));
 }
 
 async fn a_list_does_not_end_early_because_its_cursor_was_pruned(place: Place) {

@@ -245,6 +245,25 @@ fn from_a_later_time() {
     assert_eq!(from(&park, "10:05", "11:30", 2), "14:00 15:00", "what comes before counts all the same");
 }
 
+#[test]
+fn from_an_earlier_time() {
+    let times = |scene: &Scene, from: &str, count: usize| {
+        let outlook = Outlook::new(at("10:05"), &scene.roster, &scene.snapshot);
+        let agent = &scene.roster.agents[0];
+        let times = outlook.times(agent, &agent.schedules[0], at(from), count);
+        times.into_iter().map(short).collect::<Vec<_>>().join(" ")
+    };
+    let hourly = || Scene::new(HOURLY).last_due("10:00");
+    assert_eq!(times(&hourly(), "08:00", 4), "09:00 10:00 11:00 12:00");
+    assert_eq!(times(&hourly(), "08:00", 1), "09:00");
+    assert_eq!(times(&hourly(), "10:30", 2), "11:00 12:00", "ahead it is as ever");
+    let calendar = r#"{"type":"cron","expression":"0 * * * *","exclude_dates":["2026-01-04"]}"#;
+    assert_eq!(times(&Scene::new(calendar), "2026-01-03T22:00", 3), "01-03 23:00 00:00 01:00");
+    assert_eq!(times(&Scene::new(EVERY).last_run("10:03"), "08:00", 2), "10:08 10:13", "nobody knows");
+    let off = state(HOURLY, ScheduleState::Disabled { why: DisabledBy::Person });
+    assert_eq!(times(&off, "08:00", 2), "");
+}
+
 /// A jittered due time may lie behind, and its firing ahead.
 #[test]
 fn with_jitter() {

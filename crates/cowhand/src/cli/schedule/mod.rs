@@ -119,7 +119,8 @@ impl Named {
 }
 
 pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
-    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST RUN", "NEXT", "WHY"]);
+    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST RUN", "NEXT", "WHY"])
+        .sparing(&["LAST RUN", "TYPE", "NEXT", "WHY"]);
     let when = |at: Option<Timestamp>| at.map(|at| ago::from_now(now, at)).unwrap_or_default();
     for view in views {
         // What the columns beside it say already.
@@ -128,7 +129,7 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
             .skip_note
             .as_deref()
             .filter(|_| view.skip_note_reason == view.skip_reason)
-            .map(|note| print::one_line(&format!(": {note}"), 60))
+            .map(|note| print::cell(&format!(": {note}")))
             .unwrap_or_default();
         let waits = match &view.preparing_by {
             Some(by) => Some(format!("being prepared: {by}")),
@@ -136,12 +137,10 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
             None => view.skip_reason.filter(|reason| !plain(reason)).map(|reason| format!("{reason}{note}")),
         };
         let waits = match (waits, &view.last_error) {
-            (Some(waits), Some(error)) if view.preparing => {
-                Some(print::one_line(&format!("{waits}; {error}"), 120))
-            }
+            (Some(waits), Some(error)) if view.preparing => Some(print::cell(&format!("{waits}; {error}"))),
             (waits, _) => waits,
         };
-        let why = waits.or_else(|| view.last_error.as_deref().map(|error| print::one_line(error, 60)));
+        let why = waits.or_else(|| view.last_error.as_deref().map(print::cell));
         table.row([
             format!("{}/{}", view.agent, view.schedule),
             view.kind.clone(),

@@ -10,10 +10,12 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::FullName;
 use crate::api::{ComingFiring, Page, segment};
-use crate::cli::{Failure, ago, complete, place, print};
+use crate::cli::filter::Since;
+use crate::cli::{Failure, ago, complete, number, place, print};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::schedule_view::because;
 
@@ -28,11 +30,11 @@ pub(in crate::cli) struct Next {
     /// IANA zone of the expression [default: the system's]
     #[arg(long, value_name = "ZONE", requires = "cron")]
     timezone: Option<String>,
-    /// Firings after this RFC 3339 time [default: now]
+    /// Firings after this: a time, local if it names no zone, a date, or how long ago (2h) [default: now]
     #[arg(long, value_name = "TIME")]
-    from: Option<Timestamp>,
+    from: Option<Since>,
     /// How many
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::between(1, 10_000))]
     count: u32,
     /// Print JSON: an array of RFC 3339 UTC times, with their schedules if they are the fleet's
     #[arg(long)]
@@ -48,7 +50,7 @@ struct Coming {
 
 impl Next {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let from = self.from.unwrap_or_else(Timestamp::now);
+        let from = self.from.map_or_else(Timestamp::now, Since::at);
         let mut coming = match &self.cron {
             Some(expression) => self.of_expression(expression, from)?,
             None => self.of_fleet(config, from)?,
@@ -63,14 +65,24 @@ impl Next {
         if coming.is_empty() {
             print::prose(&self.nothing(config)?, 0);
         }
-        for Coming { at, zone, name } in coming {
-            let local = at.to_zoned(zone);
-            let name = name.filter(|_| self.name.is_none()).map(|name| format!("  {name}"));
-            let words = ago::in_words(from, at);
-            let local = local.strftime("%a %Y-%m-%d %H:%M:%S %Z");
-            print::line(format!("{local}  {words}{}", name.unwrap_or_default()));
-        }
+        self.print(coming, from);
         Ok(())
+    }
+
+    fn print(&self, coming: Vec<Coming>, from: Timestamp) {
+        let rows = coming.into_iter().map(|Coming { at, zone, name }| {
+            let local = at.to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string();
+            let name = name.filter(|_| self.name.is_none()).unwrap_or_default();
+            [local, ago::in_words(from, at), name]
+        });
+        let rows: Vec<[String; 3]> = rows.collect();
+        let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or_default();
+        let (local, words) = (widest(0), widest(1));
+        for row in &rows {
+            let line =
+                format!("{}  {}  {}", print::padded(&row[0], local), print::padded(&row[1], words), row[2]);
+            print::line(line.trim_end());
+        }
     }
 
     fn in_json(&self, coming: &Coming) -> Value {

@@ -56,6 +56,12 @@ impl Index {
         Ok((Self { path: path.to_owned(), file, bytes, first }, found))
     }
 
+    /// How many lines the JSONL had when the attempt began.
+    pub(super) fn first_lines(&self) -> u64 {
+        let first = self.first.as_deref().and_then(|line| serde_json::from_slice::<Checkpoint>(line).ok());
+        first.map_or(0, |first| first.lines)
+    }
+
     pub(super) fn append(&mut self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(checkpoint)?;
         line.push(b'\n');

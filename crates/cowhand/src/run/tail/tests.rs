@@ -25,11 +25,18 @@ impl Place {
             stderr: path("stderr"),
             jsonl: path("job.jsonl"),
             index: path("job.index"),
+            attempt: 1,
         }
     }
 
     fn open(&self, reader: Reader) -> Tail {
         Tail::open(self.files(), reader, Veil::default(), now()).unwrap()
+    }
+
+    /// As a later attempt of the same job.
+    fn open_as(&self, attempt: u32) -> Tail {
+        let files = Files { attempt, ..self.files() };
+        Tail::open(files, Reader::command(), Veil::default(), now()).unwrap()
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
@@ -219,12 +226,41 @@ fn a_second_attempt_leaves_the_first_alone() {
     place.write("stdout", "second\n");
     let mut lines = Vec::new();
     let mut on = |said: Appended<'_>| lines.push(said.line);
-    place.open(Reader::command()).advance(now(), &mut on).unwrap();
-    assert_eq!(place.said(), [text("first"), text("second")]);
+    place.open_as(2).advance(now(), &mut on).unwrap();
+    let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
+    assert_eq!(place.said(), [text("first"), border.clone(), text("second")]);
     place.append("stdout", "third\n");
-    place.open(Reader::command()).advance(now(), &mut on).unwrap();
-    assert_eq!(place.said(), [text("first"), text("second"), text("third")]);
-    assert_eq!(lines, [2, 3]);
+    place.open_as(2).advance(now(), &mut on).unwrap();
+    assert_eq!(place.said(), [text("first"), border, text("second"), text("third")]);
+    assert_eq!(lines, [2, 3, 4]);
+}
+
+#[test]
+fn a_silent_attempt_is_marked_once_too() {
+    let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
+    let first = "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n";
+    for (begins, ends) in [(false, false), (true, false), (false, true), (true, true)] {
+        let place = Place::new();
+        place.write("job.jsonl", first);
+        for _ in 0..2 {
+            // The daemon dies in between.
+            let mut tail = place.open_as(2);
+            tail.advance(now(), &mut quiet).unwrap();
+            if begins {
+                tail.begin(now()).unwrap();
+                tail.advance(now(), &mut quiet).unwrap();
+            }
+            if ends {
+                tail.finish(&exited(1), now(), &mut quiet).unwrap();
+            }
+        }
+        let expected = if begins || ends { vec![text("first"), border.clone()] } else { vec![text("first")] };
+        assert_eq!(place.said(), expected, "begins: {begins}, ends: {ends}");
+    }
+    let place = Place::new();
+    place.write("stdout", "said\n");
+    place.open_as(2).advance(now(), &mut quiet).unwrap();
+    assert_eq!(place.said(), [text("said")], "nothing was said before");
 }
 
 #[test]

@@ -202,7 +202,10 @@ fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
     schedules.retain(|schedule| schedule.next_run_at.is_some());
     schedules.sort_by_key(|schedule| schedule.next_run_at);
     if schedules.is_empty() {
-        return empty("No schedule is waiting for a time. What a fleet looks like:", Some("cowhand init"));
+        return empty(
+            "No schedule is waiting for a time. All schedules, and how they stand:",
+            Some("cowhand schedule list"),
+        );
     }
     html! {
         table {

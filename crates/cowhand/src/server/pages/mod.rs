@@ -101,9 +101,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let query = Query::from_request_parts(parts, state).await;
-        query
-            .map(|Query(params)| Self(params))
-            .map_err(|error| Problem::bad_request(error.body_text()).into())
+        query.map(|Query(params)| Self(params)).map_err(|error| Problem::bad_query(&error.body_text()).into())
     }
 }
 
