@@ -11,7 +11,7 @@ use crate::actor::Actor;
 use crate::ask::{AskId, AskStatus};
 use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
-use crate::job::{ErrorKind, ExitReason, Job, JobRecord, JobState, Outcome, Termination};
+use crate::job::{CancelReason, ErrorKind, ExitReason, Job, JobRecord, JobState, Outcome, Termination};
 use crate::report::ReportedOutcome;
 use crate::retention::Limit;
 use crate::schedule::{DisabledBy, SkipReason};
@@ -115,7 +115,11 @@ pub enum Fact {
     JobParked { attempt: u32, provider: String, until: Timestamp, message: String },
     /// Its processes are asked to end.
     #[serde(rename = "job:cancelling")]
-    JobCancelling,
+    JobCancelling {
+        /// Why cowhand itself does it; not there if somebody asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<CancelReason>,
+    },
     #[serde(rename = "job:completed")]
     JobCompleted { exit_reason: ExitReason, duration_seconds: u64 },
     #[serde(rename = "job:failed")]
@@ -306,7 +310,7 @@ impl Fact {
             Self::JobRequeued { .. } => "job:requeued",
             Self::JobRetrying { .. } => "job:retrying",
             Self::JobParked { .. } => "job:parked",
-            Self::JobCancelling => "job:cancelling",
+            Self::JobCancelling { .. } => "job:cancelling",
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
             Self::JobCancelled { .. } => "job:cancelled",

@@ -203,6 +203,42 @@ pub enum Termination {
     Forced,
 }
 
+impl Termination {
+    /// For people.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::NotStarted => "it had not started",
+            Self::Graceful => "it ended when it was asked to",
+            Self::Forced => "it was killed",
+        }
+    }
+}
+
+/// Why cowhand itself cancels a job that nobody asked to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelReason {
+    /// The daemon was stopped, and the job did not finish in time.
+    DaemonStopped,
+    /// A later firing of its schedule takes its place (`overlap: cancel_previous`).
+    CancelPrevious,
+    /// Its claim on its work item is lost.
+    ClaimLost,
+}
+
+impl CancelReason {
+    /// For people.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::DaemonStopped => "the daemon was stopped, and did not wait longer for it",
+            Self::CancelPrevious => {
+                "a later firing of its schedule took its place (`overlap: cancel_previous`)"
+            }
+            Self::ClaimLost => "its claim on its work item was lost, so somebody else may work on that",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobStatus {

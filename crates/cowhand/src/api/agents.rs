@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::given::{ByPage, Given, named};
+use super::waits::GoneAgent;
 use super::{Api, Page, Problem};
 use crate::fleet::{ScheduleView, Trigger, Triggered};
 use crate::schedule_view::schedules_of;
@@ -104,6 +105,7 @@ const STALE: SignedDuration = SignedDuration::from_hours(7 * 24);
 pub(super) struct Counts {
     pub(super) running: usize,
     pub(super) queued: usize,
+    pub(super) gone: Vec<GoneAgent>,
 }
 
 /// All agents of the fleet, in the order of its files.
@@ -131,7 +133,8 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Count
         views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &schedules) });
     }
     let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
-    Ok((views, Counts { running, queued: snapshot.jobs.len() - running }))
+    let gone = GoneAgent::all(&roster, &snapshot);
+    Ok((views, Counts { running, queued: snapshot.jobs.len() - running, gone }))
 }
 
 impl AgentView {

@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::agents::{self, AgentView};
 use super::given::{Count, Given};
+use super::waits::GoneAgent;
 use super::{Api, Problem, providers};
 use crate::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use crate::queues::given_up::{GivenUpItem, given_up};
@@ -40,6 +41,9 @@ pub struct Status {
     /// Results of work that could not be told to their source yet; they are tried again.
     #[serde(default)]
     pub untold: Vec<UntoldItem>,
+    /// Agents that are not in the config any more and have jobs that have not ended.
+    #[serde(default)]
+    pub gone: Vec<GoneAgent>,
 }
 
 /// Only `running` says something when none runs.
@@ -76,9 +80,9 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
     let untold = untold(&api.store).await?;
-    let (agents, agents::Counts { running, queued }) = agents::views_and_counts(&api).await?;
+    let (agents, agents::Counts { running, queued, gone }) = agents::views_and_counts(&api).await?;
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
-    Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up, untold }))
+    Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up, untold, gone }))
 }
 
 /// The same that `/readyz` finds, with what is known about it.

@@ -10,8 +10,7 @@ use cowhand_core::event::{Event, Fact};
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
-use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
-use cowhand_core::plan::Holds;
+use cowhand_core::job::{CancelReason, Job, JobRecord, JobState, JobStatus, JobUsage, TriggerType};
 use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
@@ -21,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
 use super::prune::gone;
-use super::{Api, Page, Problem, WorkspaceView};
+use super::{Api, Page, Problem, WorkspaceView, waits};
 use crate::fleet::{Changes, known_agent, known_schedule};
 use crate::output::{self, Listening};
 use crate::store::{Cancel, FollowupsOfJob, JobFilter, PastAttempt};
@@ -112,7 +111,7 @@ pub struct JobView {
     /// Not there if the job has none of its own, if it was handed on to another job, and once it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
-    /// Why it has not started, where there is more to say than that its agent is busy.
+    /// Why a pending job does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
     /// Of a cancelled job: who asked for its end. Not there if cowhand itself ended it.
@@ -121,6 +120,32 @@ pub struct JobView {
     /// Of a job with a work item that has ended: what the item's source was told, or why it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_told: Option<SourceTold>,
+    /// Of a job that is cancelled, or is being ended: since when, and by whom or why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation: Option<Cancellation>,
+}
+
+/// That somebody or something asked for the end of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cancellation {
+    pub asked_at: Timestamp,
+    /// Who asked; not there if cowhand itself did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Actor>,
+    /// Why cowhand itself did, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<CancelReason>,
+}
+
+impl Cancellation {
+    /// `jo`, or `cowhand itself: …`.
+    pub(crate) fn in_words(&self) -> String {
+        match (&self.by, self.reason) {
+            (Some(by), _) => by.to_string(),
+            (None, Some(reason)) => format!("cowhand itself: {}", reason.in_words()),
+            (None, None) => "cowhand itself".to_owned(),
+        }
+    }
 }
 
 /// What the source of a job's item was told.
@@ -189,12 +214,11 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
     let hooks = api.store.hook_runs(job.id().clone()).await?;
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
-    let waits = waits(&api, &job).await?;
+    let waits = waits::of_job(&api, &job).await?;
     let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
-    let cancelled_by = match job.status() {
-        JobStatus::Cancelled => api.store.cancelled_by(job.id().clone()).await?,
-        _ => None,
-    };
+    let cancellation = cancellation(&api, &job).await?;
+    let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
+    let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
     let source_told = match job.work_item() {
         Some(_) => api.store.told_of_item(job.id().clone()).await?.as_ref().map(SourceTold::of),
         None => None,
@@ -214,6 +238,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
         waits,
         cancelled_by,
         source_told,
+        cancellation,
     }))
 }
 
@@ -227,32 +252,21 @@ pub(super) async fn attempts(
     Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
 }
 
-async fn waits(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
-    let (roster, now) = (api.roster(), api.now());
-    let Some(agent) = roster.agent(job.agent()).filter(|_| job.status() == JobStatus::Pending) else {
-        return Ok(None);
+/// A job that runs was not asked to end before its attempt began.
+async fn cancellation(api: &Api, job: &Job) -> Result<Option<Cancellation>, Problem> {
+    let since = match job.state() {
+        JobState::Running { since } => *since,
+        JobState::Ended { .. } if job.status() == JobStatus::Cancelled => Timestamp::MIN,
+        _ => return Ok(None),
     };
-    let snapshot = api.store.snapshot_of(&roster, now).await?;
-    let over = roster.over_budget(agent, &snapshot.ledger, now).map(|over| Waits {
-        reason: SkipReason::OverBudget,
-        until: over.until,
-        message: over.sentence(&agent.name, roster.zone()),
-    });
-    if over.is_some() {
-        return Ok(over);
-    }
-    // It may have begun since.
-    let Some(live) = snapshot.jobs.iter().find(|live| live.id == *job.id()) else { return Ok(None) };
-    if let Some(held) = Holds::of(agent, &snapshot, now).job(live) {
-        return Ok(Some(Waits { reason: held.reason(), until: held.until(), message: held.sentence() }));
-    }
-    if let Some((until, message)) = live.put_back(now) {
-        return Ok(Some(Waits { reason: SkipReason::Requeued, until: Some(until), message }));
-    }
-    Ok(snapshot.limit_of(agent, live, now).map(|parked| Waits {
-        reason: SkipReason::UsageLimit,
-        until: Some(parked.until),
-        message: parked.sentence(),
+    let event = api.store.cancellation(job.id().clone()).await?.filter(|event| event.at >= since);
+    Ok(event.map(|event| Cancellation {
+        asked_at: event.at,
+        by: event.by,
+        reason: match event.fact {
+            Fact::JobCancelling { reason } => reason,
+            _ => None,
+        },
     }))
 }
 

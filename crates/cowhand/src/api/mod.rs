@@ -36,6 +36,7 @@ mod socket;
 mod timeline;
 mod tokens;
 mod usage;
+mod waits;
 mod work;
 mod workspaces;
 
@@ -64,7 +65,7 @@ pub use followups::JobFollows;
 pub(crate) use given::ByPage;
 pub use health::Health;
 pub(crate) use job_token::{Wanted, shown};
-pub use jobs::{AttemptView, JobResult, JobView, SourceTold, Waits};
+pub use jobs::{AttemptView, Cancellation, JobResult, JobView, SourceTold, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
 pub use nodes::NodeView;
@@ -81,6 +82,8 @@ pub(crate) use usage::budget_views;
 pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
+pub use waits::GoneAgent;
+pub(crate) use waits::gone_sentence;
 pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, RetryAsked, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
 

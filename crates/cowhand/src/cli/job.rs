@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Answered, Ask, AskState, Denial};
 use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
 use cowhand_core::hook::HookRun;
@@ -17,7 +16,7 @@ use super::asks::what as asked;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, complete, follow, interrupt, logs, place, print};
-use crate::api::{AttemptView, JobView, Page, Waits, WorkspaceView};
+use crate::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
 use crate::view::line::folded;
 
 #[derive(Debug, Args)]
@@ -85,7 +84,7 @@ impl Job {
         if self.json {
             print::json(&job);
         } else {
-            details(&job.job, job.cancelled_by.as_ref(), Timestamp::now());
+            details(&job.job, job.cancellation.as_ref(), Timestamp::now());
             work_item(&job);
             asks(&job.asks, Timestamp::now());
             denials(&job.denials);
@@ -120,7 +119,8 @@ pub(super) async fn tell(
 ) -> Result<(), Failure> {
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
-        if let Some(waits) = view.waits {
+        // That others run before it is nothing to tell of.
+        if let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::AtCapacity) {
             let until = reset(&waits).map(|until| format!(", until {until:.0}")).unwrap_or_default();
             print::note(format!("it waits{until}: {}", waits.message));
         }
@@ -158,13 +158,19 @@ pub(super) fn in_short(job: &JobRecord) -> String {
 /// What it came to, in the job's own words.
 pub(super) fn outcome(job: &JobRecord) -> String {
     let error = job.error.as_ref().map(|error| format!("{} ({})", error.message, error.kind));
-    let ended = job.termination.map(|how| format!("ended {how}"));
+    let ended = job.termination.map(|how| how.in_words().to_owned());
     error.or(ended).or_else(|| job.summary.clone()).unwrap_or_default()
 }
 
-fn details(job: &JobRecord, cancelled_by: Option<&Actor>, now: Timestamp) {
+fn details(job: &JobRecord, cancellation: Option<&Cancellation>, now: Timestamp) {
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", ago::from_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
+    let by = cancellation.map(Cancellation::in_words);
+    let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
+    let cancelling = under_way.map(|asked| {
+        let (since, by) = (ago::from_now(now, asked.asked_at), asked.in_words());
+        format!("its end was asked for {since}, by {by}; it has not ended yet")
+    });
     let rows = [
         ("job", Some(job.id.to_string())),
         ("agent", Some(job.agent.to_string())),
@@ -176,8 +182,9 @@ fn details(job: &JobRecord, cancelled_by: Option<&Actor>, now: Timestamp) {
             "error",
             job.error.as_ref().map(|error| format!("{} ({})", print::plain(&error.message), error.kind)),
         ),
-        ("ended", job.termination.map(|how| how.to_string())),
-        ("cancelled by", cancelled_by.map(ToString::to_string)),
+        ("ended", job.termination.map(|how| how.in_words().to_owned())),
+        ("cancelled by", by.filter(|_| job.status == JobStatus::Cancelled)),
+        ("cancelling", cancelling),
         ("fork of", job.forked_from.as_ref().map(ToString::to_string)),
         ("retry of", job.retry_of.as_ref().map(ToString::to_string)),
         ("made", at(Some(job.started_at))),

@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use super::agents::table;
 use super::place::WayIn;
 use super::{Failure, ago, complete, place, print, schedule};
-use crate::api::{AgentView, Code, DaemonView, JobView, Page, Status as Answer};
+use crate::api::{
+    AgentView, Code, DaemonView, GoneAgent, JobView, Page, Status as Answer, Waits, gone_sentence,
+};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::queues::UntoldItem;
 use crate::queues::given_up::GivenUpItem;
@@ -78,7 +80,10 @@ impl Status {
             let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
             schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
             let mut stopped = stopped(&schedules, now);
-            waiting_jobs(client, self.agent.as_ref(), &mut stopped).await?;
+            waiting_jobs(client, self.agent.as_ref(), &status, &mut stopped).await?;
+            if self.agent.is_none() {
+                stopped.extend(status.gone.iter().map(gone));
+            }
             let of_agent = |item: &&GivenUpItem| {
                 self.agent.as_ref().is_none_or(|agent| item.taken_by.iter().any(|by| by.agent == *agent))
             };
@@ -159,24 +164,42 @@ fn untold(item: &UntoldItem, now: Timestamp) -> String {
     format!("{what}: {queue} does not know yet how {holder} ended with {id}{since}; it is tried again: {why}")
 }
 
-/// Jobs that wait for something of which no line tells yet.
+/// Jobs that wait for an agent that is gone, or run without it.
+fn gone(gone: &GoneAgent) -> String {
+    let GoneAgent { agent, running, queued } = gone;
+    let what = print::styled("not in the config", print::ODD);
+    format!("{what}: jobs of {agent}: {running} running, {queued} waiting; {}", gone_sentence(agent))
+}
+
+/// Jobs that wait for something of which no line tells yet. That all places are taken, the table shows.
 async fn waiting_jobs(
     client: &WayIn<'_>,
     agent: Option<&AgentName>,
+    status: &Answer,
     lines: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    const MOST: u32 = 5;
+    const MOST: u32 = 20;
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
     let pending: Page<JobRecord> = client.get(&format!("jobs?status=pending&limit={MOST}{agent}")).await?;
-    for job in pending.items {
+    let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
+    let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);
+    for job in pending.items.into_iter().rev().filter(|job| !is_gone(job)) {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
-        let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::UsageLimit) else { continue };
+        let told = |waits: &Waits| matches!(waits.reason, SkipReason::UsageLimit | SkipReason::AtCapacity);
+        let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
-        if !lines.iter().any(|line| line.ends_with(&message)) {
-            let waits = print::styled("waits", print::ODD);
-            lines.push(format!("{waits}: {} of {}: {message}", job.id, job.agent));
+        match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
+            Some((.., jobs)) => jobs.push(job.id.to_string()),
+            None if lines.iter().any(|line| line.ends_with(&message)) => {}
+            None => waiting.push((job.agent, message, vec![job.id.to_string()])),
         }
     }
+    let waits = print::styled("waits", print::ODD);
+    lines.extend(
+        waiting
+            .into_iter()
+            .map(|(agent, message, jobs)| format!("{waits}: {} of {agent}: {message}", jobs.join(", "))),
+    );
     Ok(())
 }
 

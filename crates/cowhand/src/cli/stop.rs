@@ -79,8 +79,9 @@ impl Stopped {
         if self.cancelled.is_empty() {
             return "stopped".to_owned();
         }
-        let line =
-            |Cancelled { job, agent, termination }: &Cancelled| format!("  {job}  {agent}  {termination}");
+        let line = |Cancelled { job, agent, termination }: &Cancelled| {
+            format!("  {job}  {agent}  {}", termination.in_words())
+        };
         let lines: Vec<String> = self.cancelled.iter().map(line).collect();
         format!("stopped; {} cancelled:\n{}", jobs(lines.len()), lines.join("\n"))
     }

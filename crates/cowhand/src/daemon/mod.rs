@@ -36,7 +36,7 @@ use std::time::Duration;
 use cowhand_core::budget::Purse;
 use cowhand_core::config::report;
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::job::Job;
+use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::moment::Moment;
 use cowhand_core::roster::Roster;
 use cowhand_core::uptime::Uptime;
@@ -341,12 +341,31 @@ impl Daemon {
         self.errands.shutdown().await;
     }
 
+    /// Writes down of each running job that the end of the daemon ends it. A store that does not answer holds up nothing.
+    async fn say_why_they_end(&self) {
+        let (store, now) = (&self.engine.store, self.engine.clock.now());
+        let say = async {
+            for (job, _) in self.engine.held() {
+                if let Err(error) = store.note_cancelling(job.clone(), CancelReason::DaemonStopped, now).await
+                {
+                    warn!(%job, "why it is cancelled is not written: {error}");
+                }
+            }
+        };
+        if tokio::time::timeout(SAYING, say).await.is_err() {
+            warn!("the store does not answer; why jobs are cancelled is not written");
+        }
+    }
+
     async fn end(mut self, mut way: watch::Receiver<Course>) {
         self.triggers.stop().await;
         self.pruning.stop();
         self.engine.ending.store(true, Ordering::Relaxed);
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
         let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
+        if !keep_agents {
+            self.say_why_they_end().await;
+        }
         for (job, _) in self.engine.held() {
             self.engine.wish(&job, wish);
         }
@@ -390,6 +409,8 @@ fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, st
 /// Between two looks while the daemon drains, and before a store that failed is asked again.
 const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
 const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+/// How long it may take to write down why jobs end.
+const SAYING: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A fleet's files with what its `.env` names, or the whole report of what is wrong with them.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::job::CancelReason;
 use cowhand_core::work::{ClaimResult, Closing, ReleaseResult};
 use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
@@ -180,7 +181,8 @@ impl Desk {
         let Some(job) = held.job() else {
             return self.engine.store.drop_item(held.clone(), error.to_string(), self.now()).await;
         };
-        self.engine.store.cancel(job.clone(), self.now()).await?;
+        let why = Some(CancelReason::ClaimLost);
+        self.engine.store.cancel_because(job.clone(), why, self.now()).await?;
         self.engine.wish(&job, Wish::Cancel);
         self.engine.nudge.notify_one();
         Ok(())

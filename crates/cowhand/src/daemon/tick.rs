@@ -6,7 +6,7 @@
 use cowhand_core::budget::{Purse, Tells};
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::Job;
+use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::plan::{Action, Snapshot, plan};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
@@ -124,7 +124,9 @@ async fn act(
             tick.stop.push(job);
             Ok(false)
         }
-        Action::CancelPrevious { job } => store.cancel(job, now).await.map(|_| false),
+        Action::CancelPrevious { job } => {
+            store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
+        }
         Action::Lapse { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
         Action::Lapse { job, epoch } => {
             let (retry, silent) = lapse_of(store, roster, &job).await?;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::actor::Actor;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobRecord;
@@ -20,8 +19,8 @@ statements! {
         where actor is not null and seq > $1 order by seq limit $2";
     LAST_ASKED = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null order by seq desc limit $1";
-    CANCELLED_BY = same "select seq, at, agent, schedule, job_id, data, actor from events \
-        where actor is not null and job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq limit 1";
+    CANCELLATION = same "select seq, at, agent, schedule, job_id, data, actor from events \
+        where job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq";
     TOLD_OF_ITEM = same "select seq, at, agent, schedule, job_id, data, actor from events where job_id = $1 \
         and type in ('work:reported', 'work:released', 'work:dropped', 'work:delayed') order by seq desc limit 1";
     LAST_EVENT = same "select value from counters where name = 'event'";
@@ -71,12 +70,14 @@ impl Store {
         rows.await?.iter().rev().map(read_event).collect()
     }
 
-    /// Returns who asked for the end of a job; none if nobody did, or the fleet itself.
-    pub async fn cancelled_by(&self, job: JobId) -> Result<Option<Actor>, StoreError> {
-        let row =
-            self.read(move |tx| Box::pin(async move { tx.one(CANCELLED_BY, args![job.as_str()]).await }));
-        let event = row.await?.as_ref().map(read_event).transpose()?;
-        Ok(event.and_then(|event| event.by))
+    /// Returns the event that says who or what asked for the end of a job, and when; none if nothing did.
+    pub async fn cancellation(&self, job: JobId) -> Result<Option<Event>, StoreError> {
+        let rows =
+            self.read(move |tx| Box::pin(async move { tx.all(CANCELLATION, args![job.as_str()]).await }));
+        let events = rows.await?.iter().map(read_event).collect::<Result<Vec<_>, _>>()?;
+        let asked = |event: &&Event| event.by.is_some();
+        let says = |event: &&Event| matches!(event.fact, Fact::JobCancelling { .. });
+        Ok(events.iter().find(asked).or_else(|| events.iter().rfind(says)).or(events.last()).cloned())
     }
 
     /// Returns the last event about what the source of a job's item was told, or could not be told.

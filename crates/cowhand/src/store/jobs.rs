@@ -3,8 +3,8 @@
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{
-    ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Outcome,
-    Termination, TriggerType,
+    CancelReason, ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin,
+    Outcome, Termination, TriggerType,
 };
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -170,6 +170,35 @@ impl Store {
 
     /// A waiting job ends at once. A running one is marked: its node ends the processes and settles it.
     pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<Cancel, StoreError> {
+        self.cancel_because(id, None, now).await
+    }
+
+    /// Writes down that a running job is about to be ended, and why. Whoever says so ends it.
+    pub async fn note_cancelling(
+        &self,
+        id: JobId,
+        reason: CancelReason,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let job = lock(tx, &id).await?;
+                if matches!(job.state(), JobState::Running { .. }) {
+                    record(tx, &job, Fact::JobCancelling { reason: Some(reason) }, now);
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// As [`Self::cancel`]; `reason` is cowhand's own, if nobody asked for it.
+    pub async fn cancel_because(
+        &self,
+        id: JobId,
+        reason: Option<CancelReason>,
+        now: Timestamp,
+    ) -> Result<Cancel, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = lock(tx, &id).await?;
@@ -177,11 +206,14 @@ impl Store {
                     JobState::Ended { .. } => return Ok(Cancel::AlreadyStopped(job)),
                     JobState::Running { .. } => {
                         if tx.execute(ASK_FOR_CANCEL, args![id.as_str(), now]).await? == 1 {
-                            record(tx, &job, Fact::JobCancelling, now);
+                            record(tx, &job, Fact::JobCancelling { reason }, now);
                         }
                         return Ok(Cancel::Asked(job));
                     }
                     JobState::Pending { .. } => {}
+                }
+                if reason.is_some() {
+                    record(tx, &job, Fact::JobCancelling { reason }, now);
                 }
                 let how = Termination::NotStarted;
                 job.cancel(how, now)?;

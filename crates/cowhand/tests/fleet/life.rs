@@ -116,9 +116,11 @@ fn a_new_name_is_told_apart_from_a_new_schedule() {
     scene.write("cowhand.yaml", &fleet("triage", ""));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     let remedy = "write `adopt: issues` to go on where that was, or run `cowhand schedule enable a/triage` to begin anew";
-    for asked in [["status"].as_slice(), &["why", "a/triage"]] {
+    for (asked, what) in
+        [(["status"].as_slice(), "given up"), (&["why", "a/triage"], "`adopt` lets it go on")]
+    {
         let said = scene.run(asked).stdout;
-        assert!(said.contains("given up") && said.contains(remedy), "{said}");
+        assert!(said.contains(what) && said.contains(remedy), "{said}");
     }
     scene.write("cowhand.yaml", &fleet("triage", ", adopt: issues"));
     assert_eq!(scene.run(&["reload"]).code, Some(0));

@@ -141,3 +141,49 @@ fn each_key_of_a_calendar_is_named() {
     let said = why(&scene, "a/past");
     assert!(said.contains("a/past is turned off, and has finished: its `end_at` has passed."), "{said}");
 }
+
+#[test]
+fn a_job_that_waits_or_was_cancelled_says_why() {
+    let config = "agents:
+  - name: held
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+  - name: fails
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    retry: {max_attempts: 3, backoff: 1h, on: [error]}
+";
+    let other = "  - name: other\n    runtime: command\n    command: ['true']\n";
+    let scene = Scene::with(&format!("{config}{other}"));
+    scene.start();
+    let id = |verb: &[&str]| scene.json(verb)["id"].as_str().unwrap().to_owned();
+    let (first, second, third) =
+        (id(&["trigger", "held"]), id(&["trigger", "held"]), id(&["trigger", "held"]));
+    until("the first to run", || (scene.json(&["job", &first])["status"] == "running").then_some(()));
+    assert_eq!(scene.json(&["job", &second])["waits"]["reason"], "at_capacity");
+    let said = scene.run(&["job", &third]).stdout;
+    assert!(
+        said.contains("held has 1 place (`max_concurrent`)") && said.contains("1 job waits before it"),
+        "{said}"
+    );
+    let retried = id(&["trigger", "fails"]);
+    until("the retry", || scene.json(&["job", &retried])["waits"].is_object().then_some(()));
+    let said = scene.run(&["job", &retried]).stdout;
+    assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
+    // The agents leave the config; what they had to do is still told of.
+    scene.write("cowhand.yaml", &format!("agents:\n{other}"));
+    scene.json(&["reload"]);
+    let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("not in the config: jobs of held: 1 running, 2 waiting"), "{said}");
+    assert!(said.contains("`cowhand cancel --agent held`"), "{said}");
+    let waits = scene.json(&["job", &second])["waits"]["message"].take();
+    assert!(waits.as_str().unwrap().contains("the agent held is not in the config any more"), "{waits}");
+    assert_eq!(scene.run(&["logs", "fails"]).code, Some(0));
+    scene.run(&["cancel", &third]);
+    assert_eq!(scene.json(&["job", &third])["cancellation"]["by"]["who"], "person");
+    let stopped = scene.run(&["stop", "--timeout", "0"]);
+    assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+    assert_eq!(scene.json(&["job", &first])["cancellation"]["reason"], "daemon_stopped");
+    let said = scene.run(&["job", &first]).stdout;
+    assert!(said.contains("cowhand itself: the daemon was stopped") && !said.contains("graceful"), "{said}");
+}

@@ -1,7 +1,6 @@
 //! One job: how it stands, what it was told, what it says, and what can be done with it.
 
 use axum::extract::{Path, State};
-use cowhand_core::actor::Actor;
 use cowhand_core::budget::assumed_sentence;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -13,7 +12,7 @@ use super::layout::{Frame, Tab};
 use super::output::{PAGE, View, Window};
 use super::text::{self, Text};
 use super::{Answer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
-use crate::api::{JobView, SourceTold, Waits, segment};
+use crate::api::{Cancellation, JobView, SourceTold, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -42,12 +41,12 @@ pub(super) async fn page(
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let chain = followups(&view);
-    let JobView { job, asks, denials, report, hooks, workspace, waits, cancelled_by, source_told, .. } = view;
+    let JobView { job, asks, denials, report, hooks, workspace, waits, cancellation, source_told, .. } = view;
     let changes = pages.changes(&job).await?;
     let view = if asked.view == Shown::Raw { View::Raw } else { View::Transcript };
     let window = pages.window(&job.id, asked.after).await?;
     let main = html! {
-        div #head data-live { (head(&job, waits.as_ref(), cancelled_by.as_ref(), source_told.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
+        div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_told.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
         (told(&job))
@@ -64,7 +63,7 @@ pub(super) async fn page(
 fn head(
     job: &JobRecord,
     waits: Option<&Waits>,
-    cancelled_by: Option<&Actor>,
+    cancellation: Option<&Cancellation>,
     told: Option<&SourceTold>,
     now: Timestamp,
 ) -> Markup {
@@ -90,7 +89,10 @@ fn head(
             div { dt { "Status" } dd { (marks::job_status(job.status))
                 @if let Some(reason) = job.exit_reason.filter(|_| job.status == JobStatus::Failed) { span.muted { " " (reason.as_str().replace('_', " ")) } } } }
             @if job.status == JobStatus::Cancelled {
-                div { dt { "Cancelled by" } dd.any { @match cancelled_by { Some(by) => (text::short(&by.to_string(), 80)), None => "cowhand itself" } } }
+                div { dt { "Cancelled by" } dd.any { @match cancellation { Some(asked) => (text::short(&asked.in_words(), 140)), None => "cowhand itself" } } }
+            }
+            @if let Some(asked) = cancellation.filter(|_| job.status == JobStatus::Running) {
+                div { dt { "Being ended since" } dd.any { (marks::from_now(asked.asked_at, now)) ", by " (text::short(&asked.in_words(), 140)) } }
             }
             div { dt { "Trigger" } dd { (job.trigger_type.as_str()) } }
             div { dt { "Made" } dd { (marks::at(job.started_at)) } }
