@@ -273,10 +273,10 @@ fn limits_that_are_never_reached() {
         (agent("followups: {max: 3, expires: 30s}"), Warning("there can be no follow-up")),
         (agent("followups: {max: 3, min_interval: 8d}"), Warning("there can be no follow-up")),
         (agent("followups: {max: 3, min_interval: 1h, expires: 1h}"), Nothing),
-        (agent("retry: {max_attempts: 3, on: []}"), Warning("nothing is tried again")),
-        (agent("retry: {on: [error]}"), Nothing),
-        (agent("hooks: {after_run: [{type: shell, command: x, on_events: []}]}"), Warning("this hook is never run")),
-        (agent("hooks: {on_error: [{type: shell, command: x, on_events: [failed]}]}"), Nothing),
+        (agent("default_prompt: Go.\nretry: {max_attempts: 3, on: []}"), Warning("nothing is tried again")),
+        (agent("default_prompt: Go.\nretry: {on: [error]}"), Nothing),
+        (agent("default_prompt: Go.\nhooks: {after_run: [{type: shell, command: x, on_events: []}]}"), Warning("this hook is never run")),
+        (agent("default_prompt: Go.\nhooks: {on_error: [{type: shell, command: x, on_events: [failed]}]}"), Nothing),
         ("prices: {m: {input: 1e30, output: 2}}".to_owned(), Error("1e30 is too large; the largest is 1000000")),
     ]);
 }

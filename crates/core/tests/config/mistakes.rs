@@ -315,7 +315,7 @@ fn a_line_with_a_secret_is_not_quoted() {
 ";
     let report = rendered(&load_text(text));
     assert!(!report.contains("canary"), "{report}");
-    assert!(report.contains("error: unknown key `evnts`\n--> cowhand.yaml:4:42"), "{report}");
+    assert!(report.contains("error: unknown key `evnts`\n --> cowhand.yaml:4:42"), "{report}");
 }
 
 /// One missing variable is one error, wherever it stands.
