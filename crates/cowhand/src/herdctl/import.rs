@@ -114,14 +114,3 @@ fn copy_output(output: File, target: &Path, veil: &Veil) -> io::Result<()> {
     copy.into_inner()?.persist(target)?;
     Ok(())
 }
-
-impl std::fmt::Display for Imported {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { disabled, last_runs, sessions, jobs } = self;
-        write!(
-            f,
-            "imported from .herdctl: {jobs} jobs, {sessions} sessions, {last_runs} last runs and {disabled} disabled \
-             schedules; .herdctl itself is not changed"
-        )
-    }
-}

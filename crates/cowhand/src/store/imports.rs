@@ -77,6 +77,17 @@ impl Imported {
     }
 }
 
+impl std::fmt::Display for Imported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { disabled, last_runs, sessions, jobs } = self;
+        write!(
+            f,
+            "imported from .herdctl: {jobs} jobs, {sessions} sessions, {last_runs} last runs and {disabled} disabled \
+             schedules; .herdctl itself is not changed"
+        )
+    }
+}
+
 impl Store {
     /// Returns whether the state of herdctl is to be imported: nobody decided about it yet, and the fleet never ran here.
     pub(crate) async fn wants_import(&self) -> Result<bool, StoreError> {

@@ -37,6 +37,7 @@ mod items;
 mod jobs;
 mod latency;
 mod nodes;
+mod migrations;
 mod open;
 mod owed;
 mod providers;

@@ -14,12 +14,10 @@ use sqlx::{ConnectOptions, Connection};
 use super::changes::Committed;
 use super::file::{self, StoreFile};
 use super::latency::Latency;
+use super::migrations::{POSTGRES, SQLITE};
 use super::writer::Writer;
 use super::{Database, Store, StoreError};
 use crate::clock::Clock;
-
-pub(super) static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
-pub(super) static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
 /// Another process may hold the file for a moment, and a crowd all connections; longer than this is an error.
 const BUSY: Duration = Duration::from_secs(10);

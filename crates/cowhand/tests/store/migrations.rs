@@ -3,6 +3,8 @@
 //! `fixtures/store-0001.sql` is such a database as the first version left it, in one text for both. Each new
 //! migration has to carry it along; when a version adds tables that matter, it gets a fixture of its own.
 
+use std::path::Path;
+
 use cowhand::store::{JobFilter, Store};
 use cowhand_core::job::JobStatus::{Cancelled, Completed, Failed, Pending, Running};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState};
@@ -19,29 +21,33 @@ on_both! {
 }
 
 const FIXTURE: &str = include_str!("fixtures/store-0001.sql");
-static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
-#[test]
-fn both_databases_have_the_same_migrations() {
+/// The migrations as they are in the folder of a database.
+async fn files_of(database: &str) -> Migrator {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(database);
+    Migrator::new(folder.as_path()).await.unwrap()
+}
+
+#[tokio::test]
+async fn both_databases_have_the_same_migrations() {
     let names = |migrator: &Migrator| {
         migrator
             .iter()
             .map(|migration| (migration.version, migration.description.to_string()))
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(&SQLITE), names(&POSTGRES));
+    assert_eq!(names(&files_of("sqlite").await), names(&files_of("postgres").await));
 }
 
 async fn a_used_store_of_the_first_version_is_carried_along(place: Place) {
     if place.url.starts_with("postgres") {
         let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
-        POSTGRES.run_to(1, &mut server).await.unwrap();
+        files_of("postgres").await.run_to(1, &mut server).await.unwrap();
         server.execute(FIXTURE).await.unwrap();
         server.close().await.unwrap();
     } else {
         let mut file = connect(&place).await;
-        SQLITE.run_to(1, &mut file).await.unwrap();
+        files_of("sqlite").await.run_to(1, &mut file).await.unwrap();
         file.execute(FIXTURE).await.unwrap();
         file.close().await.unwrap();
     }
@@ -89,11 +95,11 @@ async fn what_was_left_out_is_made_up_for(place: Place) {
     };
     if place.url.starts_with("postgres") {
         let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
-        some(&POSTGRES).run(&mut server).await.unwrap();
+        some(&files_of("postgres").await).run(&mut server).await.unwrap();
         server.close().await.unwrap();
     } else {
         let mut file = connect(&place).await;
-        some(&SQLITE).run(&mut file).await.unwrap();
+        some(&files_of("sqlite").await).run(&mut file).await.unwrap();
         file.close().await.unwrap();
     }
     let store = place.open().await;
@@ -105,7 +111,8 @@ async fn what_was_left_out_is_made_up_for(place: Place) {
     } else {
         sqlx::query_scalar(APPLIED).fetch_all(&mut connect(&place).await).await.unwrap()
     };
-    assert_eq!(applied, SQLITE.iter().map(|migration| migration.version).collect::<Vec<_>>());
+    let files = files_of("sqlite").await;
+    assert_eq!(applied, files.iter().map(|migration| migration.version).collect::<Vec<_>>());
 }
 
 const APPLIED: &str = "select version from _sqlx_migrations order by version";

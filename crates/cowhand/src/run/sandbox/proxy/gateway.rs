@@ -5,10 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response};
+use reqwest::Body;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::{Deserialize, Serialize};
 
@@ -117,13 +117,13 @@ pub(super) async fn forward(
         head.headers.contains_key("content-length") || head.headers.contains_key("transfer-encoding");
     let mut asked = client.request(head.method, url).headers(headers);
     if has_body {
-        asked = asked.body(reqwest::Body::wrap(body));
+        asked = asked.body(Body::wrap(body));
     }
     let answer = asked.send().await.map_err(told)?;
-    let (mut head, body) = Response::<reqwest::Body>::from(answer).into_parts();
+    let (mut head, body) = Response::<Body>::from(answer).into_parts();
     head.headers = passed_on(&head.headers);
     head.version = hyper::Version::HTTP_11;
-    Ok(Response::from_parts(head, Body::new(body)))
+    Ok(Response::from_parts(head, body))
 }
 
 fn passed_on(headers: &HeaderMap) -> HeaderMap {

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::Body;
 use cowhand_core::sandbox::Host;
 use hyper::body::Incoming;
 use hyper::header::HeaderValue;
@@ -21,6 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use reqwest::Body;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -161,7 +161,7 @@ impl Proxy {
                 tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut far).await.ok();
             }
         });
-        Response::new(Body::empty())
+        Response::new(Body::default())
     }
 
     /// A request without encryption, which names its whole address.

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Checks the structure of the code. Prints every breach; exit code 1 if there is one. `scripts/lint` runs it.
+
+  cycles  the top-level modules of a crate do not depend on each other in a circle
+  types   a type that other files can use has a name that no other such type in the workspace has
+
+What is allowed for now is in `scripts/structure.txt`. That list may only shrink: an entry that is not needed any more is a
+breach, too. `scripts/structure.py --update` writes the list anew.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ALLOWED = ROOT / "scripts" / "structure.txt"
+
+
+def code_of(file):
+    """The code of a Rust file without comments and without the tests at its end."""
+    lines = []
+    for line in file.read_text().splitlines():
+        if line == "#[cfg(test)]":
+            break
+        lines.append(re.sub(r"//.*", "", line))
+    return "\n".join(lines)
+
+
+def is_test(file):
+    return "tests" in file.parts or file.stem == "tests"
+
+
+def top_level(items):
+    """Splits the inside of `{a, b::{c, d}}` at the commas that are not nested."""
+    depth, current = 0, ""
+    for letter in items:
+        if letter == "," and depth == 0:
+            yield current
+            current = ""
+            continue
+        depth += (letter == "{") - (letter == "}")
+        current += letter
+    yield current
+
+
+def names_after(code, prefix):
+    """The names that directly follow a path prefix, also in braces."""
+    for match in re.finditer(r"(?<![\w:])" + re.escape(prefix) + r"(\w+|\{)", code):
+        if match[1] != "{":
+            yield match[1]
+            continue
+        depth, start, end = 1, match.end(), match.end()
+        while depth and end < len(code):
+            depth += (code[end] == "{") - (code[end] == "}")
+            end += 1
+        for item in top_level(code[start : end - 1]):
+            name = re.match(r"\s*(\w+)", item)
+            if name:
+                yield name[1]
+
+
+def modules_of(source):
+    """The edges between the top-level modules of a crate: module -> module -> one file that makes the edge."""
+    names = {file.stem if file.suffix == ".rs" else file.name for file in source.iterdir()} - {"lib", "main"}
+    exported = {}
+    root = source / "lib.rs"
+    for match in re.finditer(r"pub(?:\([^)]*\))? use (\w+)::(\{[^}]*\}|\w+)", root.read_text() if root.exists() else ""):
+        for name in re.findall(r"\w+", match[2]):
+            exported[name] = match[1]
+    edges = defaultdict(dict)
+    for file in sorted(source.rglob("*.rs")):
+        path = file.relative_to(source)
+        module = path.parts[0].removesuffix(".rs")
+        if module in ("lib", "main") or is_test(path):
+            continue
+        code = code_of(file)
+        depth = len(path.parts) - (file.name == "mod.rs")
+        used = [*names_after(code, "crate::"), *names_after(code, "super::" * depth)]
+        for name in used:
+            other = name if name in names else exported.get(name)
+            if other and other != module:
+                edges[module].setdefault(other, path)
+    return names, edges
+
+
+def circle_through(module, edges):
+    """The shortest way from a module back to itself, or nothing."""
+    ways, seen = [[module]], {module}
+    while ways:
+        way = ways.pop(0)
+        for other in sorted(edges[way[-1]]):
+            if other == module:
+                return way
+            if other not in seen:
+                seen.add(other)
+                ways.append([*way, other])
+    return None
+
+
+def cycles():
+    """Each module in a circle, as `crate module`, with the circle in words."""
+    found = {}
+    for source in sorted(ROOT.glob("crates/*/src")):
+        names, edges = modules_of(source)
+        for module in sorted(names):
+            way = circle_through(module, edges)
+            if way:
+                steps = [f"{a} -> {b} ({edges[a][b]})" for a, b in zip(way, [*way[1:], module])]
+                found[f"{source.parent.name} {module}"] = ", ".join(steps)
+    return found
+
+
+def repeated_types():
+    """Each name of a type that more than one file makes available to others, with those files."""
+    places = defaultdict(set)
+    pattern = re.compile(r"^\s*pub(?:\([^)]*\))? (?:struct|enum|trait|union|type) (\w+)", re.M)
+    for file in sorted(ROOT.glob("crates/*/src/**/*.rs")):
+        if not is_test(file.relative_to(ROOT / "crates")):
+            for name in pattern.findall(code_of(file)):
+                places[name].add(str(file.relative_to(ROOT / "crates")))
+    return {name: ", ".join(sorted(files)) for name, files in places.items() if len(files) > 1}
+
+
+def main():
+    found = {f"cycle {key}": how for key, how in cycles().items()}
+    found |= {f"type {key}": where for key, where in repeated_types().items()}
+    if sys.argv[1:] == ["--update"]:
+        ALLOWED.write_text("".join(f"{key}\n" for key in sorted(found)))
+        return 0
+    allowed = set(ALLOWED.read_text().splitlines())
+    breaches = [f"{key}: {how}" for key, how in sorted(found.items()) if key not in allowed]
+    breaches += [f"scripts/structure.txt: `{key}` is not needed any more" for key in sorted(allowed - set(found))]
+    for breach in breaches:
+        print(breach, file=sys.stderr)
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
