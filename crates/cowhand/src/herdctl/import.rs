@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::{HerdctlError, HerdctlFolder};
 use crate::fault;
 use crate::state::StateFolder;
-use crate::store::{History, Imported, Store};
+use crate::store::{History, Store};
 use crate::veil::Veil;
 use crate::view;
 

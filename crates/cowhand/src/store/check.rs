@@ -7,7 +7,8 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Row};
 
-use super::open::{self, POSTGRES, SQLITE};
+use super::migrations::{POSTGRES, SQLITE};
+use super::open;
 use super::{Store, StoreError};
 
 /// The newest migration that a store has. A store without this table is a new one.
