@@ -1,41 +1,25 @@
 //! What a restored store knows. Records of what it does not know are of another history: they are removed, so that they
 //! say nothing about jobs and attempts that get the same names again.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
 use cowhand_core::id::JobId;
-use sqlx::Row;
-use sqlx::sqlite::SqliteConnection;
 
 use crate::prune::files;
 use crate::run::attempt::Attempt;
 use crate::state::StateFolder;
+use crate::store::KnownRows;
 
 #[derive(Debug)]
-pub(super) struct Known {
-    jobs: HashSet<String>,
-    /// Attempts that have begun.
-    attempts: HashSet<(String, i64)>,
-    /// Hooks that have begun.
-    hooks: HashSet<(String, i64)>,
-}
+pub(super) struct Known(pub(super) KnownRows);
 
 impl Known {
-    pub(super) async fn read(store: &mut SqliteConnection) -> anyhow::Result<Self> {
-        let jobs = sqlx::query("select id from jobs").fetch_all(&mut *store).await?;
-        let jobs = jobs.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        let attempts = pairs(store, "select job_id, number from attempts").await?;
-        let hooks = pairs(store, "select job_id, number from hook_runs where started_at is not null").await?;
-        Ok(Self { jobs, attempts, hooks })
-    }
-
     /// Removes views of other jobs and the folders of other attempts. What still runs is left to the next start, which ends
     /// it; what cannot be removed is cleared when something of the same name begins.
     pub(super) fn forget_others(&self, state: &StateFolder) {
         for path in paths(&state.jobs()) {
-            if is_view(&path).is_some_and(|job| !self.jobs.contains(job.as_str())) {
+            if is_view(&path).is_some_and(|job| !self.0.jobs.contains(job.as_str())) {
                 fs::remove_file(path).ok();
             }
         }
@@ -47,14 +31,9 @@ impl Known {
 
     fn knows(&self, attempt: &Attempt) -> bool {
         let named = |(job, number): (JobId, u32)| (job.as_str().to_owned(), i64::from(number));
-        attempt.of_job().is_some_and(|own| self.attempts.contains(&named(own)))
-            || attempt.hook().is_some_and(|own| self.hooks.contains(&named(own)))
+        attempt.of_job().is_some_and(|own| self.0.attempts.contains(&named(own)))
+            || attempt.hook().is_some_and(|own| self.0.hooks.contains(&named(own)))
     }
-}
-
-async fn pairs(store: &mut SqliteConnection, sql: &'static str) -> anyhow::Result<HashSet<(String, i64)>> {
-    let rows = sqlx::query(sql).fetch_all(store).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 fn paths(folder: &Path) -> Vec<std::path::PathBuf> {

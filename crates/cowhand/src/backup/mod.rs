@@ -13,14 +13,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use cowhand_core::id::JobId;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
-use sqlx::{ConnectOptions, Connection, Executor, Row};
 use tempfile::TempDir;
 
 use crate::prune::files;
 use crate::state::StateFolder;
-use crate::store::Store;
-use crate::store::file;
+use crate::store::{BackupFile, Store, file};
 
 /// How much of a job's output is in one row.
 const PART: usize = 1 << 20;
@@ -42,22 +39,18 @@ pub(crate) async fn make(store: &Store, state: &StateFolder, with_output: bool) 
     let path = folder.path().join("store.db");
     file::create(&path).context("no room for the backup")?;
     store.copy_to(&path).await?;
-    let mut connection = connect(&path).await?;
-    connection.execute(TABLE).await?;
+    let mut backup = BackupFile::open(&path).await?;
+    backup.add_table().await?;
     if with_output {
-        let mut transaction = connection.begin().await?;
+        backup.begin().await?;
         for entry in files::entries(&state.jobs())? {
-            add_output(&mut transaction, &entry?.path()).await?;
+            add_output(&mut backup, &entry?.path()).await?;
         }
-        transaction.commit().await?;
+        backup.commit().await?;
     }
-    connection.close().await?;
+    backup.close().await?;
     Ok(File::open(&path)?)
 }
-
-const TABLE: &str = "create table backup_files (
-    path text not null, part integer not null, bytes blob not null, primary key (path, part)
-) strict";
 
 /// A folder beside the store, or elsewhere if the state folder is gone.
 fn scratch(state: &StateFolder) -> io::Result<TempDir> {
@@ -80,13 +73,8 @@ pub(crate) fn remove_scratch(state: &StateFolder) -> io::Result<()> {
     Ok(())
 }
 
-async fn connect(path: &Path) -> anyhow::Result<SqliteConnection> {
-    let options = SqliteConnectOptions::new().filename(path).journal_mode(SqliteJournalMode::Delete);
-    Ok(options.connect().await?)
-}
-
 /// Adds the file of a job, in parts; what is no file of a job is passed over, and no link is followed.
-async fn add_output(connection: &mut SqliteConnection, path: &Path) -> anyhow::Result<()> {
+async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_output(name)) else {
         return Ok(());
     };
@@ -102,8 +90,7 @@ async fn add_output(connection: &mut SqliteConnection, path: &Path) -> anyhow::R
         if bytes.is_empty() && part > 0 {
             break;
         }
-        let row = sqlx::query("insert into backup_files (path, part, bytes) values ($1, $2, $3)");
-        row.bind(name).bind(part).bind(bytes).execute(&mut *connection).await?;
+        backup.add_part(name, part, bytes).await?;
     }
     Ok(())
 }
@@ -118,56 +105,22 @@ pub(crate) async fn inspect(path: &Path) -> anyhow::Result<Contents> {
     if fs::metadata(path)?.len() == 0 {
         bail!("it is empty");
     }
-    let mut connection = connect(path).await.map_err(damaged)?;
-    let contents = look_into(&mut connection).await;
-    connection.close().await?;
+    let mut backup = BackupFile::open(path).await?;
+    let contents = look_into(&mut backup).await;
+    backup.close().await?;
     contents
 }
 
-/// The text of the database's error holds that of its cause already.
-fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow::anyhow!("it is damaged: {error}")
-}
-
-async fn look_into(connection: &mut SqliteConnection) -> anyhow::Result<Contents> {
-    let rows = sqlx::query("pragma integrity_check(3)").fetch_all(&mut *connection).await;
-    let rows = rows.map_err(damaged)?;
-    let told: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
-    if told != ["ok"] {
-        bail!("it is damaged: {}", told.join("; "));
-    }
-    for table in ["_sqlx_migrations", "jobs", "events"] {
-        if !has_table(connection, table).await? {
-            bail!("it is no store of cowhand");
-        }
-    }
-    let jobs = count(connection, "select count(*) from jobs").await?;
+async fn look_into(backup: &mut BackupFile) -> anyhow::Result<Contents> {
+    let jobs = backup.check().await?;
     let mut outputs = 0;
-    if has_table(connection, "backup_files").await? {
-        for name in output_names(connection).await? {
-            if !is_output(&name) {
-                bail!("it names a file that is not the output of a job: {name}");
-            }
-            outputs += u64::from(Path::new(&name).extension() == Some("jsonl".as_ref()));
+    for name in backup.names().await?.unwrap_or_default() {
+        if !is_output(&name) {
+            bail!("it names a file that is not the output of a job: {name}");
         }
+        outputs += u64::from(Path::new(&name).extension() == Some("jsonl".as_ref()));
     }
     Ok(Contents { jobs, outputs })
-}
-
-async fn output_names(connection: &mut SqliteConnection) -> anyhow::Result<Vec<String>> {
-    let rows =
-        sqlx::query("select distinct path from backup_files order by path").fetch_all(connection).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-async fn has_table(connection: &mut SqliteConnection, name: &str) -> anyhow::Result<bool> {
-    let found = sqlx::query("select 1 from sqlite_master where type = 'table' and name = $1").bind(name);
-    Ok(found.fetch_optional(connection).await?.is_some())
-}
-
-async fn count(connection: &mut SqliteConnection, sql: &'static str) -> anyhow::Result<u64> {
-    let row = sqlx::query(sql).fetch_one(connection).await?;
-    Ok(u64::try_from(row.try_get::<i64, _>(0)?)?)
 }
 
 #[cfg(test)]

@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use jiff::Timestamp;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Executor, Row};
 
 use super::known::Known;
-use super::{Contents, connect, has_table, inspect, output_names};
+use super::{Contents, inspect};
 use crate::gone::gone;
 use crate::named_file;
 use crate::state::StateFolder;
-use crate::store::Store;
 use crate::store::file::{self, beside};
+use crate::store::{BackupFile, Store};
 
 /// What came back.
 #[derive(Debug)]
@@ -54,10 +52,10 @@ async fn restore_by(
     let checked = store.check_integrity().await;
     store.close().await;
     checked?;
-    let mut connection = connect(copy).await?;
-    take_out(&mut connection, state).await?;
-    let known = Known::read(&mut connection).await?;
-    connection.close().await?;
+    let mut backup = BackupFile::open(copy).await?;
+    take_out(&mut backup, state).await?;
+    let known = Known(backup.known_rows().await?);
+    backup.close().await?;
     let aside = swap(copy, &state.database(), now)?;
     // They count the events of another history.
     for cursor in ["views", "traces"] {
@@ -75,27 +73,22 @@ fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes the outputs of jobs that have none, and leaves the store alone in the file.
-async fn take_out(connection: &mut SqliteConnection, state: &StateFolder) -> anyhow::Result<()> {
-    if !has_table(connection, "backup_files").await? {
-        return Ok(());
-    }
-    for name in output_names(connection).await? {
+async fn take_out(backup: &mut BackupFile, state: &StateFolder) -> anyhow::Result<()> {
+    let Some(names) = backup.names().await? else { return Ok(()) };
+    for name in names {
         let path = state.jobs().join(&name);
         if path.exists() {
             continue;
         }
         let mut output = tempfile::NamedTempFile::new_in(state.jobs())?;
         for part in 0_i64.. {
-            let row = sqlx::query("select bytes from backup_files where path = $1 and part = $2");
-            let Some(row) = row.bind(&name).bind(part).fetch_optional(&mut *connection).await? else { break };
-            output.write_all(row.try_get(0)?)?;
+            let Some(bytes) = backup.part(&name, part).await? else { break };
+            output.write_all(&bytes)?;
         }
         output.as_file().sync_all()?;
         output.persist(&path)?;
     }
-    connection.execute("drop table backup_files").await?;
-    connection.execute("vacuum").await?;
-    Ok(())
+    backup.remove_files().await
 }
 
 /// Gives the old store a second name, and its own to the new one. At no moment is there no store.

@@ -38,6 +38,7 @@ macro_rules! migrations {
             22 "0022_" "write_probe",
             24 "0024_" "firing_jobs",
             25 "0025_" "imports",
+            26 "0026_" "owed_since",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

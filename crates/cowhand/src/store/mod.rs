@@ -16,6 +16,7 @@ mod adoptions;
 mod asks;
 mod attempts;
 mod backup;
+mod backup_file;
 mod budgets;
 mod changes;
 mod check;
@@ -71,6 +72,7 @@ use crate::clock::Clock;
 
 pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
+pub(crate) use backup_file::{BackupFile, KnownRows};
 pub use budgets::Hearing;
 pub use claims::{Claim, GivenBack, Held, Settled, Starter};
 pub use error::StoreError;
