@@ -43,7 +43,7 @@ const fn is_control(byte: u8) -> bool {
 /// Counts the bytes at the beginning that no reader sees.
 fn unseen(rest: &[u8]) -> usize {
     match rest {
-        [0x1b, b'[', rest @ ..] => 2 + sequence(rest),
+        [0x1b, b'[', rest @ ..] | [0xc2, 0x9b, rest @ ..] => 2 + sequence(rest),
         [0x1b, b']' | b'P' | b'X' | b'^' | b'_', rest @ ..] => {
             2 + rest.iter().take_while(|byte| !is_control(**byte) && **byte != b'\n').count()
         }
@@ -51,7 +51,6 @@ fn unseen(rest: &[u8]) -> usize {
             let between = rest.iter().take_while(|byte| matches!(byte, b' '..=b'/')).count();
             1 + between + usize::from(rest.get(between).is_some_and(|byte| matches!(byte, b'0'..=b'~')))
         }
-        [0xc2, 0x9b, rest @ ..] => 2 + sequence(rest),
         [0xc2, 0x80..=0x9f, ..] => 2,
         // Marks without width, and marks that turn the direction of text.
         [0xe2, 0x80, 0x8b..=0x8f | 0xaa..=0xae, ..]

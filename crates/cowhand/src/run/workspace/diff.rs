@@ -72,7 +72,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path) -> Result<Compared, String> {
     let git = Git::after_agent(&workspace.repository)?.patient();
     let git = git.on(repository, workspace.path.clone()).with_index(scratch.to_owned());
     let known = agents_index(workspace, scratch);
-    let added = if known.is_ok() { added(&git, &workspace.base)? } else { Vec::new() };
+    let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
     // By an index without what git noted in it, every file of a filter would look changed, and every file that a sparse
     // checkout leaves out would look deleted.
     if known.is_err() || !(git.is_disarmed() || is_sparse(&git)) {
@@ -111,11 +111,11 @@ fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), String> {
 }
 
 /// Lists the files that the agent's index has and the base has not, also those that git would ignore.
-fn added(git: &Git, base: &str) -> Result<Vec<u8>, String> {
+fn added(git: &Git, base: &str) -> Vec<u8> {
     let how = ["diff", "--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A"];
     let listed = git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MOST);
     // An index that makes no sense names nothing.
-    Ok(listed.map(whole_names).unwrap_or_default())
+    listed.map(whole_names).unwrap_or_default()
 }
 
 fn is_sparse(git: &Git) -> bool {
