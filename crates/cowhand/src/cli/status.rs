@@ -165,7 +165,7 @@ fn untold(item: &UntoldItem, now: Timestamp) -> String {
 }
 
 /// Jobs that wait for an agent that is gone, or run without it.
-fn gone(gone: &GoneAgent) -> String {
+pub(super) fn gone(gone: &GoneAgent) -> String {
     let GoneAgent { agent, running, queued } = gone;
     let what = print::styled("not in the config", print::ODD);
     format!("{what}: jobs of {agent}: {running} running, {queued} waiting; {}", gone_sentence(agent))

@@ -15,7 +15,7 @@ use super::place::WayIn;
 use super::print::{self, Table};
 use super::schedule::FullName;
 use super::{Failure, ago, complete, number, place, status};
-use crate::api::{AgentView, FiringView, Page, Status, segment};
+use crate::api::{AgentView, FiringView, Page, Problem, Status, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::queues::given_up::{GivenUpItem, TakenBy};
 use crate::schedule_view::because;
@@ -117,7 +117,10 @@ impl Why {
     }
 
     async fn agent(&self, client: &WayIn<'_>, name: &AgentName) -> Result<(), Failure> {
-        let agent: AgentView = client.get(&format!("agents/{}", segment(name.as_str()))).await?;
+        let agent: AgentView = match client.get(&format!("agents/{}", segment(name.as_str()))).await {
+            Ok(agent) => agent,
+            Err(problem) => return self.agent_that_left(client, name, problem).await,
+        };
         let mut answers = Vec::new();
         for schedule in &agent.schedules {
             let name = FullName { agent: agent.name.clone(), schedule: schedule.clone() };
@@ -142,6 +145,25 @@ impl Why {
             // That no daemon runs is the same for all of them.
             answer.print(alone && place == 0, now);
             answer.print_firings(now);
+        }
+        Ok(())
+    }
+}
+
+impl Why {
+    /// Tells of the jobs of an agent that is not in the config any more. Without such jobs, the problem stands.
+    async fn agent_that_left(
+        &self,
+        client: &WayIn<'_>,
+        name: &AgentName,
+        problem: Problem,
+    ) -> Result<(), Failure> {
+        let status: Status = client.get("status").await?;
+        let Some(gone) = status.gone.iter().find(|gone| gone.agent == *name) else { return Err(problem.into()) };
+        if self.json {
+            print::json(&json!({ "agent": name, "daemon_running": !client.is_alone(), "gone": gone }));
+        } else {
+            print::prose(&stop(&status::gone(gone)), 0);
         }
         Ok(())
     }

@@ -179,6 +179,10 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
     let waits = scene.json(&["job", &second])["waits"]["message"].take();
     assert!(waits.as_str().unwrap().contains("the agent held is not in the config any more"), "{waits}");
     assert_eq!(scene.run(&["logs", "fails"]).code, Some(0));
+    assert_eq!(scene.json(&["why", "held"])["gone"]["queued"], 2);
+    let said = scene.run(&["why", "held"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("1 running, 2 waiting") && said.contains("`cowhand cancel --agent held`"), "{said}");
+    assert_eq!(scene.run(&["why", "nobody"]).code, Some(5));
     scene.run(&["cancel", &third]);
     assert_eq!(scene.json(&["job", &third])["cancellation"]["by"]["who"], "person");
     let stopped = scene.run(&["stop", "--timeout", "0"]);
