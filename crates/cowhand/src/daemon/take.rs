@@ -82,7 +82,11 @@ impl Errand<'_> {
             if picked.is_empty() {
                 break;
             }
-            found.made += self.claim(order, source.as_ref(), picked).await?;
+            let wanted = picked.len();
+            let made = self.claim(order, source.as_ref(), picked).await?;
+            found.made += made;
+            // A claim that was lost to somebody else leaves its place to the next item.
+            found.full &= made == wanted;
         }
         let more = found.full && (next.is_some() || candidates.next().is_some());
         found.outcome(more)

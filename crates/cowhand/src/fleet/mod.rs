@@ -170,8 +170,8 @@ impl Fleet {
         let (config, base, contents) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
-                let named = file.clone();
-                let loaded = aside(move || load(&named)).await?;
+                // On this thread: what a blocking thread frees would stay with that thread's allocator.
+                let loaded = load(&file)?;
                 (Some(file), base, loaded)
             }
             Agents::Given(roster) => {
