@@ -159,7 +159,9 @@ impl Why {
         problem: Problem,
     ) -> Result<(), Failure> {
         let status: Status = client.get("status").await?;
-        let Some(gone) = status.gone.iter().find(|gone| gone.agent == *name) else { return Err(problem.into()) };
+        let Some(gone) = status.gone.iter().find(|gone| gone.agent == *name) else {
+            return Err(problem.into());
+        };
         if self.json {
             print::json(&json!({ "agent": name, "daemon_running": !client.is_alone(), "gone": gone }));
         } else {

@@ -181,7 +181,10 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
     assert_eq!(scene.run(&["logs", "fails"]).code, Some(0));
     assert_eq!(scene.json(&["why", "held"])["gone"]["queued"], 2);
     let said = scene.run(&["why", "held"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("1 running, 2 waiting") && said.contains("`cowhand cancel --agent held`"), "{said}");
+    assert!(
+        said.contains("1 running, 2 waiting") && said.contains("`cowhand cancel --agent held`"),
+        "{said}"
+    );
     assert_eq!(scene.run(&["why", "nobody"]).code, Some(5));
     scene.run(&["cancel", &third]);
     assert_eq!(scene.json(&["job", &third])["cancellation"]["by"]["who"], "person");
