@@ -245,7 +245,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         if let (Some(until), Some(_)) = (places.kept_until, places.full()) {
             plan.wake(until);
         }
-        for schedule in &agent.schedules {
+        for schedule in in_turn(agent, snapshot) {
             let prepare =
                 |firing: &Preparing| Action::Prepare { schedule: schedule.id, key: firing.key.clone() };
             plan.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
@@ -260,6 +260,18 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
+}
+
+/// Returns the agent's schedules in the order in which they get a free place: what has waited longest comes first, and
+/// those that only look for more work come last. Otherwise a long queue would keep every other schedule waiting.
+fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
+    let mut schedules: Vec<&Schedule> = agent.schedules.iter().collect();
+    schedules.sort_by_key(|schedule| {
+        let record = snapshot.schedules.get(&schedule.id);
+        let waiting = record.and_then(|record| record.waiting.as_ref()).map(|waiting| waiting.due);
+        (waiting.unwrap_or(Timestamp::MAX), record.is_some_and(|record| record.fill))
+    });
+    schedules
 }
 
 /// How many more jobs the agent could run now, beside those that run and those that are ready to.

@@ -148,3 +148,29 @@ fn a_job_that_was_put_back_keeps_its_place() {
     // One that cannot be started at all does not hold up the others for ever.
     assert!(scene(6).max(1).plan("10:09").contains("start 2"));
 }
+
+/// A queue that is never empty does not keep the other schedules of its agent waiting.
+#[test]
+fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
+    let second = |name: &str, due: Option<&str>| {
+        let mut scene = polling().max(2).fill();
+        let source = scene.roster.agents[0].settings.work_source.take();
+        scene.roster.agents[0].schedules[0].work_source = source;
+        let id = scene.add(name, r#"{"type":"interval","interval":"1m"}"#);
+        let record = scene.snapshot.schedules.get_mut(&id).unwrap();
+        record.looked(at("10:00").into());
+        record.interval_count = 4;
+        record.waiting = due.map(|due| Waiting { due: at(due), reason: SkipReason::AtCapacity });
+        scene
+    };
+    check([
+        ("it waits", second("plain", Some("10:01")), "10:02", "ran interval:5 10:01 | wake 10:05"),
+        ("it is due only now", second("plain", None), "10:02", "ran interval:5 10:01 | wake 10:05"),
+        ("it is not due", second("plain", None), "10:00:30", "ran fill:1 10:00:30 | wake 10:01"),
+    ]);
+    // Of two that are due, the one that has waited longer comes first, wherever it stands in the config.
+    let mut both = second("plain", Some("10:01")).waiting("10:05", SkipReason::AtCapacity);
+    assert_eq!(both.plan("10:06"), "ran interval:5 10:01");
+    both.record().waiting = Some(Waiting { due: at("10:00:30"), reason: SkipReason::AtCapacity });
+    assert_eq!(both.plan("10:06"), "ran interval:2 10:05");
+}
