@@ -41,11 +41,11 @@ impl GoneAgent {
     }
 }
 
-/// What a person can do about jobs of an agent that is gone.
+/// Says what a person can do about jobs of an agent that is gone. `adopt` is no way: it moves no jobs to another agent.
 pub(crate) fn gone_sentence(agent: &AgentName) -> String {
     format!(
-        "the agent {agent} is not in the config any more; put it back, name its schedule in `adopt` of the one that it has \
-         become, or run `cowhand cancel --agent {agent}`"
+        "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
+         this name, or run `cowhand cancel --agent {agent}` and trigger the work anew"
     )
 }
 

@@ -40,9 +40,9 @@ statements! {
             where schedule_id = $1 and firing_key in (select json_array_elements_text(($2::text)::json)) order by number";
     FIRST_JOBS =
         sqlite "select id, status, exit_reason, run_started_at, finished_at from jobs \
-            where firing_key is null and id in (select value from json_each($1))"
+            where (firing_key is null or schedule_id is null) and id in (select value from json_each($1))"
         postgres "select id, status, exit_reason, run_started_at, finished_at from jobs \
-            where firing_key is null and id in (select json_array_elements_text(($1::text)::json))";
+            where (firing_key is null or schedule_id is null) and id in (select json_array_elements_text(($1::text)::json))";
 }
 
 /// An occurrence that somebody decided about.
@@ -439,7 +439,8 @@ async fn with_jobs(
     for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::written(&keys)?]).await? {
         jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
     }
-    // Jobs that were made before jobs knew their firing: only the first one of each is known.
+    // Jobs that were made before jobs knew their firing, or stayed with their agent when another one adopted its schedule:
+    // only the first one of each is known.
     let first: Vec<&JobId> = ledger.iter().filter_map(|row| row.job.as_ref()).collect();
     let mut before = HashMap::new();
     for row in tx.all(FIRST_JOBS, args![jobs::written(&first)?]).await? {

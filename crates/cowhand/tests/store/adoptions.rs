@@ -2,7 +2,7 @@
 
 use cowhand::store::{Decision, Fired, Firing, Store};
 use cowhand_core::id::ScheduleId;
-use cowhand_core::job::{NewJob, Outcome};
+use cowhand_core::job::{JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::trigger::Occurrence;
@@ -68,7 +68,10 @@ async fn jobs_of_another_agent_hold_nothing_up(place: Place) {
     let snapshot = store.snapshot().await.unwrap();
     let waiting = snapshot.jobs.iter().find(|live| live.id == *job.id()).unwrap();
     assert_eq!((waiting.agent.as_str(), waiting.schedule), ("coder", None));
-    assert_eq!(store.ledger(id_of(&new), 10).await.unwrap()[0].job.as_ref(), Some(job.id()));
+    let ledger = store.ledger(id_of(&new), 10).await.unwrap();
+    assert_eq!(ledger[0].job.as_ref(), Some(job.id()));
+    let told: Vec<_> = ledger[0].jobs.iter().map(|job| (&job.id, job.status)).collect();
+    assert_eq!(told, [(job.id(), JobStatus::Pending)], "the firing is told with its job, which has not run");
 }
 
 /// Locks are taken in one order, so that neither has to give way.
