@@ -57,6 +57,8 @@ pub enum FleetError {
     Output { job: JobId, source: io::Error },
     #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]
     NoItem(WorkItemId),
+    #[error("{0} is not there any more, so it cannot be tried again; its failures are forgotten now")]
+    ItemForgotten(WorkItemId),
     #[error("{item} is held by {by}; {}", let_go(item, by))]
     ItemHeld { item: WorkItemId, by: String },
     #[error("{item} cannot be tried again: {why}")]

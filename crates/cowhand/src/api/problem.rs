@@ -190,7 +190,8 @@ impl From<FleetError> for Problem {
             | FleetError::NoScheduleAnywhere { .. }
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)
-            | FleetError::NoItem(_) => Code::NotFound,
+            | FleetError::NoItem(_)
+            | FleetError::ItemForgotten(_) => Code::NotFound,
             FleetError::InUse { .. }
             | FleetError::AskRefused(_)
             | FleetError::NoAttempt { .. }

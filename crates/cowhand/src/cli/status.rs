@@ -161,7 +161,11 @@ fn untold(item: &UntoldItem, now: Timestamp) -> String {
     let (what, why) = (print::styled("not told", print::ODD), print::one_line(&item.last_error, 300));
     let since = item.since.map(|since| format!(", since {}", ago::from_now(now, since))).unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
-    format!("{what}: {queue} does not know yet how {holder} ended with {id}{since}; it is tried again: {why}")
+    let how = match holder.strip_suffix(&format!("@{id}")) {
+        Some(person) => format!("what {person} did with {id}"),
+        None => format!("how {holder} ended with {id}"),
+    };
+    format!("{what}: {queue} does not know yet {how}{since}; it is tried again: {why}")
 }
 
 /// Jobs that wait for an agent that is gone, or run without it.

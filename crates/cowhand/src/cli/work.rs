@@ -244,9 +244,9 @@ fn given_up(why: &GivenUp) -> String {
 }
 
 fn status(view: &ItemView) -> String {
-    match (&view.held_by, view.status) {
+    match (view.held_by.as_ref().or(view.claimed_by.as_ref()), view.status) {
         (_, ItemStatus::GivenUp) => "given up".to_owned(),
-        (Some(holder), ItemStatus::Claimed) => format!("claimed by {holder}"),
+        (Some(holder), ItemStatus::Claimed) => format!("claimed by {}", one_line(holder, 80)),
         (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not told yet".to_owned(),
         (_, status) => status.as_str().to_owned(),
     }

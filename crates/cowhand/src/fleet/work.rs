@@ -38,6 +38,9 @@ impl Fleet {
         match self.store().take_item(taking, Some(holder.clone()), now).await? {
             Taken::Ours(_) => {}
             Taken::Held | Taken::TooOften { .. } | Taken::PutBack | Taken::Released => {
+                if let Some(error) = untold(&view) {
+                    return Err(error);
+                }
                 let by = view.held_by.unwrap_or_else(|| "somebody of this fleet".to_owned());
                 return Err(FleetError::ItemHeld { item: id.clone(), by });
             }
@@ -47,7 +50,7 @@ impl Fleet {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
                 let view = queue.view(*item, ItemStatus::Claimed, &Known::default());
-                Ok(ItemView { held_by: Some(holder), ..view })
+                Ok(ItemView { held_by: Some(holder), claimed_by: None, ..view })
             }
             Ok(ClaimResult::Refused { reason, message }) => {
                 self.store().leave_item(holder).await?;
@@ -70,7 +73,7 @@ impl Fleet {
         agent: Option<&AgentName>,
         options: ReleaseOptions,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, agent).await?;
+        let (queue, view) = self.find_or_forget(id, agent).await?;
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(queue, id).await;
         }
@@ -99,7 +102,7 @@ impl Fleet {
         id: &WorkItemId,
         agent: Option<&AgentName>,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, agent).await?;
+        let (queue, view) = self.find_or_forget(id, agent).await?;
         match view.held_by {
             Some(by) if view.status == ItemStatus::Closing => {
                 let why = format!("its source has not been told yet how {by} ended; try again when it is");
@@ -134,7 +137,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Tells the item's source that a person has done it, or could not.
+    /// Tells the item's source that a person has done it, or could not. The result of a job that is still to be told is not
+    /// replaced.
     pub async fn complete_item(
         &self,
         id: &WorkItemId,
@@ -142,6 +146,10 @@ impl Fleet {
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, agent).await?;
+        let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
+        if let Some(error) = untold(&view).filter(|_| is_of_job) {
+            return Err(error);
+        }
         let is_done = result.outcome == WorkOutcome::Success;
         let view = self.close_item(&queue, view, Closing::Complete(result)).await?;
         if is_done {
@@ -223,6 +231,27 @@ impl Fleet {
         Ok(Claimant { fleet, holder, until: now })
     }
 
+    /// Finds an item. If it is not there any more, its failures are forgotten, so that nobody is advised to try it again.
+    async fn find_or_forget(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+    ) -> Result<(Queue, ItemView), FleetError> {
+        let found = self.find_item(id, agent).await;
+        let Err(FleetError::NoItem(_)) = &found else { return found };
+        let loaded = self.engine.loaded();
+        let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
+        let mut failed = self.store().item_failures().await?;
+        failed.retain(|failed| failed.id == *id && queues.iter().any(|queue| queue.name == failed.queue));
+        if failed.is_empty() {
+            return found;
+        }
+        for failed in failed {
+            self.store().forget_failures(failed.queue, failed.id).await?;
+        }
+        Err(FleetError::ItemForgotten(id.clone()))
+    }
+
     pub(crate) async fn find_item(
         &self,
         id: &WorkItemId,
@@ -232,6 +261,22 @@ impl Fleet {
         let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
         queues::find(queues, id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))
     }
+}
+
+/// Says why nobody can take or complete an item whose source is still to be told how it ended, and what to do. None if
+/// nothing is to be told.
+fn untold(view: &ItemView) -> Option<FleetError> {
+    let (id, by) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
+    let what = match by.strip_suffix(&format!("@{id}")) {
+        Some(person) => format!("what {person} did with it"),
+        None => format!("how {by} ended"),
+    };
+    let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+    let why = format!(
+        "its source is still to be told {what}{why}, which is tried again by itself; `cowhand work release {id}` drops \
+         that and puts it back"
+    );
+    Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }
 
 /// Why an item cannot be completed, and how it can.

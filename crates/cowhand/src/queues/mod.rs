@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use crate::work::unusable::Unusable;
-use crate::work::{For, Sources, Standing, WorkSource, WorkSourceError};
+use crate::work::{Claimer, For, Sources, Standing, WorkSource, WorkSourceError};
 use given_up::GivenUp;
 
 /// How long a claim of a person lasts without a renewal. A person takes longer than a job.
@@ -39,6 +39,9 @@ pub struct ItemView {
     pub status: ItemStatus,
     /// The job or the person, if it is one of this fleet.
     pub held_by: Option<String>,
+    /// Whoever has claimed it as its source knows it, if nobody of this fleet has it: `FLEET/HOLDER`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_by: Option<String>,
     /// Who takes from its queue.
     pub agents: Vec<AgentName>,
     /// Why its source could not be told yet.
@@ -275,7 +278,10 @@ impl Queue {
         };
         let held_by = row.map(|held| held.holder.clone());
         let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
-        ItemView { item, status, held_by, agents: self.agents.clone(), last_error, given_up }
+        let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
+        let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
+        let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
+        ItemView { item, status, held_by, claimed_by, agents: self.agents.clone(), last_error, given_up }
     }
 
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.

@@ -150,6 +150,10 @@ fn items_of_another_fleet_are_left_alone() {
         assert!(said.stderr.contains("others/job-1"), "{}", said.stderr);
         assert_eq!(read(&scene, "theirs"), claimed);
     }
+    let listed = scene.run(&["work", "list", "--all"]).stdout;
+    assert!(listed.contains("claimed by others/job-1"), "{listed}");
+    let shown = scene.json(&["work", "show", "files-theirs"]);
+    assert_eq!((&shown["held_by"], &shown["claimed_by"]), (&Value::Null, &"others/job-1".into()));
 }
 
 #[test]
@@ -236,8 +240,54 @@ fn results_that_could_not_be_told_are_shown() {
     assert!(listed.stdout.contains("closing, not told yet"), "{}", listed.stdout);
     let shown = scene.run(&["job", id]).stdout;
     assert!(shown.contains("its source could not be told yet"), "{shown}");
+    // The job has ended, so nobody is told to cancel it, and its result is not replaced.
+    for verb in ["claim", "complete"] {
+        let refused = scene.run(&["work", verb, "files-two"]);
+        assert_eq!(refused.code, Some(5), "{}", refused.stdout);
+        let why = format!("its source is still to be told how {id} ended");
+        assert!(refused.stderr.contains(&why) && !refused.stderr.contains("cancel"), "{}", refused.stderr);
+    }
     fs::rename(scene.root.join("away"), scene.root.join("tasks")).unwrap();
     until("the result to be told", || read(&scene, "two").contains("status: completed").then_some(()));
+}
+
+/// A person has no end, unlike a job. What is advised works.
+#[test]
+fn what_a_person_did_and_could_not_be_told_is_shown() {
+    let scene = scene();
+    scene.start();
+    assert_eq!(scene.run(&["work", "claim", "files-one"]).code, Some(0));
+    fs::remove_file(scene.root.join("tasks/one.md")).unwrap();
+    assert_eq!(scene.run(&["work", "complete", "files-one"]).code, Some(0));
+    until("that to be delayed", || {
+        let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        said.contains("does not know yet what person did with files-one").then_some(())
+    });
+    let refused = scene.run(&["work", "claim", "files-one"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stdout);
+    assert!(refused.stderr.contains("still to be told what person did with it"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`cowhand work release files-one`"), "{}", refused.stderr);
+    assert_eq!(scene.run(&["work", "release", "files-one"]).code, Some(0));
+    assert_eq!(scene.json(&["status"])["untold"], serde_json::json!([]));
+}
+
+/// Nobody is advised for ever to try an item again that was deleted.
+#[test]
+fn an_item_that_was_given_up_and_deleted_is_forgotten() {
+    let scene = Scene::with(&FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "exit 3"));
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    scene.write("tasks/hard.md", "---\ntitle: Do hard\n---\nText.\n");
+    scene.start();
+    scene.json(&["trigger", "worker", "poll"]);
+    until("it is given up", || (scene.json(&["work", "list"])[0]["status"] == "given_up").then_some(()));
+    fs::remove_file(scene.root.join("tasks/hard.md")).unwrap();
+    assert_eq!(scene.json(&["status"])["given_up"][0]["id"], "files-hard");
+    let gone = scene.run(&["work", "retry", "files-hard"]);
+    assert_eq!(gone.code, Some(5), "{}", gone.stdout);
+    assert!(gone.stderr.contains("files-hard is not there any more"), "{}", gone.stderr);
+    assert_eq!(scene.json(&["status"])["given_up"], serde_json::json!([]));
+    let none = scene.run(&["work", "retry", "files-hard"]);
+    assert!(none.stderr.contains("there is no work item files-hard"), "{}", none.stderr);
 }
 
 /// What was given up is told everywhere, and what is advised works.

@@ -97,8 +97,8 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
                             @if let Some(why) = &view.given_up { (given_up(view, why)) } }
                         td.wide { (priority(view)) }
                         td { (marks::status_as(view.status.as_str(), &view.status.as_str().replace('_', " "))) }
-                        td { @match &view.held_by {
-                            Some(holder) if holder.starts_with("job-") => a.id href={ "/jobs/" (crate::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
+                        td { @match view.held_by.as_ref().or(view.claimed_by.as_ref()) {
+                            Some(holder) if view.held_by.is_some() && holder.starts_with("job-") => a.id href={ "/jobs/" (crate::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
                             Some(holder) => span.any { (text::short(holder, 40)) },
                             None => span.muted { "–" },
                         } }
