@@ -304,6 +304,12 @@ impl ScheduleRecord {
         on
     }
 
+    /// Whether a firing has to wait for the end of its pause. A firing from outside is not dropped because of a pause: what it
+    /// runs for is found out afterwards. What the clock fired is not made up.
+    pub fn holds_back(&self, key: &FiringKey) -> bool {
+        matches!(self.state, ScheduleState::Paused { .. }) && !key.is_by_clock() && !key.is_by_hand()
+    }
+
     /// Whether its `end_at` has passed, also if no daemon ran then that could write it down. A cron firing that waits still
     /// runs before that.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {

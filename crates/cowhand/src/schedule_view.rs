@@ -155,12 +155,8 @@ impl ScheduleView {
         let held = record.and_then(|record| record.waiting.as_ref()).filter(|_| !starts);
         let waiting = held.map(|waiting| waiting.reason);
         let has_jobs = snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id));
-        let preparing_since = snapshot
-            .preparing
-            .iter()
-            .filter(|firing| firing.schedule == schedule.id)
-            .map(|firing| firing.since)
-            .min();
+        // What is held back until the pause is over is not being prepared.
+        let preparing_since = snapshot.to_prepare(schedule.id).map(|firing| firing.since).min();
         let preparing = preparing_since.is_some();
         let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
         let waiting = waiting.or_else(waits);

@@ -425,10 +425,13 @@ mod gates {
             let asked = ask(minder, &command, Path::new(directory), PATIENCE, &stop);
             asked.map_err(|error| format!("{error:#}"))
         };
-        for (command, directory) in [(&["no-such-program"][..], "/"), (&["true"], "/no/such/folder")] {
+        for (command, directory, why) in [
+            (&["no-such-program"][..], "/", "No such file"),
+            (&["true"], "/no/such/folder", "its directory /no/such/folder is not there"),
+        ] {
             let missing = said(command, directory).unwrap_err();
             assert!(missing.contains(&format!("cannot start {:?}", command[0])), "{missing}");
-            assert!(missing.contains("No such file"), "{missing}");
+            assert!(missing.contains(why), "{missing}");
         }
         assert!(said(&[], "/").is_err());
     }

@@ -47,7 +47,7 @@ impl Held<'_> {
             Self::Off => "its schedule had paused itself, and was turned off then".to_owned(),
             Self::Gone => {
                 "its schedule is not in the config any more, and with it what the job may not do; put it back, \
-                 name it in `adopt` of the schedule that it has become, or cancel the job"
+                 name it in `adopt` of the schedule of the same agent that it has become, or cancel the job"
                     .to_owned()
             }
         }
@@ -105,12 +105,7 @@ impl Snapshot {
         ready
     }
 
-    /// A firing from outside is not dropped because of a pause: what it runs for is found out afterwards. What the clock
-    /// fired is not made up.
     pub(super) fn is_held_back(&self, firing: &Preparing) -> bool {
-        let paused = |id: &ScheduleId| {
-            self.schedules.get(id).is_some_and(|record| matches!(record.state, ScheduleState::Paused { .. }))
-        };
-        !firing.key.is_by_clock() && !firing.key.is_by_hand() && paused(&firing.schedule)
+        self.schedules.get(&firing.schedule).is_some_and(|record| record.holds_back(&firing.key))
     }
 }

@@ -6,7 +6,7 @@ use axum::{Extension, Json};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
 use cowhand_core::roster::Schedule;
-use cowhand_core::schedule::SkipReason;
+use cowhand_core::schedule::{ScheduleRecord, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -55,8 +55,8 @@ pub struct FiringView {
 }
 
 impl FiringView {
-    fn of(row: LedgerRow, schedule: &Schedule) -> Self {
-        let why = why_of(&row, schedule);
+    fn of(row: LedgerRow, schedule: &Schedule, record: Option<&ScheduleRecord>) -> Self {
+        let why = why_of(&row, schedule, record);
         let LedgerRow { key, due, decided_at, outcome, note, job, jobs } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
         let jobs = jobs.into_iter().map(FiringJob::from).collect();
@@ -92,7 +92,9 @@ pub(super) async fn firings(
     // The config may have been read again in between.
     let Some((_, known)) = roster.schedule(id) else { return Err(Problem::no_agent(&roster, &agent)) };
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
-    Ok(Json(Page::whole(rows.into_iter().map(|row| FiringView::of(row, known)).collect())))
+    let record = api.store.schedule(id).await?;
+    let view = |row| FiringView::of(row, known, record.as_ref());
+    Ok(Json(Page::whole(rows.into_iter().map(view).collect())))
 }
 
 pub(super) async fn enable(

@@ -266,6 +266,9 @@ fn what_follows(view: &ScheduleView, now: Timestamp) -> Option<String> {
         {
             Some(preparing(view, now))
         }
+        (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" => {
+            Some("It has fired, and a `delay` fires once.".to_owned())
+        }
         (Some(SkipReason::NotDue) | None, Some(at)) if at <= now => Some("It is due now.".to_owned()),
         (Some(SkipReason::NotDue), Some(at)) if is_noted => {
             let note = view.skip_note.as_deref().unwrap_or_default();
@@ -314,8 +317,11 @@ fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     // What others fire has nothing that waits before it has a job.
     let by_clock = matches!(view.kind.as_str(), "interval" | "cron" | "delay");
+    let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let it = if by_clock || view.jobs_waiting > 0 || view.due_since.is_some() {
         "It waits"
+    } else if is_closed_for_good {
+        "What would fire it is skipped"
     } else {
         "A job of it would wait"
     };

@@ -51,6 +51,9 @@ pub fn ask(
     let ran = child::run_minded(watched, &Bounds { patience: Some(patience), most: 0, stop });
     let ran = match ran {
         Ok(ran) => ran,
+        Err(WhyNot::CannotStart(_)) if !directory.is_dir() => {
+            bail!("cannot start {program:?}: its directory {} is not there", directory.display())
+        }
         Err(WhyNot::CannotStart(error)) => return Err(error).with_context(cannot),
         Err(WhyNot::TookTooLong(patience)) => bail!("no answer within {}s", patience.as_secs()),
         Err(WhyNot::Stopped) => bail!("nobody waits for the answer any more"),

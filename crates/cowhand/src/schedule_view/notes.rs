@@ -5,7 +5,7 @@ use cowhand_core::plan::{LiveJob, LiveState, Snapshot, free_places};
 use cowhand_core::policy::{Closed, Misfire};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
-use cowhand_core::schedule::{FiringOutcome, ScheduleState, SkipReason};
+use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use cowhand_core::trigger::{Driver, TriggerConfig};
 use jiff::Timestamp;
 
@@ -131,10 +131,13 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
 }
 
 /// Why a firing ran or did not, in words.
-pub(crate) fn why_of(row: &LedgerRow, schedule: &Schedule) -> String {
+pub(crate) fn why_of(row: &LedgerRow, schedule: &Schedule, record: Option<&ScheduleRecord>) -> String {
     let (key, note) = (&row.key, row.note.as_deref());
     let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
     match row.outcome {
+        FiringOutcome::Preparing if record.is_some_and(|record| record.holds_back(key)) => {
+            with_note("its schedule has paused itself, and it waits for the end of the pause")
+        }
         FiringOutcome::Preparing => with_note("it is being prepared: it finds out what there is to run for"),
         FiringOutcome::Missed => with_note(missed(row, schedule)),
         FiringOutcome::Coalesced => with_note("a later firing stands for it"),

@@ -97,6 +97,25 @@ fn a_delay_that_has_fired_has_finished() {
 }
 
 #[test]
+fn a_delay_whose_job_runs_waits_for_nothing() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+    schedules:
+      once: {type: delay, run_at: '2020-01-01T00:00:00Z'}
+",
+    );
+    scene.start();
+    until("it to run", || (scene.json(&["jobs"])[0]["status"] == "running").then_some(()));
+    let said = why(&scene, "a/once");
+    assert!(said.contains("a/once is running now.") && said.contains("a `delay` fires once."), "{said}");
+    assert!(!said.contains("It waits"), "{said}");
+    scene.write("go", "");
+}
+
+#[test]
 fn each_key_of_a_calendar_is_named() {
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let tomorrow = today.tomorrow().unwrap();
@@ -110,6 +129,7 @@ fn each_key_of_a_calendar_is_named() {
       holiday: {{type: interval, interval: 1s, exclude_dates: ['{today}', '{tomorrow}']}}
       ticks: {{type: cron, cron: '* * * * * *', timezone: UTC, exclude_dates: ['{today}', '{tomorrow}']}}
       hook: {{type: webhook, allow_unsigned: true, start_at: '2090-01-01T00:00:00Z'}}
+      over: {{type: webhook, allow_unsigned: true, end_at: '2020-01-01T00:00:00Z'}}
       past: {{type: interval, interval: 1h, end_at: '2020-01-01T00:00:00Z'}}
 ",
     ));
@@ -134,6 +154,8 @@ fn each_key_of_a_calendar_is_named() {
     assert_eq!(firing["why"], "the day is one of its `exclude_dates`");
     let said = why(&scene, "a/hook");
     assert!(said.contains("A job of it would wait, until 2090-01-01T00:00:00Z at the latest"), "{said}");
+    let said = why(&scene, "a/over");
+    assert!(said.contains("What would fire it is skipped: its `end_at` has passed."), "{said}");
     until("it to finish", || {
         (scene.json(&["schedule", "show", "a/past"])["status"] == "finished").then_some(())
     });
@@ -186,6 +208,10 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
         "{said}"
     );
     assert_eq!(scene.run(&["why", "nobody"]).code, Some(5));
+    // `adopt` moves no jobs to another agent, so nobody is told to use it. What is advised works.
+    assert!(!said.contains("adopt") && said.contains("put it back under this name"), "{said}");
+    assert_eq!(scene.run(&["cancel", "--agent", "fails", "--yes"]).code, Some(0));
+    assert_eq!(scene.json(&["job", &retried])["status"], "cancelled");
     scene.run(&["cancel", &third]);
     assert_eq!(scene.json(&["job", &third])["cancellation"]["by"]["who"], "person");
     let stopped = scene.run(&["stop", "--timeout", "0"]);

@@ -337,6 +337,21 @@ async fn what_comes_during_a_pause_waits_for_its_end() {
     assert_eq!(answer(scene.github("hook", "d5", "issues", BODY)).await.0, 404);
 }
 
+/// A delivery of which it is not known yet what it runs for waits for the end of the pause, and that is what is said.
+#[tokio::test]
+async fn what_waits_for_the_end_of_a_pause_is_not_being_prepared() {
+    let scene = Scene::of(&fragile("1h"));
+    assert_eq!(answer(scene.github("asking", "d1", "issues", BODY)).await.0, 202);
+    pause(&scene);
+    assert_eq!(answer(scene.github("asking", "d2", "issues", BODY)).await.0, 202);
+    let said: Value = serde_json::from_str(&scene.run(&["why", "worker/asking", "--json"]).1).unwrap();
+    let schedule = &said["schedule"];
+    assert_eq!((&schedule["status"], &schedule["preparing"]), (&"paused".into(), &false.into()), "{said:#}");
+    let mut firings = said["firings"].as_array().unwrap().iter();
+    let waits = firings.find(|firing| firing["outcome"] == "preparing").unwrap();
+    assert_eq!(waits["why"], "its schedule has paused itself, and it waits for the end of the pause");
+}
+
 /// What it runs for is not known yet either.
 #[tokio::test]
 async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
