@@ -20,6 +20,7 @@ pub mod followup;
 pub mod hook;
 pub mod id;
 pub mod interval;
+pub mod invisible;
 pub mod job;
 pub mod moment;
 pub mod output;

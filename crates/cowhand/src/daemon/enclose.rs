@@ -1,7 +1,7 @@
 //! What holds an attempt's processes, before there are any.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cowhand_core::config::shape::Runtime;
 use cowhand_core::roster::Agent;
@@ -70,6 +70,10 @@ impl Charge {
             environment.extend(own);
         }
         environment.extend(temporary.map(|folder| ("TMPDIR".to_owned(), folder)));
+        if enclosure.kind == SandboxKind::Landlock && !environment.contains_key(GIT_CONFIG) {
+            environment
+                .extend(git_config(&enclosure, &environment).map(|file| (GIT_CONFIG.to_owned(), file)));
+        }
         if enclosure.has_proxy() {
             by_proxy(&enclosure, &mut environment);
         }
@@ -82,6 +86,25 @@ impl Charge {
 /// Where things are on this machine; an image has its own places.
 const OUTSIDE: [&str; 6] =
     ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
+
+/// Names the file that git reads in the place of the user's own config.
+const GIT_CONFIG: &str = "GIT_CONFIG_GLOBAL";
+
+/// Returns what git has to read in the place of the user's config. Git runs no command if there is a config that it cannot
+/// open, and Landlock does not let it know that before. Returns none if all that is there can be read.
+fn git_config(enclosure: &Enclosure, environment: &HashMap<String, String>) -> Option<String> {
+    let home = environment.get("HOME").map(Path::new)?;
+    let settings = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let there =
+        [home.join(".gitconfig"), settings.join("git/config")].into_iter().filter(|file| file.exists());
+    let given = |file: &PathBuf| {
+        let real = file.canonicalize().unwrap_or_else(|_| file.clone());
+        enclosure.read.iter().chain(&enclosure.write).any(|given| real.starts_with(given))
+    };
+    let (readable, closed): (Vec<_>, Vec<_>) = there.partition(given);
+    let file = readable.into_iter().next().unwrap_or_else(|| PathBuf::from("/dev/null"));
+    (!closed.is_empty()).then(|| file.to_string_lossy().into_owned())
+}
 
 /// What programs read to find a proxy. Their own loopback is theirs, unless the config means the one outside.
 fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {
@@ -109,6 +132,26 @@ mod tests {
 
     fn environment(variables: &[(&str, &str)]) -> HashMap<String, String> {
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn git_is_not_led_to_a_config_that_it_cannot_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        let own = environment(&[("HOME", home.to_str().unwrap())]);
+        let read = |read: &[&str]| {
+            let read = read.iter().map(|name| home.join(name)).collect();
+            git_config(&Enclosure { read, ..Enclosure::default() }, &own)
+        };
+        assert_eq!(read(&[]), None, "there is none");
+        let ours = home.join(".gitconfig");
+        std::fs::write(&ours, "").unwrap();
+        assert_eq!(read(&[]).as_deref(), Some("/dev/null"));
+        assert_eq!(read(&[".gitconfig"]), None);
+        std::fs::create_dir_all(home.join(".config/git")).unwrap();
+        std::fs::write(home.join(".config/git/config"), "").unwrap();
+        assert_eq!(read(&[".gitconfig"]).as_deref(), ours.to_str());
+        assert_eq!(read(&[".gitconfig", ".config"]), None);
     }
 
     #[test]

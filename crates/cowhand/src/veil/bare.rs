@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use cowhand_core::invisible::is_invisible;
+
 /// A text without escape sequences, control characters and invisible letters.
 pub(super) struct Bare {
     pub(super) text: Vec<u8>,
@@ -13,7 +15,7 @@ pub(super) struct Bare {
 impl Bare {
     /// Returns none if nothing had to be left out.
     pub(super) fn of(whole: &[u8]) -> Option<Self> {
-        if !whole.iter().any(|byte| is_control(*byte) || matches!(byte, 0xc2 | 0xe2 | 0xef)) {
+        if !whole.iter().any(|byte| is_control(*byte) || !byte.is_ascii()) {
             return None;
         }
         let (mut text, mut places, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
@@ -52,13 +54,16 @@ fn unseen(rest: &[u8]) -> usize {
             1 + between + usize::from(rest.get(between).is_some_and(|byte| matches!(byte, b'0'..=b'~')))
         }
         [0xc2, 0x80..=0x9f, ..] => 2,
-        // Marks without width, and marks that turn the direction of text.
-        [0xe2, 0x80, 0x8b..=0x8f | 0xaa..=0xae, ..]
-        | [0xe2, 0x81, 0xa0..=0xa9, ..]
-        | [0xef, 0xbb, 0xbf, ..] => 3,
         [byte, ..] if is_control(*byte) => 1,
+        [0xc2..=0xf4, ..] => first(rest).filter(|letter| is_invisible(*letter)).map_or(0, char::len_utf8),
         _ => 0,
     }
+}
+
+/// Returns the letter of more than one byte that a text begins with.
+fn first(rest: &[u8]) -> Option<char> {
+    let part = (2..=4).filter_map(|length| rest.get(..length));
+    part.filter_map(|part| std::str::from_utf8(part).ok()).find_map(|text| text.chars().next())
 }
 
 /// Counts the parameters of a control sequence, and the letter that ends it.

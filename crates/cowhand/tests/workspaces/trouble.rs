@@ -228,7 +228,57 @@ fn a_forced_file_is_in_the_diff_and_an_ignored_one_is_not() {
     let scene = Scene::started(script, &json!({}));
     let job = scene.run();
     let diff = scene.diff(job["id"].as_str().unwrap());
-    assert!(diff.contains("+++ b/a.log") && !diff.contains("b.log"), "{diff}");
+    assert!(diff.contains("+++ b/a.log") && !diff.contains("+++ b/b.log"), "{diff}");
+    let told = "# cowhand: new files that are not in the diff, because of ignore rules that the base does not have: 1 \
+                (\"b.log\")\n";
+    assert!(diff.starts_with(told), "{diff}");
+}
+
+#[test]
+fn ignore_rules_of_the_agent_hide_no_name_and_attributes_hide_no_text() {
+    let exclude = "echo '*' >> \"$(git rev-parse --git-common-dir)/info/exclude\"";
+    let attributes = "echo '* -diff' > \"$(git rev-parse --git-common-dir)/info/attributes\"";
+    let own =
+        "printf '* -diff\\n' > .gitattributes; mkdir made; echo '*' > made/.gitignore; echo x > made/evil";
+    let names = |names: &str| format!("ignore rules that the base does not have: {names}");
+    for kind in ["worktree", "clone"] {
+        let script =
+            format!("echo mine >> README; echo new > made; mkdir -p deep/out; echo > deep/out/x; {exclude}");
+        let scene = Scene::new(&script, &json!({"isolation": kind}));
+        // What the base ignores is no news.
+        fs::write(scene.repository().join("deep/.gitignore"), "out/\n").unwrap();
+        scene.git(&["add", "-A"]);
+        scene.git(&["commit", "--quiet", "-m", "rules"]);
+        scene.start();
+        let diff = scene.diff(scene.run()["id"].as_str().unwrap());
+        // A clone writes only its own rules, which are not read.
+        let (told, seen) = (diff.contains(&names("1 (\"made\")\n")), diff.contains("\n+new\n"));
+        assert!(diff.contains("\n+mine\n") && !diff.contains("deep/out"), "{kind}: {diff}");
+        assert_eq!((told, seen), (kind == "worktree", kind == "clone"), "{kind}: {diff}");
+    }
+    let scene = Scene::started(&format!("echo mine >> README; {attributes}"), &json!({}));
+    let diff = scene.diff(scene.run()["id"].as_str().unwrap());
+    assert!(diff.contains("\n+mine\n") && diff.contains("all are shown as text here"), "{diff}");
+    let scene = Scene::started(&format!("echo mine >> README; {own}"), &json!({}));
+    let diff = scene.diff(scene.run()["id"].as_str().unwrap());
+    assert!(diff.contains("\n+mine\n"), "{diff}");
+    assert!(diff.contains(&names("2 (\"made/.gitignore\", \"made/evil\")\n")), "{diff}");
+}
+
+#[test]
+fn a_repository_inside_of_the_workspace_is_told() {
+    let script = "git init -q lib; mkdir lib/a; echo evil > lib/a/b; echo evil > lib/c; \
+                  git -C lib add .; git -C lib commit -qm x; git init -q empty; echo x > empty/x";
+    for kind in ["worktree", "clone"] {
+        let scene = Scene::started(script, &json!({"isolation": kind}));
+        let diff = scene.diff(scene.run()["id"].as_str().unwrap());
+        for (name, files) in [("lib/", 2), ("empty/", 1)] {
+            let told = format!(
+                "# cowhand: {name:?} is a repository of its own, which is not in the diff; files in it: {files}\n"
+            );
+            assert!(diff.contains(&told), "{kind}: {diff}");
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tracing::warn;
 
 use super::alternates;
 use super::git::Git;
+use super::hidden::{self, Attributes};
 use crate::beneath::Root;
 use crate::gone::gone;
 
@@ -70,7 +71,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path) -> Result<Compared, String> {
     }
     let repository = common(&Git::at(&workspace.repository))?;
     let git = Git::after_agent(&workspace.repository)?.patient();
-    let git = git.on(repository, workspace.path.clone()).with_index(scratch.to_owned());
+    let git = git.on(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
     let known = agents_index(workspace, scratch);
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
     // By an index without what git noted in it, every file of a filter would look changed, and every file that a sparse
@@ -82,17 +83,21 @@ fn of_tree(workspace: &Workspace, scratch: &Path) -> Result<Compared, String> {
     // New files are named in our index, so that the diff sees them and nothing of the workspace changes. One that cannot
     // be read keeps no other from being seen.
     let names = scratch.with_extension("names");
-    if let Some(listed) = new_files(&git, added, &names)? {
+    let shown = new_files(&git, added)?;
+    // Before they are in the index, where none of them is new.
+    let unseen = hidden::new_files(&git, &workspace.base, &shown, &scratch.with_extension("rules"))?;
+    if let Some(listed) = written(&shown, &names)? {
         let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
         let _ = git.run(&add);
     }
     gone(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
-    let all = [["diff"].as_slice(), &HOW, &[&workspace.base, "--"]].concat();
-    let (text, cut) = git.beginning(&all, MOST)?;
+    let compared = [workspace.base.as_str(), "--"];
+    let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
+    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
     let note = known.err().map(|why| {
         format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
     });
-    Ok(Compared { text, cut, notes: note.into_iter().collect() })
+    Ok(Compared { text, cut, notes: note.into_iter().chain(attributes.as_text).chain(unseen).collect() })
 }
 
 /// Copies the index of the agent. The error says why there is none that belongs to the workspace.
@@ -131,14 +136,18 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
     listed
 }
 
-/// Writes the names of new files into a file, and answers with the option that names it; none if there are no new files.
-/// Only these are added, because adding a submodule looks into it as a diff would. Other repositories are left out.
-fn new_files(git: &Git, added: Vec<u8>, names: &Path) -> Result<Option<String>, String> {
+/// Lists new files that are not ignored, and those of the agent's index. Other repositories are left out.
+fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, String> {
     let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MOST)?;
     let mut listed = whole_names(others);
     listed.extend(added);
     let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
-    let files: Vec<u8> = files.flatten().copied().collect();
+    Ok(files.flatten().copied().collect())
+}
+
+/// Writes the names into a file, and answers with the option that names it; none if there are no names. Only these are
+/// added, because adding a submodule looks into it as a diff would.
+fn written(files: &[u8], names: &Path) -> Result<Option<String>, String> {
     let place = names.to_str().filter(|_| !files.is_empty());
     if place.is_some() {
         fs::write(names, files).map_err(|error| format!("{}: {error}", names.display()))?;
@@ -171,8 +180,9 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
 
 fn of_branch(workspace: &Workspace, why: &str) -> Result<Compared, String> {
     let git = Git::at(&workspace.repository);
-    let all = [["diff"].as_slice(), &HOW, &[&workspace.base, &workspace.branch, "--"]].concat();
-    let (text, cut) = git.beginning(&all, MOST)?;
+    let compared = [workspace.base.as_str(), &workspace.branch, "--"];
+    let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);
+    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
     let note = format!("only what was committed to {} is compared with the base: {why}", workspace.branch);
-    Ok(Compared { text, cut, notes: vec![note] })
+    Ok(Compared { text, cut, notes: [note].into_iter().chain(attributes.as_text).collect() })
 }

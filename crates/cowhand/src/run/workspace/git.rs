@@ -74,6 +74,11 @@ impl Git {
         Self { place: Some((repository, tree)), ..self }
     }
 
+    /// Returns the working tree that `on` named.
+    pub(super) fn tree(&self) -> Option<&Path> {
+        self.place.as_ref().map(|(_, tree)| tree.as_path())
+    }
+
     /// Tells whether the repository names filters of its own, which are off here: their files look changed.
     pub(super) fn is_disarmed(&self) -> bool {
         !self.settings.is_empty()

@@ -9,6 +9,7 @@
 mod alternates;
 mod diff;
 mod git;
+mod hidden;
 mod remove;
 mod setup;
 
