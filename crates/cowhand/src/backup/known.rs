@@ -36,7 +36,7 @@ impl Known {
     }
 }
 
-fn paths(folder: &Path) -> Vec<std::path::PathBuf> {
+pub(super) fn paths(folder: &Path) -> Vec<std::path::PathBuf> {
     files::entries(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 

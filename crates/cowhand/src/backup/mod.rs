@@ -4,6 +4,7 @@
 //! to processes that run on this machine, or are made anew.
 
 mod known;
+mod outputs;
 pub(crate) mod restore;
 
 use std::fs::{self, File, OpenOptions};

@@ -8,7 +8,8 @@ use anyhow::Context;
 use jiff::Timestamp;
 
 use super::known::Known;
-use super::{Contents, inspect};
+use super::outputs::{Outputs, folder_of};
+use super::{Contents, inspect, scratch};
 use crate::gone::gone;
 use crate::named_file;
 use crate::state::StateFolder;
@@ -21,6 +22,8 @@ pub(crate) struct Restored {
     pub(crate) contents: Contents,
     /// Where the store is that was there before.
     pub(crate) aside: Option<PathBuf>,
+    /// Why the output of some job is not that of the store.
+    pub(crate) trouble: Option<io::Error>,
 }
 
 /// Puts the backup `from` in the place of the store. Only for whoever has the state folder alone. If anything is wrong
@@ -53,7 +56,8 @@ async fn restore_by(
     store.close().await;
     checked?;
     let mut backup = BackupFile::open(copy).await?;
-    take_out(&mut backup, state).await?;
+    let files = scratch(state)?;
+    take_out(&mut backup, files.path()).await?;
     let known = Known(backup.known_rows().await?);
     backup.close().await?;
     let aside = swap(copy, &state.database(), now)?;
@@ -62,7 +66,9 @@ async fn restore_by(
         gone(fs::remove_file(state.path().join(cursor)))?;
     }
     known.forget_others(state);
-    Ok(Restored { contents, aside })
+    let outputs = Outputs { state, known: &known.0, aside: aside.as_deref().map(folder_of) };
+    let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());
+    Ok(Restored { contents, aside, trouble: matched.err() })
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
@@ -72,21 +78,15 @@ fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the outputs of jobs that have none, and leaves the store alone in the file.
-async fn take_out(backup: &mut BackupFile, state: &StateFolder) -> anyhow::Result<()> {
+/// Writes the outputs of jobs to a folder, and leaves the store alone in the file.
+async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> {
     let Some(names) = backup.names().await? else { return Ok(()) };
     for name in names {
-        let path = state.jobs().join(&name);
-        if path.exists() {
-            continue;
-        }
-        let mut output = tempfile::NamedTempFile::new_in(state.jobs())?;
+        let mut output = fs::File::create_new(folder.join(&name))?;
         for part in 0_i64.. {
             let Some(bytes) = backup.part(&name, part).await? else { break };
             output.write_all(&bytes)?;
         }
-        output.as_file().sync_all()?;
-        output.persist(&path)?;
     }
     backup.remove_files().await
 }

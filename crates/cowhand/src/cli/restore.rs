@@ -48,7 +48,10 @@ impl Restore {
             let restored = restore(&self.file, &place.state, Timestamp::now()).await;
             restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
         })?;
-        let Restored { contents, aside } = restored;
+        let Restored { contents, aside, trouble } = restored;
+        if let Some(trouble) = trouble {
+            print::note(format!("the output of some jobs may be of another time than the store: {trouble}"));
+        }
         if self.json {
             print::json(&json!({ "file": self.file, "jobs": contents.jobs, "replaced": aside }));
             return Ok(());

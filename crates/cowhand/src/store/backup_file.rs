@@ -20,6 +20,8 @@ pub(crate) struct KnownRows {
     pub(crate) jobs: HashSet<String>,
     /// Job and number of each attempt that has begun.
     pub(crate) attempts: HashSet<(String, i64)>,
+    /// The jobs with an attempt that has not ended.
+    pub(crate) running: HashSet<String>,
     /// Job and number of each hook that has begun.
     pub(crate) hooks: HashSet<(String, i64)>,
 }
@@ -100,11 +102,16 @@ impl BackupFile {
     }
 
     pub(crate) async fn known_rows(&mut self) -> anyhow::Result<KnownRows> {
-        let jobs = sqlx::query("select id from jobs").fetch_all(&mut self.0).await?;
-        let jobs = jobs.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        let jobs = self.column("select id from jobs").await?;
+        let running = self.column("select job_id from attempts where ended_at is null").await?;
         let attempts = self.pairs("select job_id, number from attempts").await?;
         let hooks = self.pairs("select job_id, number from hook_runs where started_at is not null").await?;
-        Ok(KnownRows { jobs, attempts, hooks })
+        Ok(KnownRows { jobs, attempts, running, hooks })
+    }
+
+    async fn column(&mut self, sql: &'static str) -> anyhow::Result<HashSet<String>> {
+        let rows = sqlx::query(sql).fetch_all(&mut self.0).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
     async fn pairs(&mut self, sql: &'static str) -> anyhow::Result<HashSet<(String, i64)>> {

@@ -9,7 +9,7 @@ const ONE: &str = r#"
 agents:
   - name: one
     runtime: command
-    command: [sh, -c, "echo $COWHAND_JOB_ID >> runs; while [ ! -e go ]; do sleep 0.05; done"]
+    command: [sh, -c, "echo $COWHAND_JOB_ID | tee -a runs; while [ ! -e go ]; do sleep 0.05; done"]
     hooks: {after_run: [{type: shell, command: "echo $COWHAND_JOB_ID >> hooks"}]}
 "#;
 
@@ -41,5 +41,10 @@ fn what_waited_at_the_backup_runs_although_it_ran_before() {
         assert_eq!(scene.job(job)["status"], "completed", "{}", scene.job(job));
     }
     assert_eq!([&first, &second, &third].map(|job| times("runs", job)), [1, 2, 1], "{}", lines("runs"));
+    let said = scene.run(&["logs", &second, "--result"]).stdout;
+    assert_eq!(said.trim(), second, "of this run alone");
+    let kept = fs::read_dir(scene.root.join(".cowhand")).unwrap().flatten().map(|entry| entry.path());
+    let mut kept = kept.filter(|path| path.to_string_lossy().ends_with("Z.jobs"));
+    assert!(kept.next().unwrap().join(format!("{second}.jsonl")).is_file());
     until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
 }

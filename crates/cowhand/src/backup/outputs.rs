@@ -1,0 +1,155 @@
+//! The output of jobs after a restore: each file holds only what the attempts said that the restored store knows.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::output::OutputMessage;
+use tempfile::NamedTempFile;
+
+use super::{is_output, known::paths};
+use crate::gone::gone;
+use crate::state::StateFolder;
+use crate::store::KnownRows;
+use crate::store::file::beside;
+
+/// Longer than any line that stands between two attempts.
+const LONGEST_BORDER: usize = 512;
+
+/// Returns the folder beside a store that was replaced, for the output that was replaced with it.
+pub(super) fn folder_of(store: &Path) -> PathBuf {
+    beside(store, ".jobs")
+}
+
+/// The outputs of jobs, and where those go that are replaced.
+pub(super) struct Outputs<'a> {
+    pub(super) state: &'a StateFolder,
+    pub(super) known: &'a KnownRows,
+    /// None if there was no store before.
+    pub(super) aside: Option<PathBuf>,
+}
+
+impl Outputs<'_> {
+    /// Puts the files of a folder in the place of those that are there. Of a job that ran at the backup the file that is there
+    /// stays: the rest of its output is read into it.
+    pub(super) fn take(&self, from: &Path) -> io::Result<()> {
+        for new in paths(from) {
+            let Some(name) = output_name(&new) else { continue };
+            let path = self.state.jobs().join(name);
+            let runs = self.known.running.contains(job_of(name));
+            if is_plain(&path) && (runs || is_same(&path, &new)?) {
+                continue;
+            }
+            let mut copy = NamedTempFile::new_in(self.state.jobs())?;
+            io::copy(&mut File::open(&new)?, &mut copy)?;
+            self.replace(&path, Some(copy))?;
+        }
+        Ok(())
+    }
+
+    /// Cuts off what attempts said that the store does not know. Files of jobs that it does not know stay as they are.
+    pub(super) fn cut(&self) -> io::Result<()> {
+        let mut last: HashMap<&str, i64> = HashMap::new();
+        for (job, number) in &self.known.attempts {
+            let last = last.entry(job).or_default();
+            *last = (*last).max(*number);
+        }
+        for path in paths(&self.state.jobs()) {
+            let Some(name) = output_name(&path).filter(|name| self.known.jobs.contains(job_of(name))) else {
+                continue;
+            };
+            match last.get(job_of(name)) {
+                None => self.replace(&path, None)?,
+                Some(last) if path.extension() == Some("jsonl".as_ref()) => {
+                    let Some(length) = border_after(&path, *last)? else { continue };
+                    let mut kept = NamedTempFile::new_in(self.state.jobs())?;
+                    io::copy(&mut File::open(&path)?.take(length), &mut kept)?;
+                    self.replace(&path, Some(kept))?;
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the old file a second name, and its own to the new one.
+    fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
+        if let (Some(aside), Some(name), true) = (&self.aside, path.file_name(), path.exists()) {
+            fs::create_dir_all(aside)?;
+            // What was there before the restore is there already if the new file is cut as well.
+            match fs::hard_link(path, aside.join(name)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                linked => linked?,
+            }
+        }
+        match new {
+            Some(new) => {
+                new.as_file().sync_all()?;
+                new.persist(path).map(drop).map_err(|error| error.error)
+            }
+            None => gone(fs::remove_file(path)),
+        }
+    }
+}
+
+/// The name of the file if it is the output of a job. No link is followed.
+fn output_name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str().filter(|name| is_output(name) && is_plain(path))
+}
+
+fn is_plain(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
+fn job_of(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// Returns where the output of attempts after this one begins; none if there is no such output.
+fn border_after(path: &Path, last: i64) -> io::Result<Option<u64>> {
+    let (mut lines, mut line, mut at) = (BufReader::new(File::open(path)?), Vec::new(), 0);
+    loop {
+        line.clear();
+        let length = lines.read_until(b'\n', &mut line)?;
+        if length == 0 {
+            return Ok(None);
+        }
+        if length <= LONGEST_BORDER && attempt_begun_by(&line).is_some_and(|number| number > last) {
+            return Ok(Some(at));
+        }
+        at += length as u64;
+    }
+}
+
+fn attempt_begun_by(line: &[u8]) -> Option<i64> {
+    let line = std::str::from_utf8(line).ok().filter(|line| line.contains(OutputMessage::ATTEMPT))?;
+    match OutputMessage::read_line(line).ok()?? {
+        OutputMessage::System { subtype: Some(subtype), content: Some(content), .. }
+            if subtype == OutputMessage::ATTEMPT =>
+        {
+            content.strip_prefix("attempt ")?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (one, other) = (File::open(one)?, File::open(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let length = left.len().min(right.len());
+        if length == 0 {
+            return Ok(left.len() == right.len());
+        }
+        if left[..length] != right[..length] {
+            return Ok(false);
+        }
+        one.consume(length);
+        other.consume(length);
+    }
+}
