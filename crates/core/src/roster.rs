@@ -24,7 +24,7 @@ use crate::retention::Retention;
 use crate::sandbox::{Asked, Sandbox, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
-use crate::trigger::TriggerConfig;
+use crate::trigger::{Driver, TriggerConfig};
 use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::workspace::{Isolation, IsolationKind, IsolationRules};
@@ -312,10 +312,9 @@ impl Schedule {
         (!self.enabled).then(|| self.off_in_file.clone().unwrap_or_else(unknown))
     }
 
-    /// Whether its `end_at` has passed. A `delay` is not over but done, and what others fire has no end.
+    /// Whether its `end_at` has passed. What others fire has no end.
     pub fn is_over(&self, now: Timestamp) -> bool {
-        let by_clock = matches!(self.trigger, TriggerConfig::Cron { .. } | TriggerConfig::Interval { .. });
-        by_clock && self.timing.end_at.is_some_and(|end| end <= now)
+        self.trigger.driver() == Driver::Clock && self.timing.end_at.is_some_and(|end| end <= now)
     }
 
     /// With everything that has a default left at it.

@@ -217,8 +217,9 @@ impl Search<'_> {
     }
 
     fn delay(&self, from: Timestamp) -> Vec<Timestamp> {
-        let start = self.look.schedule.timing.start_at.unwrap_or(self.look.now);
-        let at = self.look.record.run_at.map(|at| at.max(start).max(self.look.now));
+        let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
+        let due = self.look.record.run_at.map(|at| at.max(self.look.now));
+        let at = due.and_then(|due| timing.next_allowed(due, zone));
         at.into_iter().filter(|at| *at >= from).collect()
     }
 

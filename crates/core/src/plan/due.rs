@@ -147,11 +147,20 @@ impl Look<'_> {
     }
 
     fn delay(&self, run_at: Timestamp, places: &mut Places) -> Verdict {
-        let due = run_at.max(self.schedule.timing.start_at.unwrap_or(run_at));
+        let timing = &self.schedule.timing;
+        let due = run_at.max(timing.start_at.unwrap_or(run_at));
+        let Some(opens) = timing.next_allowed(due.max(self.now), self.zone()) else {
+            return Verdict::default();
+        };
         if due > self.now {
             return Verdict::wake(due);
         }
         let mut verdict = Verdict::default();
+        if opens > self.now {
+            verdict.wait(self, due, Hold::OutsideHours { opens });
+            verdict.wake_at = Some(opens);
+            return verdict;
+        }
         verdict.fire(self, Occurrence::Delay(run_at).key(self.record.generation), due, FiringOutcome::Ran);
         places.take(self.live);
         verdict

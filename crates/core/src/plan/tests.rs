@@ -410,6 +410,32 @@ fn delays_fire_once() {
 }
 
 #[test]
+fn delays_keep_to_their_calendar() {
+    let delay = |policies: &str| {
+        Scene::new(&format!(r#"{{"type":"delay","run_at":"2026-01-05T10:00:00Z",{policies}}}"#))
+    };
+    let hours = r#""active_hours":{"start":"12:00","end":"13:00"}"#;
+    let (today, end) = (r#""exclude_dates":["2026-01-05"]"#, r#""end_at":"2026-01-05T11:00:00Z""#);
+    let ran = "ran delay:2026-01-05T10:00:00Z 10:00";
+    check([
+        ("ahead", delay(hours), "09:00", "wake 10:00"),
+        ("due before its hours", delay(hours), "10:00", "Skipping a/s: outside active hours until 2026-01-05T12:00:00Z, due 10:00 | wake 12:00"),
+        ("in its hours", delay(hours), "12:00", ran),
+        (
+            "on an excluded day",
+            delay(today),
+            "10:00",
+            "Skipping a/s: outside active hours until 2026-01-06T00:00:00Z, due 10:00 | wake 01-06 00:00",
+        ),
+        ("before its start", delay(r#""start_at":"2026-01-05T11:00:00Z""#), "10:00", "wake 11:00"),
+        ("before its end", delay(end), "10:30", "ran delay:2026-01-05T10:00:00Z 10:00 | wake 11:00"),
+        ("after its end", delay(end), "11:00", "finish"),
+        ("its end comes before its hours", delay(&format!("{hours},{end}")), "10:00", "wake 11:00"),
+        ("it ends before it is due", delay(r#""end_at":"2026-01-05T09:30:00Z""#), "09:00", "wake 09:30"),
+    ]);
+}
+
+#[test]
 fn what_is_off_or_waits_for_the_outside_does_not_fire() {
     for state in
         [ScheduleState::Disabled { why: DisabledBy::Person }, ScheduleState::Error { reason: "gone".into() }]

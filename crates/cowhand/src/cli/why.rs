@@ -229,12 +229,12 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         ScheduleStatus::Paused => {
             format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
         }
-        ScheduleStatus::Finished if view.kind == "delay" => {
+        ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
             let fired = firings.iter().find(|firing| firing.key.is_by_clock());
             let when = fired.map(|fired| format!(" {}", ago::from_now(now, fired.decided_at)));
             let job = fired.and_then(|fired| fired.job.as_ref()).map(|job| format!(" ({job})"));
             format!(
-                "{name} has finished: it has fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
+                "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
                  a new `run_at` or `in` in its file arms it anew.",
                 when.unwrap_or_default(),
                 job.unwrap_or_default(),

@@ -18,13 +18,13 @@ impl Fleet {
             return Err(FleetError::OffInFile { agent, schedule, place });
         }
         let now = self.clock().now();
-        if let (Some(end), true) = (known.timing.end_at, known.is_over(now)) {
-            let (agent, schedule) = name();
-            return Err(FleetError::Finished { agent, schedule, end });
-        }
         if self.store().schedule(known.id).await?.is_some_and(|record| record.is_done()) {
             let (agent, schedule) = name();
             return Err(FleetError::HasFired { agent, schedule });
+        }
+        if let (Some(end), true) = (known.timing.end_at, known.is_over(now)) {
+            let (agent, schedule) = name();
+            return Err(FleetError::Finished { agent, schedule, end });
         }
         let was_off = self.store().enable(known.id, now).await?;
         self.nudge();

@@ -28,6 +28,11 @@ impl ScheduleView {
         {
             return self.noted(SkipReason::Paused, Some(*until), reason.clone());
         }
+        let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
+        let done = snapshot.schedules.get(&schedule.id).is_some_and(ScheduleRecord::is_done);
+        if self.status == ScheduleStatus::Finished && is_delay && !done {
+            return self.noted(SkipReason::NotDue, None, Closed::EndAt.sentence());
+        }
         if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return self;
         }

@@ -114,6 +114,22 @@ fn by_trigger_and_state() {
             "10:05",
             "11:30",
         ),
+        (
+            "a delay outside its hours",
+            Scene::new(
+                r#"{"type":"delay","run_at":"2026-01-05T09:00:00Z","active_hours":{"start":"12:00","end":"13:00"}}"#,
+            ),
+            "10:05",
+            "12:00",
+        ),
+        (
+            "a delay that is over",
+            Scene::new(
+                r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z","end_at":"2026-01-05T10:30:00Z"}"#,
+            ),
+            "10:05",
+            "",
+        ),
     ]);
 }
 

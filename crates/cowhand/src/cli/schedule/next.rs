@@ -126,7 +126,9 @@ impl Next {
         let why = match (view.status, view.skip_reason) {
             (ScheduleStatus::Disabled, _) => "it is turned off".to_owned(),
             (ScheduleStatus::Error, _) => "it has given up".to_owned(),
-            (ScheduleStatus::Finished, _) if view.kind == "delay" => "it has fired, once".to_owned(),
+            (ScheduleStatus::Finished, _) if view.kind == "delay" && view.skip_note.is_none() => {
+                "it has fired, once".to_owned()
+            }
             (ScheduleStatus::Finished, _) => "its `end_at` has passed".to_owned(),
             (ScheduleStatus::Paused, _) => {
                 let until = view.skip_until.map(|until| format!(" until {until:.0}")).unwrap_or_default();
