@@ -16,7 +16,7 @@ use super::spinner::Spinner;
 use super::started::Started;
 use super::{Exit, Failure, interrupt, print};
 use crate::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
-use crate::config;
+use crate::config::{self, FromDisk};
 use crate::herdctl::HerdctlFolder;
 use crate::run::process::Identity;
 use crate::store::Imported;
@@ -76,7 +76,8 @@ fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
 
 /// Shows what `config check` warns of. Errors are told by the daemon, which does not start.
 fn show_warnings(place: &Place) {
-    let loaded = config::load(&place.config).loaded;
+    let FromDisk { loaded, env_notes, .. } = config::load(&place.config);
+    env_notes.iter().for_each(print::note);
     if loaded.errors() == 0 && loaded.warnings() > 0 {
         let here = std::env::current_dir().unwrap_or_default();
         anstream::eprintln!("{}", report::render(&loaded, &here, true));

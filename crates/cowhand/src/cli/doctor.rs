@@ -29,19 +29,19 @@ pub(super) struct Doctor {
 impl Doctor {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Place::find(config)?;
-        let FromDisk { loaded, variables, files, .. } = config::load(&place.config);
+        let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&place.config);
         let mut findings = vec![
             Finding::of("config", of_config(&loaded)),
             Finding::of("state folder", folder(&place.state)),
-            Finding::of(
-                "store",
-                wait(async { Ok(store(&place.state, loaded.roster.store.as_deref()).await) })?,
-            ),
+            Finding::of("store", wait(async { Ok(store(&place, loaded.roster.store.as_deref()).await) })?),
             disk_use(&place.state),
-            Finding::of("daemon", wait(async { Ok(daemon(&place.state).await) })?),
+            Finding::of("daemon", wait(async { Ok(daemon(&place).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let has_config = findings[0].ok;
+        findings.extend(
+            env_notes.into_iter().map(|note| Finding { warning: true, ..Finding::of("variables", Ok(note)) }),
+        );
         findings.extend(
             config::left_by_herdctl(&place.config)
                 .map(|note| Finding { warning: true, ..Finding::of("herdctl", Ok(note)) }),
@@ -133,7 +133,8 @@ const fn is_large(bytes: u64, files: usize) -> bool {
     bytes > 1_000_000_000 || files > 10_000
 }
 
-async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, String> {
+async fn store(place: &Place, configured: Option<&str>) -> Result<String, String> {
+    let state = &place.state;
     // What a daemon has open may be another file by now.
     if let Ok(Some(client)) = Client::of_daemon(state).await {
         let status = client.get::<Status>("status").await.map_err(|problem| problem.message)?;
@@ -149,6 +150,9 @@ async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, 
     let database = state.database();
     state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;
     if configured.is_none() && !database.exists() {
+        if let Some(gone) = place.store_gone() {
+            return Err(gone.to_string());
+        }
         return Ok("not there yet; the first start makes it".to_owned());
     }
     let file = database.display().to_string();
@@ -165,7 +169,8 @@ async fn store(state: &StateFolder, configured: Option<&str>) -> Result<String, 
     Ok(format!("{place} answers all {} kinds of question, and what it holds can be read", checked?))
 }
 
-async fn daemon(state: &StateFolder) -> Result<String, String> {
+async fn daemon(place: &Place) -> Result<String, String> {
+    let state = &place.state;
     let answer = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
         client.get::<Status>("status").await.map(Some)
@@ -178,6 +183,9 @@ async fn daemon(state: &StateFolder) -> Result<String, String> {
         // Looking makes no file.
         Ok(None) if state.is_locked() => {
             Err("one holds the state folder but does not answer; its log may say why".to_owned())
+        }
+        Ok(None) if place.store_gone().is_some() => {
+            Ok("not running, and cannot start; `store` above says why".to_owned())
         }
         Ok(None) => Ok("not running; `cowhand start -d` starts it".to_owned()),
         Err(problem) if problem.code == Code::StoreUnavailable => {

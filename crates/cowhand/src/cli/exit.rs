@@ -80,9 +80,12 @@ impl Failure {
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         if let Some(message) = &self.message {
-            // A report of the config, or of a daemon in the background, begins with the word itself.
-            let message = message.strip_prefix("error: ").unwrap_or(message);
-            anstream::eprintln!("{red}error{red:#}: {message}");
+            // A report of the config, or of a daemon in the background, begins with the word itself, perhaps in colour.
+            if anstream::adapter::strip_str(message).to_string().starts_with("error: ") {
+                anstream::eprintln!("{message}");
+            } else {
+                anstream::eprintln!("{red}error{red:#}: {message}");
+            }
         }
         self.exit.into()
     }

@@ -12,14 +12,14 @@ use jiff::{Timestamp, ToSpan};
 
 use super::place::WayIn;
 use super::{Failure, complete};
-use crate::api::{Page, segment};
+use crate::api::{Code, Page, Problem, segment};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Filter {
     /// Only jobs of this agent
     #[arg(long, add = complete::agents())]
     pub(super) agent: Option<AgentName>,
-    /// Only jobs of schedules with this name
+    /// Only jobs of schedules with this name, or of one schedule: AGENT/SCHEDULE
     #[arg(long, value_name = "NAME")]
     pub(super) schedule: Option<ScheduleName>,
     /// Only pending, running, completed, failed or cancelled jobs
@@ -111,6 +111,26 @@ impl Filter {
     }
 
     fn query(&self) -> String {
+        self.values()
+            .fold(String::new(), |query, (name, value)| format!("{query}&{name}={}", segment(&value)))
+    }
+
+    /// Returns it as it is written on a command line, with a space before each option.
+    pub(super) fn arguments(&self) -> String {
+        self.values().fold(String::new(), |line, (name, value)| {
+            format!("{line} --{} {}", name.replace('_', "-"), for_shell(&value))
+        })
+    }
+
+    /// Returns it with `--schedule AGENT/SCHEDULE` taken apart; none if it is not written so.
+    fn of_one_schedule(&self) -> Option<Self> {
+        let (agent, schedule) = self.schedule.as_ref()?.as_str().split_once('/')?;
+        let (agent, schedule) = (agent.parse().ok()?, schedule.parse().ok()?);
+        let fits = self.agent.as_ref().is_none_or(|own| *own == agent);
+        fits.then(|| Self { agent: Some(agent), schedule: Some(schedule), ..self.clone() })
+    }
+
+    fn values(&self) -> impl Iterator<Item = (&'static str, String)> {
         let filters = [
             ("agent", self.agent.as_ref().map(ToString::to_string)),
             ("schedule", self.schedule.as_ref().map(ToString::to_string)),
@@ -119,8 +139,7 @@ impl Filter {
             ("since", self.since.map(|Since(at)| at.to_string())),
             ("until", self.until.map(|Until(at)| at.to_string())),
         ];
-        let filters = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        filters.fold(String::new(), |query, (name, value)| format!("{query}&{name}={}", segment(&value)))
+        filters.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
     /// The jobs that match, the newest first: at most `limit`, all if there is none. Says also whether there are more.
@@ -130,25 +149,46 @@ impl Filter {
         after: Option<String>,
         limit: Option<usize>,
     ) -> Result<(Vec<JobRecord>, bool), Failure> {
-        let query = self.query();
-        let (mut jobs, mut cursor) = (Vec::new(), after);
-        loop {
-            let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
-            // One more than is wanted tells whether there are more.
-            let wanted = limit.map_or(PAGE, |limit| (limit + 1 - jobs.len()).min(PAGE));
-            let page: Page<JobRecord> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
-            jobs.extend(page.items);
-            cursor = page.next_cursor;
-            match limit {
-                Some(limit) if jobs.len() > limit => {
-                    jobs.truncate(limit);
-                    return Ok((jobs, true));
-                }
-                _ if cursor.is_none() => return Ok((jobs, false)),
-                _ => {}
-            }
+        match pages(client, &self.query(), after.clone(), limit).await {
+            // Names of schedules may have a slash in them, so such a name comes first.
+            Err(problem) if problem.code == Code::NotFound => match self.of_one_schedule() {
+                Some(one) => Ok(pages(client, &one.query(), after, limit).await?),
+                None => Err(problem.into()),
+            },
+            read => Ok(read?),
         }
     }
+}
+
+async fn pages(
+    client: &WayIn<'_>,
+    query: &str,
+    after: Option<String>,
+    limit: Option<usize>,
+) -> Result<(Vec<JobRecord>, bool), Problem> {
+    let (mut jobs, mut cursor) = (Vec::new(), after);
+    loop {
+        let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
+        // One more than is wanted tells whether there are more.
+        let wanted = limit.map_or(PAGE, |limit| (limit + 1 - jobs.len()).min(PAGE));
+        let page: Page<JobRecord> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
+        jobs.extend(page.items);
+        cursor = page.next_cursor;
+        match limit {
+            Some(limit) if jobs.len() > limit => {
+                jobs.truncate(limit);
+                return Ok((jobs, true));
+            }
+            _ if cursor.is_none() => return Ok((jobs, false)),
+            _ => {}
+        }
+    }
+}
+
+/// Quotes what a shell would take apart.
+fn for_shell(value: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:".contains(letter);
+    if value.chars().all(is_plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

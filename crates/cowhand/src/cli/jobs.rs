@@ -43,9 +43,9 @@ impl Jobs {
                 table(&jobs, Timestamp::now()).print();
             }
             if let Some(last) = jobs.last().filter(|_| more && !self.json) {
-                let id = &last.id;
+                let (id, filter) = (&last.id, self.filter.arguments());
                 print::note(format!(
-                    "there are more; `cowhand jobs --after {id}` goes on, `--all` shows all"
+                    "there are more; `cowhand jobs{filter} --after {id}` goes on, `--all` shows all"
                 ));
             }
             Ok(())

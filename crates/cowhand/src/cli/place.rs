@@ -11,6 +11,8 @@ use super::{Exit, Failure, print};
 use crate::api::{Api, Client};
 use crate::clock::Clock;
 use crate::config;
+use crate::daemon::refuse_without_store;
+use crate::error::FleetError;
 use crate::run::sandbox::writable;
 use crate::state::StateFolder;
 use crate::store::{Store, is_postgres};
@@ -50,6 +52,13 @@ impl Place {
             Some(client) => Ok(WayIn { client, place: self, _empty: None }),
             None => self.alone().await,
         }
+    }
+
+    /// Returns why a start is refused if the store is gone and agents of its jobs still run.
+    pub(super) fn store_gone(&self) -> Option<FleetError> {
+        let on_server = config::load(&self.config).loaded.roster.store.is_some();
+        let refused = if on_server { Ok(()) } else { refuse_without_store(&self.state) };
+        refused.err().filter(|error| matches!(error, FleetError::StoreGone { .. }))
     }
 
     /// The store alone, whether a daemon runs or not.
@@ -96,6 +105,10 @@ pub(super) struct WayIn<'p> {
 }
 
 impl WayIn<'_> {
+    pub(super) const fn place(&self) -> &Place {
+        self.place
+    }
+
     /// What can be read with no daemon.
     pub(super) async fn alone(&self) -> Result<Self, Failure> {
         // Opening a store is a large future, and this stands inside every verb that waits.

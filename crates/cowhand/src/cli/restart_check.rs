@@ -19,8 +19,12 @@ use crate::store::Store;
 /// itself says what is wrong.
 pub(super) async fn check(place: &Place, listen: &Listen) -> Result<(), Failure> {
     let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(()) };
-    let checked = check_all(place, listen, &client).await;
-    checked.map_err(|failure| failure.and("Nothing was stopped: the daemon that runs goes on."))
+    let Err(failure) = check_all(place, listen, &client).await else { return Ok(()) };
+    // Somebody else may have stopped it meanwhile.
+    match Client::of_daemon(&place.state).await {
+        Ok(None) => Err(failure),
+        _ => Err(failure.and("Nothing was stopped: the daemon that runs goes on.")),
+    }
 }
 
 async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<(), Failure> {

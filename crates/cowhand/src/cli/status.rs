@@ -9,7 +9,7 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::agents::table;
-use super::place::WayIn;
+use super::place::{Place, WayIn};
 use super::{Failure, ago, complete, place, print, schedule};
 use crate::api::{
     AgentView, Code, DaemonView, GoneAgent, JobView, Page, Status as Answer, Waits, gone_sentence,
@@ -50,7 +50,7 @@ impl Status {
                 return Ok(());
             }
             let now = Timestamp::now();
-            print::line(daemon(&status.daemon, now));
+            print::line(daemon(&status.daemon, client.place(), now));
             if let Some(problem) = &status.daemon.store_problem {
                 let problem = print::one_line(problem, 1_000);
                 print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
@@ -207,8 +207,11 @@ async fn waiting_jobs(
     Ok(())
 }
 
-fn daemon(view: &DaemonView, now: Timestamp) -> String {
+fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
     if !view.running {
+        if let Some(gone) = place.store_gone() {
+            return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));
+        }
         return format!("daemon: {}; `cowhand start -d` starts it", print::styled("not running", print::ODD));
     }
     let state = if view.stopping { "stopping" } else { "running" };

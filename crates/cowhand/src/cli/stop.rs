@@ -15,6 +15,7 @@ use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
 use crate::api::{AttemptView, Client, DaemonView, Page, Status, StopAsked};
+use crate::error::FleetError;
 
 #[derive(Debug, Args)]
 pub(super) struct Stop {
@@ -89,6 +90,9 @@ impl Stopped {
 
 /// What became of the jobs that ran here, from the store that the daemon left.
 async fn outcome(place: &Place, after: i64, kept: bool) -> Result<Stopped, Failure> {
+    if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, place.store_gone()) {
+        return Ok(Stopped { running: jobs.len(), ..Stopped::default() });
+    }
     let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
     let client = place.alone().await?;
     let mut stopped = Stopped::default();

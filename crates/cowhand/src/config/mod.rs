@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use cowhand_core::config::parse::MOST_BYTES;
 use cowhand_core::config::{Loaded, Outside, load as load_files};
 use cowhand_core::policy::Zone;
@@ -54,8 +54,16 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
         );
         StateFolder::beside(&file).is_locked().then_some(Found { file, note: Some(note) })
     };
-    let found = from.ancestors().find_map(|directory| in_directory(directory).or_else(|| left(directory)));
-    found.with_context(|| {
+    for directory in from.ancestors() {
+        if let Some(found) = in_directory(directory).or_else(|| left(directory)) {
+            return Ok(found);
+        }
+        // Nobody means the fleet of a folder above.
+        if let Some(odd) = NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists()) {
+            bail!("{} is not a regular file", odd.display());
+        }
+    }
+    None.with_context(|| {
         format!("no cowhand.yaml (or herdctl.yaml) in {} or above; name one with -c FILE", from.display())
     })
 }
@@ -79,6 +87,8 @@ pub struct FromDisk {
     pub variables: HashMap<String, String>,
     /// What the user should know about that.
     pub notes: Vec<String>,
+    /// Those of the notes that are about the `.env`.
+    pub env_notes: Vec<String>,
     /// All that was asked for, there or not, and what would be asked for instead if it were there.
     pub files: Vec<PathBuf>,
 }
@@ -86,7 +96,7 @@ pub struct FromDisk {
 /// Loads a fleet with the real environment and, below it, the `.env` beside the root file.
 pub fn load(file: &Path) -> FromDisk {
     let dotenv = file.with_file_name(".env");
-    let (variables, mut notes) = match read(&dotenv) {
+    let (variables, env_notes) = match read(&dotenv) {
         Ok(text) => env_file::parse(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), Vec::new()),
         Err(error) => (HashMap::new(), vec![format!(".env cannot be read: {error}")]),
@@ -104,9 +114,10 @@ pub fn load(file: &Path) -> FromDisk {
     let outside =
         Outside { read: &mut read, env: &env, is_folder: &|path| path.is_dir(), zone: system_zone() };
     let loaded = load_files(file, outside);
+    let mut notes = env_notes.clone();
     notes.extend(inherited_environment(&loaded));
     notes.extend(left_by_herdctl(file));
-    FromDisk { loaded, variables, notes, files }
+    FromDisk { loaded, variables, notes, env_notes, files }
 }
 
 /// A note about agents that get the daemon's whole environment because herdctl passes it on.

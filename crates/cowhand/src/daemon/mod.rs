@@ -66,6 +66,7 @@ use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::Charge;
+pub(crate) use orphans::refuse_without_store;
 use tick::{AtOnce, Startable};
 use triggers::Triggers;
 
@@ -106,7 +107,7 @@ impl Daemon {
         let node = state.node().map_err(cannot)?;
         let job_key = JobKey::new(&state.job_key().map_err(cannot)?);
         if loaded.roster.store.is_none() {
-            orphans::refuse_without_store(&state)?;
+            refuse_without_store(&state)?;
         }
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?.with_clock(clock.clone());
@@ -415,7 +416,7 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A fleet's files with what its `.env` names, or the whole report of what is wrong with them.
 pub(crate) fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
-    let config::FromDisk { loaded, variables, notes, files } = config::load(file);
+    let config::FromDisk { loaded, variables, notes, files, .. } = config::load(file);
     for note in notes {
         warn!("{note}");
     }

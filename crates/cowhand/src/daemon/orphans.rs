@@ -61,7 +61,7 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
 
 /// Fails if there is no store although attempts that it knew still run: a new store would know nothing of them, and they would
 /// be ended.
-pub(super) fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
+pub(crate) fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     if state.database().exists() {
         return Ok(());
     }

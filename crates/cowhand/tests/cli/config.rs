@@ -81,6 +81,11 @@ fn a_file_that_never_ends_is_refused() {
     std::fs::write(directory.path().join("a.yaml"), "name: a\nschedules: {s: {type: manual}}\n").unwrap();
     let said = check("cowhand.yaml");
     assert!(said.contains(".env cannot be read: it is a pipe, not a regular file"), "{said}");
+    let said = cowhand(directory.path(), &["doctor"], &[]);
+    assert!(said.contains("warn  variables: .env cannot be read: it is a pipe"), "{said}");
+    std::fs::create_dir(directory.path().join("below")).unwrap();
+    pipe("below/cowhand.yaml");
+    refused("below", "below/cowhand.yaml is not a regular file");
     let said = cowhand(directory.path(), &["trigger", "a", "--prompt-file", "prompt"], &[]);
     assert!(said.contains("it is a pipe, not a regular file") && said.contains("`-`"), "{said}");
     let said = cowhand(directory.path(), &["restore", "prompt"], &[]);

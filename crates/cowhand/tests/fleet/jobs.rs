@@ -164,6 +164,11 @@ fn jobs_can_be_filtered() {
     assert_eq!(count(&["--limit", "2"]), 2);
     assert_eq!(count(&["--agent", "worker"]), 2);
     assert_eq!(count(&["--schedule", "tidy"]), 1);
+    assert_eq!(count(&["--schedule", "worker/tidy"]), 1);
+    let refused = scene.run(&["jobs", "--schedule", "broken/tidy"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    let said = scene.run(&["jobs", "--agent", "worker", "--limit", "1"]).stderr;
+    assert!(said.contains("`cowhand jobs --agent worker --after job-"), "{said}");
     assert_eq!(count(&["--status", "failed"]), 1);
     assert_eq!(count(&["--since", "1h"]), 3);
     assert_eq!(count(&["--until", "2026-01-01T00:00:00Z"]), 0);

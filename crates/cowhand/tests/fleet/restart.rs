@@ -23,6 +23,7 @@ fn a_daemon_that_cannot_be_followed_is_left_alone() {
         for word in words.iter().chain(&["Nothing was stopped"]) {
             assert!(said.stderr.contains(word), "{word:?} in: {}", said.stderr);
         }
+        assert_eq!(said.stderr.matches("error: ").count(), 1, "{}", said.stderr);
         goes_on(&scene, daemon, &job);
     };
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,7 +62,12 @@ fn a_store_that_was_removed_is_not_restarted_away() {
     assert_eq!(started.code, Some(5), "{}", started.stderr);
     // The advice works as it is written.
     assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
-    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    let stopped = scene.run(&["stop", "--keep-agents"]);
+    assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped; 1 job runs on\n"));
+    for verb in ["status", "doctor"] {
+        let said = scene.run(&[verb]).stdout;
+        assert!(said.contains("cowhand restore FILE") && !said.contains("starts it"), "{said}");
+    }
     let started = scene.run(&["start", "-d"]);
     assert_eq!(started.code, Some(6), "its agent runs: {}{}", started.stdout, started.stderr);
     assert!(started.stderr.contains("cowhand restore FILE"), "{}", started.stderr);
