@@ -419,7 +419,12 @@ fn delays_keep_to_their_calendar() {
     let ran = "ran delay:2026-01-05T10:00:00Z 10:00";
     check([
         ("ahead", delay(hours), "09:00", "wake 10:00"),
-        ("due before its hours", delay(hours), "10:00", "Skipping a/s: outside active hours until 2026-01-05T12:00:00Z, due 10:00 | wake 12:00"),
+        (
+            "due before its hours",
+            delay(hours),
+            "10:00",
+            "Skipping a/s: outside active hours until 2026-01-05T12:00:00Z, due 10:00 | wake 12:00",
+        ),
         ("in its hours", delay(hours), "12:00", ran),
         (
             "on an excluded day",

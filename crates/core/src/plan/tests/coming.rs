@@ -124,9 +124,7 @@ fn by_trigger_and_state() {
         ),
         (
             "a delay that is over",
-            Scene::new(
-                r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z","end_at":"2026-01-05T10:30:00Z"}"#,
-            ),
+            Scene::new(r#"{"type":"delay","run_at":"2026-01-05T11:00:00Z","end_at":"2026-01-05T10:30:00Z"}"#),
             "10:05",
             "",
         ),
