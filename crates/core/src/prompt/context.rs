@@ -88,6 +88,11 @@ impl Upstream {
 }
 
 impl Context<'_> {
+    /// Says whether the job may bring words of others. What the clock fires has only words of ours.
+    pub(super) fn brings_words(&self) -> bool {
+        self.work_item.is_some() || !matches!(self.firing.trigger, "interval" | "cron" | "delay")
+    }
+
     /// All values by name. What `declared` names is there, if only as nothing.
     pub(super) fn values(&self, declared: &[&'static str]) -> Value {
         let mut values: BTreeMap<String, Value> = BTreeMap::new();

@@ -111,11 +111,13 @@ impl Template {
         let (values, labels) = (context.values(self.variables.exact()), context.author.labels());
         let part = |piece: &Piece| match piece {
             Piece::Text(text) => Ok(Part::Own(text.clone())),
-            Piece::Placeholder(placeholder) => match placeholder.work_out(&values, &labels) {
-                Ok(value) => Ok(Part::Outside(value)),
-                Err(_) if self.lenient => Ok(Part::Own(placeholder.as_written())),
-                Err(problem) => Err(problem),
-            },
+            Piece::Placeholder(placeholder) => {
+                match placeholder.work_out(&values, &labels, context.brings_words()) {
+                    Ok(value) => Ok(Part::Outside(value)),
+                    Err(_) if self.lenient => Ok(Part::Own(placeholder.as_written())),
+                    Err(problem) => Err(problem),
+                }
+            }
         };
         self.pieces.iter().map(part).collect()
     }
@@ -211,7 +213,7 @@ impl Placeholder {
         Ok(())
     }
 
-    fn work_out(&self, values: &Value, labels: &Labels) -> Result<Outside, PromptError> {
+    fn work_out(&self, values: &Value, labels: &Labels, others: bool) -> Result<Outside, PromptError> {
         let failed =
             |problem: String| PromptError::Failed { line: self.line, placeholder: self.shown(), problem };
         let engine = engine();
@@ -231,7 +233,8 @@ impl Placeholder {
         } else if name == RESULT {
             Outside::block(&text, &labels.other)
         } else {
-            Outside::new(&text, &labels.other, self.uses(&QUOTED) || self.tells_others_words())
+            let quoted = others && (self.uses(&QUOTED) || self.tells_others_words());
+            Outside::new(&text, &labels.other, quoted)
         })
     }
 

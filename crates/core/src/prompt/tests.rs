@@ -108,7 +108,7 @@ fn values() {
             "cron cron k:1 2025-01-19T22:30:05Z <>",
         ),
         (
-            "cron",
+            "manual",
             "{{title}} {{url}} {{source_id}} [{{labels}}]",
             "`Fix login` https://example.org/42 42 [`bug, auth`]",
         ),

@@ -129,7 +129,8 @@ fn of_schedules() -> Vec<Route> {
         Route::get("/api/v1/timeline", timeline::timeline)
             .about("What every schedule did and will do in a stretch of time.")
             .params::<timeline::Asked>()
-            .tells::<Timeline>(),
+            .tells::<Timeline>()
+            .refuses(&[NotFound]),
     ]
 }
 
@@ -286,7 +287,8 @@ fn of_fleet() -> Vec<Route> {
         Route::get("/api/v1/usage", usage::usage)
             .about("What was spent, by day, agent and model.")
             .params::<usage::Asked>()
-            .tells::<UsageView>(),
+            .tells::<UsageView>()
+            .refuses(&[NotFound]),
         Route::get("/api/v1/providers", providers::list)
             .about("What agents share: the limits, and what is used up for now.")
             .tells::<Page<ProviderView>>(),

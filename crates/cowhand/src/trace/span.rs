@@ -97,7 +97,11 @@ impl Ids {
 /// From which time to which an attempt of this job was.
 pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> Window {
     let ended = JobRecord::from(history.job.clone()).finished_at;
-    move |attempt| (attempt.started_at, attempt.ended_at.or(ended).unwrap_or(attempt.started_at))
+    move |attempt| {
+        // A job has the time at which its agent ended, its last attempt that at which somebody noticed.
+        let end = attempt.ended_at.into_iter().chain(ended).min();
+        (attempt.started_at, end.unwrap_or(attempt.started_at))
+    }
 }
 
 /// The whole trace of a job that has ended, but for its report. `began` says when the agent of an attempt was started,
@@ -129,9 +133,11 @@ pub(super) fn of_job(
     spans.extend(calls.all.iter().enumerate().filter_map(|(place, call)| {
         let attempt = history.attempts.get(call.attempt)?;
         let parent = ids.span(&attempt_part(attempt));
-        let end = call.end.unwrap_or(window_of(attempt).1);
+        // An answer may have been read after its agent had ended.
+        let latest = window_of(attempt).1;
+        let (start, end) = (call.start.min(latest), call.end.map_or(latest, |end| end.min(latest)));
         let name = format!("tool {}", call.name);
-        let mut span = ids.make(&format!("tool {place}"), Some(parent), name, (call.start, end));
+        let mut span = ids.make(&format!("tool {place}"), Some(parent), name, (start, end));
         span.attributes.push(("cowhand.tool", Attribute::Text(call.name.clone())));
         span.attributes.push(("cowhand.answered", Attribute::Truth(call.end.is_some())));
         if call.failed {
