@@ -2,6 +2,7 @@
 //! daemon answers anything at all.
 
 use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,6 +19,19 @@ use crate::state::StateFolder;
 const QUIET: Duration = Duration::from_secs(5);
 /// How long a daemon may not answer anything before nobody waits any more.
 const MOST: Duration = Duration::from_mins(1);
+/// How long a daemon is asked whether it answers again, after nobody waited for it any more.
+const ONCE_MORE: Duration = Duration::from_secs(1);
+
+/// Since when the daemon has not answered. All requests of a command share it, so that a command waits once and says so once.
+static SILENT_SINCE: Mutex<Option<Instant>> = Mutex::new(None);
+
+fn silent_since() -> Option<Instant> {
+    *SILENT_SINCE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set_silent_since(since: Option<Instant>) {
+    *SILENT_SINCE.lock().unwrap_or_else(PoisonError::into_inner) = since;
+}
 
 /// Waits for an answer of the daemon. Says so when the daemon does not answer anything, and gives up after [`MOST`].
 pub(super) async fn answered(
@@ -26,24 +40,28 @@ pub(super) async fn answered(
     answer: impl Future<Output = hyper::Result<Response<Incoming>>>,
 ) -> Result<Response<Incoming>, Problem> {
     let mut answer = std::pin::pin!(answer);
-    let mut silent_since = None;
     loop {
+        let gave_up = silent_since().is_some_and(|since| since.elapsed() >= MOST);
+        let (quiet, patience) = if gave_up { (Duration::ZERO, ONCE_MORE) } else { (QUIET, QUIET) };
         let looked = async {
-            sleep(QUIET).await;
-            timeout(QUIET, is_there(state)).await.unwrap_or(false)
+            sleep(quiet).await;
+            timeout(patience, is_there(state)).await.unwrap_or(false)
         };
         let is_there = tokio::select! {
-            answer = &mut answer => return answer.map_err(|error| super::client::cut_off(&error)),
+            answer = &mut answer => {
+                set_silent_since(None);
+                return answer.map_err(|error| super::client::cut_off(&error));
+            }
             is_there = looked => is_there,
         };
         if is_there {
-            silent_since = None;
+            set_silent_since(None);
             continue;
         }
         let daemon = pid.map_or_else(|| "the daemon".to_owned(), |pid| format!("the daemon (pid {pid})"));
-        match silent_since {
+        match silent_since() {
             None => {
-                silent_since = Some(Instant::now());
+                set_silent_since(Some(Instant::now()));
                 let waits = MOST.as_secs();
                 // Whoever closed it does not want to know.
                 let _ = writeln!(
@@ -75,4 +93,27 @@ async fn is_there(state: &StateFolder) -> bool {
     let request = Request::get("/api/v1/-").header(header::HOST, "cowhand").body(Body::empty());
     let Ok(request) = request else { return false };
     sender.send_request(request).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a process of its own, since all requests share the time.
+    #[tokio::test(start_paused = true)]
+    async fn a_command_waits_once_however_often_it_asks() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path());
+        let began = Instant::now();
+        for _ in 0..3 {
+            let problem = answered(&state, Some(7), std::future::pending()).await.unwrap_err();
+            assert!(
+                problem.message.contains("(pid 7) runs, but has answered nothing"),
+                "{}",
+                problem.message
+            );
+        }
+        // The clock of the test moves only while everybody waits.
+        assert!(began.elapsed() <= MOST + 2 * QUIET + 3 * ONCE_MORE, "{:?}", began.elapsed());
+    }
 }

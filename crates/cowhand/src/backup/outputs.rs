@@ -153,3 +153,56 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
         other.consume(length);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fleet that knows a job that has not begun, one with one attempt, and one with an attempt that runs.
+    #[test]
+    fn output_of_attempts_that_the_store_does_not_know_goes_aside() {
+        let [waits, ended, runs, unknown] =
+            ["aaaaaa", "bbbbbb", "cccccc", "dddddd"].map(|end| format!("job-2026-01-05-{end}"));
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path().join("state"));
+        fs::create_dir_all(state.jobs()).unwrap();
+        let said = |text: &str| format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n");
+        let border = |number| format!("{}\n", OutputMessage::attempt(number).to_line(4096).unwrap());
+        let twice = [said("one attempt"), border(2), said("two")].concat();
+        for (job, text) in [
+            (&waits, said("later")),
+            (&ended, twice.clone()),
+            (&runs, [said("begun"), said("more")].concat()),
+            (&unknown, said("other")),
+        ] {
+            fs::write(state.jobs().join(format!("{job}.jsonl")), text).unwrap();
+        }
+        fs::write(state.jobs().join(format!("{waits}.diff")), "later").unwrap();
+        let backup = folder.path().join("backup");
+        fs::create_dir(&backup).unwrap();
+        fs::write(backup.join(format!("{ended}.jsonl")), said("one attempt")).unwrap();
+        fs::write(backup.join(format!("{runs}.jsonl")), said("begun")).unwrap();
+        let known = KnownRows {
+            jobs: [&waits, &ended, &runs].map(Clone::clone).into(),
+            attempts: [&ended, &runs].map(|job| (job.clone(), 1)).into(),
+            running: [runs.clone()].into(),
+            hooks: [].into(),
+        };
+        let there = |name: &str| fs::read_to_string(state.jobs().join(name)).ok();
+        for with_backup in [true, false] {
+            fs::write(state.jobs().join(format!("{ended}.jsonl")), &twice).unwrap();
+            let aside = folder.path().join(format!("aside-{with_backup}"));
+            let outputs = Outputs { state: &state, known: &known, aside: Some(aside.clone()) };
+            if with_backup {
+                outputs.take(&backup).unwrap();
+            }
+            outputs.cut().unwrap();
+            assert_eq!(there(&format!("{waits}.jsonl")).or(there(&format!("{waits}.diff"))), None);
+            assert_eq!(there(&format!("{ended}.jsonl")), Some(said("one attempt")), "{with_backup}");
+            assert_eq!(there(&format!("{runs}.jsonl")), Some([said("begun"), said("more")].concat()));
+            assert_eq!(there(&format!("{unknown}.jsonl")), Some(said("other")));
+            assert_eq!(fs::read_to_string(aside.join(format!("{ended}.jsonl"))).unwrap(), twice);
+            assert_eq!(aside.join(format!("{waits}.jsonl")).exists(), with_backup, "moved the first time");
+        }
+    }
+}

@@ -196,6 +196,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_filter_is_written_as_it_is_given() {
+        let filter = Filter {
+            agent: Some("a".parse().unwrap()),
+            schedule: Some("Jo's day".parse().unwrap()),
+            status: Some(JobStatus::Failed),
+            trigger_type: Some(TriggerType::Manual),
+            since: Some("2026-01-31T09:00:00Z".parse().unwrap()),
+            until: None,
+        };
+        let line = r" --agent a --schedule 'Jo'\''s day' --status failed --trigger-type manual --since 2026-01-31T09:00:00Z";
+        assert_eq!(filter.arguments(), line);
+    }
+
+    #[test]
     fn times_and_dates() {
         let zone = TimeZone::system();
         let local = |text: &str| zone.to_timestamp(text.parse::<DateTime>().unwrap()).unwrap();
