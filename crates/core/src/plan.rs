@@ -33,6 +33,7 @@ use crate::trigger::{FiringKey, TriggerConfig};
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 pub use held::{Held, Holds};
+pub use seats::AwaitedSeat;
 use seats::{Seats, Taking};
 
 /// What is so: the store's answer at one moment.

@@ -5,6 +5,7 @@ use serde_json::{Number, Value as Json, json};
 use super::check::Checker;
 use super::format;
 use super::node::{Location, Scalar};
+use super::secret;
 use super::suggest::{did_you_mean, one_of};
 
 impl Checker<'_> {
@@ -114,7 +115,8 @@ impl Checker<'_> {
             let examples = schema.get("examples").and_then(Json::as_array).into_iter().flatten();
             let examples = one_of(examples.filter_map(Json::as_str));
             // Who knows an example needs no pattern.
-            let quoted = self.quote(scalar);
+            let quoted =
+                if is_no_address(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
             let message = if examples.is_empty() {
                 format!("{quoted} does not match {pattern}")
             } else {
@@ -125,6 +127,15 @@ impl Checker<'_> {
         }
         Some(json!(text))
     }
+}
+
+/// Tells whether an address is asked for and this is a plain word or path, which has no place for a password.
+fn is_no_address(pattern: &str, scalar: &Scalar) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '/' | '-' | '_');
+    pattern.contains("://")
+        && !secret::holds_secret(scalar)
+        && scalar.text.len() <= 60
+        && scalar.text.chars().all(is_plain)
 }
 
 /// The words of an enumeration, however the schema spells it.

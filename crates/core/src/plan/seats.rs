@@ -21,6 +21,14 @@ struct Free {
     left: Option<u32>,
 }
 
+/// Why a job waits for a provider that is not used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedSeat {
+    /// When the provider takes a job again, if that is known.
+    pub until: Option<Timestamp>,
+    pub sentence: String,
+}
+
 pub(super) enum Taking {
     /// As the agent is, or as its fallback of this number.
     Taken {
@@ -47,6 +55,41 @@ impl Snapshot {
     /// The limit that the job waits for: all who may do it are used up, and this one is the first to take jobs again.
     pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
+    }
+
+    /// Returns the provider that the job waits for, although it is not used up: all its places are taken, or its last start
+    /// was not long enough ago. The first who may do the job decides, unless its provider is used up.
+    pub fn seat_of(
+        &self,
+        roster: &Roster,
+        agent: &Agent,
+        job: &LiveJob,
+        now: Timestamp,
+    ) -> Option<AwaitedSeat> {
+        let state = |seat: &Seat| self.providers.get(&seat.provider).cloned().unwrap_or_default();
+        let seats = candidates(agent, job).map(|(_, candidate)| roster.seat(&candidate));
+        // Who has no provider waits for none.
+        let seat =
+            seats.take_while(Option::is_some).flatten().find(|seat| state(seat).used_up(now).is_none())?;
+        let until = seat.opens(&state(&seat), now);
+        let runs = |job: &&LiveJob| {
+            matches!(job.state, LiveState::Running { .. }) && job.provider.as_ref() == Some(&seat.provider)
+        };
+        let running = self.jobs.iter().filter(runs).count();
+        let places = seat.limits.max_concurrent.filter(|places| running >= *places as usize);
+        let name = &seat.provider;
+        let sentence = match (until, seat.limits.start_every, places) {
+            (Some(until), Some(every), _) => format!(
+                "the provider {name} starts one job every {every} (`start_every`), the next one at {until:.0}"
+            ),
+            (_, _, Some(places)) => {
+                format!(
+                    "as many jobs run at the provider {name} as it has places ({places}, `max_concurrent`)"
+                )
+            }
+            _ => return None,
+        };
+        Some(AwaitedSeat { until, sentence })
     }
 
     /// The limit that a new job of the agent would wait for.

@@ -2,7 +2,7 @@
 
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{Job, JobStatus, Outcome};
-use cowhand_core::plan::{Holds, LiveJob, LiveState, Snapshot};
+use cowhand_core::plan::{AwaitedSeat, Holds, LiveJob, LiveState, Snapshot};
 use cowhand_core::policy::Closed;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
@@ -72,7 +72,10 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, Proble
                 |message| Some(Waits { reason: SkipReason::Requeued, until: Some(until), message }),
             ))
         }
-        _ => Ok(at_capacity(agent, &snapshot, live)),
+        _ => {
+            let of_provider = || snapshot.seat_of(&roster, agent, live, now).map(of_seat);
+            Ok(at_capacity(agent, &snapshot, live).or_else(of_provider))
+        }
     }
 }
 
@@ -118,6 +121,10 @@ fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Optio
     let schedule = agent.holding(job).schedule()?;
     let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(Closed::sentence)?;
     Some(Waits { reason: SkipReason::OutsideHours, until: Some(until), message: closed })
+}
+
+fn of_seat(seat: AwaitedSeat) -> Waits {
+    Waits { reason: SkipReason::AtCapacity, until: seat.until, message: seat.sentence }
 }
 
 fn at_capacity(agent: &Agent, snapshot: &Snapshot, live: &LiveJob) -> Option<Waits> {

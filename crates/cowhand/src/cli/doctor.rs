@@ -9,7 +9,7 @@ use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
 use super::place::{Place, wait};
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, place, print};
 use crate::api::{Client, Code, Page, Status};
 use crate::config::{self, FromDisk};
 use crate::doctor::{self, Finding, Subject};
@@ -187,7 +187,7 @@ async fn daemon(place: &Place) -> Result<String, String> {
         Ok(None) if place.store_gone().is_some() => {
             Ok("not running, and cannot start; `store` above says why".to_owned())
         }
-        Ok(None) => Ok("not running; `cowhand start -d` starts it".to_owned()),
+        Ok(None) => Ok(format!("not running; {} starts it", place::advice("start -d"))),
         Err(problem) if problem.code == Code::StoreUnavailable => {
             Ok("running, but its store cannot be read".to_owned())
         }

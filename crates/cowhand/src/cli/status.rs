@@ -189,7 +189,14 @@ async fn waiting_jobs(
     let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);
     for job in pending.items.into_iter().rev().filter(|job| !is_gone(job)) {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
-        let told = |waits: &Waits| matches!(waits.reason, SkipReason::UsageLimit | SkipReason::AtCapacity);
+        let is_full =
+            |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
+        let told = |waits: &Waits| match waits.reason {
+            SkipReason::UsageLimit => true,
+            // The places of its provider are not in the table.
+            SkipReason::AtCapacity => status.agents.iter().any(is_full),
+            _ => false,
+        };
         let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
         match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
@@ -212,7 +219,11 @@ fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
         if let Some(gone) = place.store_gone() {
             return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));
         }
-        return format!("daemon: {}; `cowhand start -d` starts it", print::styled("not running", print::ODD));
+        return format!(
+            "daemon: {}; {} starts it",
+            print::styled("not running", print::ODD),
+            place::advice("start -d")
+        );
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();

@@ -151,7 +151,7 @@ fn heading(view: &UsageView) -> String {
     let usage = &view.total.usage;
     let (tokens, attempts) = (cowhand_core::budget::tokens(usage), view.total.attempts);
     let spent = match usage.cost_usd {
-        None if tokens > 0 => "no price told".to_owned(),
+        None if tokens > 0 || attempts > 0 => "no price told".to_owned(),
         cost => dollars(cost.unwrap_or_default()),
     };
     let tokens = tokens_in_words(tokens);

@@ -182,7 +182,7 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
     if alone {
-        lines.push("No daemon runs, so nothing fires; `cowhand start -d` starts one.".to_owned());
+        lines.push(format!("No daemon runs, so nothing fires; {} starts one.", place::advice("start -d")));
     }
     lines.extend(what_follows(view, now));
     let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);

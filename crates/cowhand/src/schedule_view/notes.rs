@@ -1,7 +1,7 @@
 //! What there is to say about why a schedule does not fire, or a firing did not run.
 
 use cowhand_core::config::shape::WorkSource;
-use cowhand_core::plan::{LiveJob, LiveState, Snapshot, free_places};
+use cowhand_core::plan::{AwaitedSeat, LiveJob, LiveState, Snapshot, free_places};
 use cowhand_core::policy::{Closed, Misfire};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -53,6 +53,10 @@ impl ScheduleView {
             self.skip_reason = Some(SkipReason::Requeued);
             return self.noted(SkipReason::Requeued, Some(until), sentence);
         }
+        if let Some(seat) = seat(roster, agent, schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::AtCapacity);
+            return self.noted(SkipReason::AtCapacity, seat.until, seat.sentence);
+        }
         if let Some(parked) = snapshot.limit(agent, now) {
             return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
         }
@@ -77,6 +81,10 @@ impl ScheduleView {
     /// With the key of its calendar that keeps it from firing. A person may fire it all the same.
     fn with_calendar(mut self, schedule: &Schedule, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
+        if let Some(passed_over) = self.passed_over(schedule, now) {
+            let next = self.next_run_at;
+            return self.noted(SkipReason::NotDue, next, passed_over);
+        }
         let Some(closed) = schedule.timing.closed_by(now, zone) else { return self };
         let opens = schedule.timing.next_allowed(now, zone);
         match (schedule.trigger.driver(), self.skip_reason, closed) {
@@ -91,6 +99,24 @@ impl ScheduleView {
                 self.noted(SkipReason::OutsideHours, opens, closed.sentence())
             }
             _ => self,
+        }
+    }
+
+    /// Tells which key of the calendar makes it pass over the next time that its expression names.
+    fn passed_over(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
+        let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
+        if self.skip_reason != Some(SkipReason::NotDue) {
+            return None;
+        }
+        let zone = schedule.zone.time_zone();
+        let named = expression.next_after(now, zone)?;
+        if self.next_run_at.is_some_and(|next| next <= named) {
+            return None;
+        }
+        match schedule.timing.closed_by(named, zone)? {
+            Closed::EndAt => None,
+            closed @ Closed::StartAt(_) => Some(closed.sentence()),
+            closed => Some(format!("{named:.0} is passed over: {}", closed.sentence())),
         }
     }
 
@@ -109,6 +135,25 @@ fn limit<'a>(
     let waits =
         |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
     snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.limit_of(agent, job, now))
+}
+
+/// Returns the place at a provider that its jobs wait for, if one of them waits and the agent itself has room.
+fn seat(
+    roster: &Roster,
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Option<AwaitedSeat> {
+    let runs = |job: &&LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Running { .. });
+    if snapshot.jobs.iter().filter(runs).count() >= agent.max_concurrent as usize {
+        return None;
+    }
+    let waits = |job: &&LiveJob| {
+        job.schedule == Some(schedule.id)
+            && matches!(job.state, LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now))
+    };
+    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.seat_of(roster, agent, job, now))
 }
 
 /// Why its oldest job that could not be started waits, and until when.

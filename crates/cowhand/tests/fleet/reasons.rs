@@ -128,6 +128,8 @@ fn each_key_of_a_calendar_is_named() {
       later: {{type: interval, interval: 1s, start_at: '2090-01-01T00:00:00Z'}}
       holiday: {{type: interval, interval: 1s, exclude_dates: ['{today}', '{tomorrow}']}}
       ticks: {{type: cron, cron: '* * * * * *', timezone: UTC, exclude_dates: ['{today}', '{tomorrow}']}}
+      daily: {{type: cron, cron: '0 12 * * *', timezone: UTC, exclude_dates: ['{today}', '{tomorrow}']}}
+      month: {{type: cron, cron: '0 12 * * *', timezone: UTC, start_at: '2090-01-01T00:00:00Z'}}
       hook: {{type: webhook, allow_unsigned: true, start_at: '2090-01-01T00:00:00Z'}}
       over: {{type: webhook, allow_unsigned: true, end_at: '2020-01-01T00:00:00Z'}}
       past: {{type: interval, interval: 1h, end_at: '2020-01-01T00:00:00Z'}}
@@ -156,6 +158,18 @@ fn each_key_of_a_calendar_is_named() {
     assert!(said.contains("and waits: the day is one of its `exclude_dates`."), "{said}");
     let said = why(&scene, "a/never");
     assert!(said.contains("a/never has finished: its `end_at` has passed."), "{said}");
+    let said = why(&scene, "a/daily");
+    assert!(
+        said.contains("T12:00:00Z is passed over: the day is one of its `exclude_dates`. It fires next"),
+        "{said}"
+    );
+    let daily = scene.json(&["schedule", "show", "a/daily"]);
+    assert_eq!((&daily["skip_reason"], &daily["skip_note_reason"]), (&"not_due".into(), &"not_due".into()));
+    assert_eq!(daily["skip_until"], daily["next_run_at"]);
+    let list = scene.run(&["schedule", "list"]).stdout;
+    for note in ["is passed over: the day is one of its", "nothing is due before its `start_at`"] {
+        assert!(list.contains(note), "{list}");
+    }
     let firing = until("a due time on a holiday", || {
         let firing = scene.json(&["why", "a/ticks"])["firings"].get_mut(0)?.take();
         firing.is_object().then_some(firing)
@@ -228,4 +242,42 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
     assert_eq!(scene.json(&["job", &first])["cancellation"]["reason"], "daemon_stopped");
     let said = scene.run(&["job", &first]).stdout;
     assert!(said.contains("cowhand itself: the daemon was stopped") && !said.contains("graceful"), "{said}");
+}
+
+#[test]
+fn a_job_that_waits_for_a_provider_names_it() {
+    let scene = Scene::with(
+        "providers: {paced: {start_every: 10m}, narrow: {max_concurrent: 1}}
+agents:
+  - {name: a, runtime: command, command: ['true'], provider: paced, schedules: {s: {type: manual}}}
+  - name: b
+    runtime: command
+    command: [sleep, '600']
+    provider: narrow
+    instances: {max_concurrent: 2}
+    schedules: {s: {type: manual}}
+",
+    );
+    scene.start();
+    for (agent, sentence, timed) in [
+        ("a", "the provider paced starts one job every 10m (`start_every`), the next one at ", true),
+        ("b", "as many jobs run at the provider narrow as it has places (1, `max_concurrent`)", false),
+    ] {
+        let first = scene.json(&["trigger", agent, "s"])["id"].as_str().unwrap().to_owned();
+        until("the first to start", || (scene.json(&["job", &first])["status"] != "pending").then_some(()));
+        let second = scene.json(&["trigger", agent, "s"])["id"].as_str().unwrap().to_owned();
+        let waits = until("the second to wait", || {
+            let waits = scene.json(&["job", &second])["waits"].take();
+            waits["message"].as_str().is_some_and(|message| message.starts_with(sentence)).then_some(waits)
+        });
+        assert_eq!(waits["reason"], "at_capacity");
+        assert_eq!(waits["until"].is_string(), timed, "{waits}");
+        let status = scene.run(&["status"]).stdout;
+        let said = why(&scene, &format!("{agent}/s"));
+        for text in [status, said] {
+            // Long lines are broken between words.
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains(sentence.trim_end()), "{text}");
+        }
+    }
 }

@@ -134,7 +134,10 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
         let waits = match &view.preparing_by {
             Some(by) => Some(format!("being prepared: {by}")),
             None if view.status == ScheduleStatus::Error => None,
-            None => view.skip_reason.filter(|reason| !plain(reason)).map(|reason| format!("{reason}{note}")),
+            None => view
+                .skip_reason
+                .filter(|reason| !plain(reason) || (*reason == SkipReason::NotDue && !note.is_empty()))
+                .map(|reason| format!("{reason}{note}")),
         };
         let waits = match (waits, &view.last_error) {
             (Some(waits), Some(error)) if view.preparing => Some(print::cell(&format!("{waits}; {error}"))),
