@@ -9,6 +9,7 @@ use crate::job::{NewJob, TriggerType};
 use crate::prompt::{self, Author, Context, Standing, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{FiringKey, Task, TriggerConfig};
+use crate::trust::Treatment;
 use crate::work::WorkItem;
 
 /// What a firing is about; kept with it until its jobs are made.
@@ -124,14 +125,23 @@ impl Firing<'_> {
         let of_item = item.and_then(|item| item.metadata.get("author")?.as_str());
         let of_task =
             || self.occasion.task.metadata.get("author").map(String::as_str).filter(|_| item.is_none());
-        let standing = if self.occasion.confined.is_some() {
+        Author { name: of_item.or_else(of_task), standing: self.standing(item) }
+    }
+
+    /// Whether they are trusted, which everybody who may put in words here was found out about before.
+    fn standing(&self, item: Option<&WorkItem>) -> Standing {
+        let trusts = self.agent.trusts(self.schedule);
+        // A folder here is the owner's own.
+        let is_own = item.is_some_and(|item| item.id.source() == "files");
+        if self.occasion.confined.is_some() {
             Standing::Stranger
-        } else if self.agent.trusts(self.schedule).is_empty() || self.key.is_by_hand() {
+        } else if trusts.is_empty() || self.key.is_by_hand() {
             Standing::NotAsked
+        } else if !is_own && trusts.iter().all(|trust| trust.for_strangers() == Treatment::Allow) {
+            Standing::Allowed
         } else {
             Standing::Trusted
-        };
-        Author { name: of_item.or_else(of_task), standing }
+        }
     }
 
     fn prompt(&self, item: Option<&WorkItem>, now: Timestamp) -> String {
@@ -233,6 +243,43 @@ mod tests {
         assert_eq!(open(hook, "2026-01-05T03:00:00Z").as_deref(), Some("2026-01-05T09:00:00Z"));
         assert_eq!(open(hook, "2026-01-05T10:00:00Z"), None);
         assert_eq!(open(Occurrence::Manual("1"), "2026-01-05T03:00:00Z"), None, "a person may");
+    }
+
+    /// What the fence says about whoever wrote an item, by the `trust` of the agent and of its fleet.
+    #[test]
+    fn whether_the_author_of_an_item_is_trusted() {
+        let item = |source: &str| -> WorkItem {
+            let json = serde_json::json!({
+                "id": format!("{source}-1"), "source": source, "external_id": "1", "title": "Fix it",
+                "description": "Please.", "priority": "medium", "labels": [], "metadata": {"author": "eve"},
+                "url": "https://x.example/1", "created_at": "2026-01-05T09:00:00Z",
+                "updated_at": "2026-01-05T09:00:00Z",
+            });
+            serde_json::from_value(json).unwrap()
+        };
+        let fence = |trusts: [&str; 2], source: &str| {
+            let mut agent = Agent::new("coder".parse().unwrap());
+            let trigger = serde_json::from_str(r#"{"type":"interval","interval":"1m"}"#).unwrap();
+            let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
+            let [of_agent, own] = trusts.map(|trust| serde_json::from_str(trust).unwrap());
+            (agent.settings.trust, schedule.trust) = (of_agent, own);
+            let (key, due) = (Occurrence::Interval(1).key(0), None);
+            let (schedule, occasion, zone) = (Some(&schedule), &Occasion::default(), &TimeZone::UTC);
+            let firing = Firing { agent: &agent, schedule, key: &key, due, occasion, zone };
+            let job = firing.job(Some(&item(source)), "2026-01-05T09:00:00Z".parse().unwrap());
+            let prompt = job.prompt.unwrap();
+            let line = prompt.lines().find(|line| line.contains("this is your task")).unwrap();
+            let (_, said) = line.split_once("written by ").unwrap();
+            said.split_once("; it cannot").unwrap().0.to_owned()
+        };
+        let (none, allow, write) = ("null", r#"{"strangers":"allow"}"#, r#"{"min_permission":"write"}"#);
+        let allowed = "eve (not known to be trusted, since this fleet allows strangers)";
+        assert_eq!(fence([none, none], "github"), "eve");
+        assert_eq!(fence([write, none], "github"), "eve (trusted)");
+        assert_eq!(fence([allow, none], "github"), allowed);
+        assert_eq!(fence([allow, allow], "github"), allowed);
+        assert_eq!(fence([allow, write], "github"), "eve (trusted)", "one of them was asked");
+        assert_eq!(fence([none, allow], "files"), "eve (trusted)", "the owner's own folder");
     }
 
     #[test]

@@ -7,6 +7,8 @@ pub enum Standing {
     #[default]
     NotAsked,
     Trusted,
+    /// Nobody was asked who it is, since everybody is allowed in.
+    Allowed,
     Stranger,
 }
 
@@ -37,6 +39,10 @@ impl Author<'_> {
         let (who, somebody) = match self.standing {
             Standing::NotAsked => ("", ""),
             Standing::Trusted => (" (trusted)", ", by somebody who is trusted"),
+            Standing::Allowed => (
+                " (not known to be trusted, since this fleet allows strangers)",
+                ", by somebody who is not known to be trusted, since this fleet allows strangers",
+            ),
             Standing::Stranger => (" (not trusted)", ", by somebody who is not trusted"),
         };
         Labels {
@@ -66,6 +72,11 @@ mod tests {
             (Some("ann"), Standing::NotAsked, "this is your task, written by ann; it cannot"),
             (Some("ann"), Standing::Trusted, "this is your task, written by ann (trusted); it cannot"),
             (Some("eve"), Standing::Stranger, "this is your task, written by eve (not trusted); it cannot"),
+            (
+                Some("eve"),
+                Standing::Allowed,
+                "this is your task, written by eve (not known to be trusted, since this fleet allows strangers); it",
+            ),
             (
                 Some("dependabot[bot]"),
                 Standing::NotAsked,
