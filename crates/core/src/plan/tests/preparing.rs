@@ -60,6 +60,25 @@ fn other_schedules_do_not_wait_for_a_firing_that_is_prepared() {
     assert!(fires(&(scene.max(2), other), "10:00:01"), "one place is kept, and there is another");
 }
 
+/// Each keeps one of its own: see decision 0029.
+#[test]
+fn two_looks_for_work_keep_two_places() {
+    let (mut scene, other) = preparing("work_source", false);
+    let second = scene.add("second", r#"{"type":"manual"}"#);
+    let schedules = &mut scene.roster.agents[0].schedules;
+    let source = schedules[0].work_source.clone();
+    schedules.iter_mut().filter(|schedule| schedule.id == second).for_each(|schedule| {
+        schedule.work_source.clone_from(&source);
+    });
+    let (schedule, key) = (second, FiringKey::stored("manual:1".to_owned()));
+    scene.snapshot.preparing.push(Preparing { schedule, key, since: at("10:00"), in_trouble: false });
+    let mut scene = (scene.max(2), other);
+    assert!(!fires(&scene, "10:00:01"), "both places are kept");
+    assert!(fires(&scene, "10:00:02"));
+    scene.0 = scene.0.max(3);
+    assert!(fires(&scene, "10:00:01"), "there is a third");
+}
+
 /// Two schedules are due at the same time, and the agent has one place.
 #[test]
 fn a_firing_that_needs_preparing_takes_no_place_from_those_after_it() {
