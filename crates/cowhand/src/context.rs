@@ -17,11 +17,14 @@ use tokio::sync::{Notify, watch};
 use crate::clock::Clock;
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
+use crate::queues;
+use crate::queues::noticed::SeenAgain;
 use crate::run::growth::Growth;
 use crate::run::watch::Watch;
 use crate::state::StateFolder;
 use crate::store::Store;
 use crate::trigger::{Registry, Wakes};
+use crate::work::{WorkSource as Source, WorkSourceError};
 
 /// Time between two searches for expired claims in one queue.
 const LAPSED_EVERY: SignedDuration = SignedDuration::from_mins(10);
@@ -61,6 +64,8 @@ pub(crate) struct Engine {
     pub(crate) wakes: Wakes,
     /// Something is owed to a work source.
     pub(crate) owed: Notify,
+    /// What could not be told to a work source, and may go well now.
+    pub(crate) noticed: SeenAgain,
     /// A job may have ended that has hooks.
     pub(crate) hooks: Notify,
     /// The state folder is gone.
@@ -126,6 +131,17 @@ struct Running {
 }
 
 impl Engine {
+    /// Has what is to be told about items of a queue tried soon, if it could not be told before and the items are there now.
+    pub(crate) async fn notice(&self, queue: &str, source: &dyn Source) -> Result<(), WorkSourceError> {
+        let loaded = self.loaded();
+        for holder in queues::seen_again(queue, source, &loaded.sources, &self.store).await? {
+            if self.noticed.see(holder, self.clock.now()) {
+                self.owed.notify_one();
+            }
+        }
+        Ok(())
+    }
+
     /// Says whether the state folder is gone.
     pub(crate) fn is_homeless(&self) -> bool {
         self.homeless.load(Ordering::Relaxed)
@@ -150,6 +166,7 @@ impl Engine {
             triggers,
             wakes: Wakes::default(),
             owed: Notify::new(),
+            noticed: SeenAgain::default(),
             hooks: Notify::new(),
             preparing: Mutex::default(),
             taking: Mutex::default(),

@@ -79,7 +79,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
     let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
-    let untold = untold(&api.store).await?;
+    let untold = untold(&api.store, now).await?;
     let (agents, agents::Counts { running, queued, gone }) = agents::views_and_counts(&api).await?;
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
     Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up, untold, gone }))

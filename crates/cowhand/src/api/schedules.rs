@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
+use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
 use cowhand_core::roster::Schedule;
@@ -18,6 +19,7 @@ use super::{Api, Page, Problem};
 use crate::fleet::{ScheduleView, Trigger};
 use crate::schedule_view::{self, why_of};
 use crate::store::{JobOfFiring, LedgerRow};
+use crate::work::For;
 
 /// A job that a firing made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -90,11 +92,28 @@ pub(super) async fn firings(
     let (roster, agent) = (api.roster(), named(&agent)?);
     let id = find(&api, &agent, &schedule)?;
     // The config may have been read again in between.
-    let Some((_, known)) = roster.schedule(id) else { return Err(Problem::no_agent(&roster, &agent)) };
+    let Some((owner, known)) = roster.schedule(id) else { return Err(Problem::no_agent(&roster, &agent)) };
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
     let record = api.store.schedule(id).await?;
     let view = |row| FiringView::of(row, known, record.as_ref());
-    Ok(Json(Page::whole(rows.into_iter().map(view).collect())))
+    let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
+    if For::schedule(owner, known).config().is_some() {
+        for view in &mut views {
+            say_what_was_dropped(&api, view).await?;
+        }
+    }
+    Ok(Json(Page::whole(views)))
+}
+
+/// Adds which results of its jobs were not told, because their items were replaced.
+async fn say_what_was_dropped(api: &Api, view: &mut FiringView) -> Result<(), Problem> {
+    for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
+        let told = api.store.told_of_item(job.id.clone()).await?;
+        if let Some(Fact::WorkDropped { message, .. }) = told.map(|event| event.fact) {
+            view.why.push_str(&format!("; the result of {} was not told to its source: {message}", job.id));
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn enable(

@@ -6,14 +6,19 @@ use axum::Json;
 use axum::extract::{Path, State};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use cowhand_core::event::Fact;
 use cowhand_core::id::AgentName;
-use cowhand_core::work::{FetchOptions, ReleaseOptions, WorkItem, WorkOutcome, WorkResult};
+use cowhand_core::job::Job;
+use cowhand_core::work::{FetchOptions, ReleaseOptions, WorkItem, WorkItemId, WorkOutcome, WorkResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tracing::debug;
 
 use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
-use crate::queues::{self, ItemStatus, ItemView};
+use crate::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
+use crate::store::JobFilter;
+use crate::work::{READING, Sources, WorkSourceError, within};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -142,7 +147,7 @@ pub(super) async fn list(
         if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
             continue;
         }
-        let items = queues::items(&queue, &sources, &api.store, asked.all.is_on()).await;
+        let items = api.items(&queue, &sources, asked.all.is_on()).await;
         // What we have in hand is known without the source.
         let items = match items {
             Err(error) => {
@@ -187,9 +192,50 @@ pub(super) async fn one(
     let (roster, sources) = (api.roster(), api.sources());
     let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
     let found = queues::find(queues, &id, &api.store).await?;
-    let (_, view) = found.ok_or(crate::fleet::FleetError::NoItem(id))?;
-    Ok(Json(view))
+    let (queue, view) = found.ok_or_else(|| crate::fleet::FleetError::NoItem(id.clone()))?;
+    api.notice(&queue).await;
+    Ok(Json(ItemView { dropped_result: api.dropped_result(&id).await?, ..view }))
 }
+
+impl Api {
+    /// What is in a queue, if its source answers in time.
+    async fn items(
+        &self,
+        queue: &Queue,
+        sources: &Sources,
+        claimed: bool,
+    ) -> Result<Vec<ItemView>, WorkSourceError> {
+        let items = within(READING, queues::items(queue, sources, &self.store, claimed)).await?;
+        self.notice(queue).await;
+        Ok(items)
+    }
+
+    /// Has a daemon try again what could not be told about items of the queue that are there now.
+    async fn notice(&self, queue: &Queue) {
+        let Ok(fleet) = self.daemon() else { return };
+        if let Err(error) = within(READING, fleet.notice(queue)).await {
+            debug!(queue = queue.name, "cannot look for items whose results are to be told: {error}");
+        }
+    }
+
+    /// The result of the last job that worked on the item, if it was dropped.
+    async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, Problem> {
+        let filter = JobFilter { with_item: true, ..JobFilter::default() };
+        let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
+        let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
+        let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
+        let told = self.store.told_of_item(last.id().clone()).await?;
+        Ok(told.and_then(|event| match event.fact {
+            Fact::WorkDropped { message, .. } => {
+                Some(DroppedResult { job: last.id().clone(), at: event.at, message })
+            }
+            _ => None,
+        }))
+    }
+}
+
+/// Of the newest jobs with an item, those among which the last one of an item is looked for.
+const JOBS_LOOKED_AT: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

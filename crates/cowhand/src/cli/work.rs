@@ -11,7 +11,7 @@ use super::print::{self, Table, one_line};
 use super::{Exit, Failure, ago, complete, number, place};
 use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
 use crate::queues::given_up::GivenUp;
-use crate::queues::{ItemStatus, ItemView};
+use crate::queues::{DroppedResult, ItemStatus, ItemView};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Work {
@@ -252,6 +252,12 @@ fn status(view: &ItemView) -> String {
     }
 }
 
+/// That the last job worked on another text, and where its result is.
+fn dropped_result(dropped: &DroppedResult, now: Timestamp) -> String {
+    let DroppedResult { job, at, message } = dropped;
+    format!("of {job}, {}: {message}; `cowhand job {job}` shows it", ago::from_now(now, *at))
+}
+
 fn show(view: &ItemView, json: bool) {
     if json {
         return print::json(view);
@@ -269,6 +275,10 @@ fn show(view: &ItemView, json: bool) {
         ("url", item.url.clone()),
         ("given up", view.given_up.as_ref().map(given_up).unwrap_or_default()),
         ("source not told yet", view.last_error.clone().unwrap_or_default()),
+        (
+            "result not told",
+            view.dropped_result.as_ref().map(|dropped| dropped_result(dropped, now)).unwrap_or_default(),
+        ),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
         print::line(format!("  {name}: {}", one_line(value, 500)));

@@ -19,10 +19,12 @@ use crate::context::Wish;
 use crate::fault;
 use crate::queues::HELD_BY_PERSON;
 use crate::store::{HeldItem, ItemState, StoreError};
-use crate::work::{Claimant, Standing, WorkSource, WorkSourceError, guarded, tries_the_next};
+use crate::work::{Claimant, Standing, WorkSource, WorkSourceError, guarded, tries_the_next, within};
 
 /// One who takes a debt in hand has so long to pay it before another may try.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
+/// A source that does not answer for so long could not be told. Shorter than the lease.
+const TELLING: Duration = Duration::from_secs(100);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// Between two looks while anything is in hand.
 const LOOK: SignedDuration = SignedDuration::from_mins(1);
@@ -56,6 +58,9 @@ impl Desk {
     async fn work_off(&self) -> Result<Option<Timestamp>, StoreError> {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
+        for holder in self.engine.noticed.take() {
+            store.try_owed_now(holder, self.engine.home.node.clone(), self.now()).await?;
+        }
         let node = || self.engine.home.node.clone();
         loop {
             let mut owed = Vec::new();
@@ -87,7 +92,7 @@ impl Desk {
     async fn pay(&self, owed: HeldItem) -> Result<(), StoreError> {
         let ItemState::Closing { tries, by, .. } = &owed.state else { return Ok(()) };
         let (item, store) = (owed.item.id.clone(), &self.engine.store);
-        let error = match guarded(self.tell(&owed)).await {
+        let error = match guarded(within(TELLING, self.tell(&owed))).await {
             Ok(()) => {
                 fault::place("told");
                 info!(%item, holder = owed.holder, "its source knows how it ended");
@@ -102,6 +107,10 @@ impl Desk {
         let kept_until = Self::kept_until(&owed);
         if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
             warn!(%item, "there is nothing to tell its source: {error}");
+            // How often the old text failed says nothing about the new one.
+            if matches!(error, WorkSourceError::Replaced(_)) {
+                store.forget_failures(owed.queue.clone(), item).await?;
+            }
             return store.drop_item(owed, error.to_string(), self.now()).await;
         }
         let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(LONGEST_PAUSE);
@@ -135,6 +144,9 @@ impl Desk {
                 source.complete_work(&owed.item.id, result, &by).await
             }
             Closing::Release(options) => {
+                if !options.unfinished {
+                    is_the_same(source.as_ref(), owed).await?;
+                }
                 let ReleaseResult { success, message } =
                     source.release_work(&owed.item.id, options, &by).await?;
                 let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
@@ -153,11 +165,14 @@ impl Desk {
             let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
             let (id, by) = (&held.item.id, self.claimant(&held, until).await?);
             match source.renew_claim(id, &by).await {
-                Err(lost @ WorkSourceError::NotHeld { .. }) => again(source.claim_work(id, &by).await?, lost),
+                Err(lost @ WorkSourceError::NotHeld { .. }) => {
+                    is_the_same(source.as_ref(), &held).await?;
+                    again(source.claim_work(id, &by).await?, lost)
+                }
                 told => told,
             }
         };
-        match guarded(told).await {
+        match guarded(within(TELLING, told)).await {
             Ok(()) => {
                 self.engine.store.renewed(held.holder, until).await?;
                 // A job that waited for this may start.
@@ -203,26 +218,31 @@ impl Desk {
     }
 }
 
-/// An item that could not be found and is there again may be another one, of the same name. What was done for the first one
-/// says nothing about it.
-async fn is_the_same(source: &dyn WorkSource, owed: &HeldItem) -> Result<(), WorkSourceError> {
-    let id = &owed.item.id;
-    let missing = WorkSourceError::NotFound(id.clone());
-    let ItemState::Closing { last_error: Some(last), .. } = &owed.state else { return Ok(()) };
-    if !last.starts_with(&missing.to_string()) {
+/// An item that could not be found and is there again may be another one, of the same name; so may one that does not say
+/// any more that it is claimed by us, because a person put in new work. What was done for the first one says nothing
+/// about it.
+async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
+    let id = &held.item.id;
+    let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);
+    // A source whose items do not say who has them knows that itself.
+    if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());
     }
-    let now = source.get_work(id).await?.ok_or(missing)?;
-    let is_claimed = source.claimer(&now).is_some_and(|claimer| claimer.holder == owed.holder);
-    if is_claimed || now.description.trim() == owed.item.description.trim() {
+    let now = source.get_work(id).await?.ok_or_else(|| WorkSourceError::NotFound(id.clone()))?;
+    let is_same_text = now.title == held.item.title && now.description.trim() == held.item.description.trim();
+    if is_claimed(&now) || is_same_text {
         return Ok(());
     }
     match source.standing(id).await? {
-        Standing::Available => {
-            Err(WorkSourceError::NotHeld { item: id.clone(), stands: "is another item by now".to_owned() })
-        }
+        Standing::Available => Err(WorkSourceError::Replaced(id.clone())),
         Standing::Claimed | Standing::Withdrawn | Standing::Done => Ok(()),
     }
+}
+
+/// Whether the item could not be found when its source was last to be told.
+fn was_missing(held: &HeldItem) -> bool {
+    let missing = WorkSourceError::NotFound(held.item.id.clone()).to_string();
+    matches!(&held.state, ItemState::Closing { last_error: Some(last), .. } if last.starts_with(&missing))
 }
 
 /// A claim that ran out while we were away is made again, if nobody has come since. Otherwise it is lost, unless the

@@ -63,12 +63,15 @@ impl Errand<'_> {
             self.put_back_lapsed(order, source.as_ref()).await;
         }
         let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
+        let queue = config.queue(&sources.setting().base);
+        if let Err(error) = self.engine.notice(&queue, source.as_ref()).await {
+            warn!(agent = %order.agent.name, "cannot look for items whose results are to be told: {error}");
+        }
         if let Some(quota) = source.quota() {
             let left = quota.rate_limit.map(|info| info.remaining);
             let (requests, unchanged, waits) = (quota.requests, quota.conditional_hits, quota.waits);
             debug!(agent = %order.agent.name, requests, unchanged, waits, left, "asked for work");
         }
-        let queue = config.queue(&sources.setting().base);
         if !self.key.is_fill()
             && let Err(error) = self.review_failed(&queue, source.as_ref(), &candidates, is_time).await
         {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{Fleet, FleetError};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
 use crate::store::{HeldItem, Taken, Taking, Unless};
-use crate::work::{Claimant, Claimer, Standing, WorkSourceError};
+use crate::work::{CHANGING, Claimant, Claimer, Standing, WorkSourceError, within};
 
 impl Fleet {
     /// Keeps an item from the agents, for a person who works on it.
@@ -46,7 +46,8 @@ impl Fleet {
             }
         }
         let by = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
-        match queue.source.claim_work(id, &by).await {
+        let claimed = within(CHANGING, queue.source.claim_work(id, &by)).await;
+        match claimed.map_err(|error| error.of_queue(&queue.name)) {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
                 let view = queue.view(*item, ItemStatus::Claimed, &Known::default());
@@ -115,7 +116,7 @@ impl Fleet {
 
     /// First outside: if we die in between, a person has put it back, and the next poll sees that.
     async fn offer_item(&self, queue: Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
-        let ReleaseResult { success, message } = queue.source.offer_work(id).await?;
+        let ReleaseResult { success, message } = self.changed(&queue, queue.source.offer_work(id)).await?;
         if !success {
             let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
             return Err(FleetError::ItemNotOffered { item: id.clone(), why });
@@ -150,10 +151,15 @@ impl Fleet {
         if let Some(error) = untold(&view).filter(|_| is_of_job) {
             return Err(error);
         }
-        let is_done = result.outcome == WorkOutcome::Success;
+        let (outcome, summary) = (result.outcome, result.summary.clone());
         let view = self.close_item(&queue, view, Closing::Complete(result)).await?;
-        if is_done {
-            self.store().forget_failures(queue.name, id.clone()).await?;
+        match outcome {
+            WorkOutcome::Success => self.store().forget_failures(queue.name, id.clone()).await?,
+            WorkOutcome::Failure => {
+                let (item, now) = (view.item.clone(), self.clock().now());
+                self.store().failed_by_hand(queue.name, item, summary, now).await?;
+            }
+            WorkOutcome::Partial => {}
         }
         Ok(view)
     }
@@ -179,7 +185,7 @@ impl Fleet {
             match closing {
                 Closing::Release(options) => {
                     let ReleaseResult { success, message } =
-                        queue.source.release_work(id, &options, &by).await?;
+                        self.changed(queue, queue.source.release_work(id, &options, &by)).await?;
                     if !success {
                         let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
                         return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
@@ -187,21 +193,37 @@ impl Fleet {
                     let fact = Fact::WorkReleased { item: id.clone(), reason: options.reason };
                     self.note_act(queue, fact, now).await?;
                 }
-                Closing::Complete(result) => match queue.source.complete_work(id, &result, &by).await {
-                    Err(WorkSourceError::NotHeld { item, stands }) => {
-                        let why = left_alone(queue, &item, &stands).await;
-                        return Err(FleetError::ItemLeftAlone { item, why });
+                Closing::Complete(result) => {
+                    match self.changed(queue, queue.source.complete_work(id, &result, &by)).await {
+                        Err(WorkSourceError::NotHeld { item, stands }) => {
+                            let why = left_alone(queue, &item, &stands).await;
+                            return Err(FleetError::ItemLeftAlone { item, why });
+                        }
+                        told => {
+                            told?;
+                            let fact = Fact::WorkReported { item: id.clone(), outcome: result.outcome };
+                            self.note_act(queue, fact, now).await?;
+                        }
                     }
-                    told => {
-                        told?;
-                        let fact = Fact::WorkReported { item: id.clone(), outcome: result.outcome };
-                        self.note_act(queue, fact, now).await?;
-                    }
-                },
+                }
             }
         }
         self.engine.owed.notify_one();
         Ok(view)
+    }
+
+    /// What a source answers that is to change something, as long as a person waits for it.
+    async fn changed<T>(
+        &self,
+        queue: &Queue,
+        asked: impl Future<Output = Result<T, WorkSourceError>>,
+    ) -> Result<T, WorkSourceError> {
+        within(CHANGING, asked).await.map_err(|error| error.of_queue(&queue.name))
+    }
+
+    /// Has results tried soon that could not be told before and whose items are there now.
+    pub(crate) async fn notice(&self, queue: &Queue) -> Result<(), WorkSourceError> {
+        self.engine.notice(&queue.name, queue.source.as_ref()).await
     }
 
     /// Records what a person did with an item of a queue.

@@ -1,11 +1,12 @@
 //! The queues of a fleet as people see them: what is available, what is claimed and by whom, what is still to be told.
 
 pub mod given_up;
+pub(crate) mod noticed;
 
 use std::sync::Arc;
 
 use cowhand_core::config::shape;
-use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use crate::work::unusable::Unusable;
-use crate::work::{Claimer, For, Sources, Standing, WorkSource, WorkSourceError};
+use crate::work::{Claimer, For, READING, Sources, Standing, WorkSource, WorkSourceError, within};
 use given_up::GivenUp;
 
 /// How long a claim of a person lasts without a renewal. A person takes longer than a job.
@@ -49,6 +50,20 @@ pub struct ItemView {
     /// Why it is left for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
+    /// The result of its last job, if that was about another text and so was not told to the source. Only of one item that
+    /// is asked for by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_result: Option<DroppedResult>,
+}
+
+/// A result that its source was not told, because the item is not the same any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DroppedResult {
+    /// Whose result it is; the job has it.
+    pub job: JobId,
+    pub at: Timestamp,
+    /// Why it was not told.
+    pub message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -198,21 +213,46 @@ pub struct UntoldItem {
     pub last_error: String,
 }
 
+/// A source that was not told for so long is worth a word, also while it is still being told for the first time.
+const NOT_ANSWERED: SignedDuration = SignedDuration::from_secs(10);
+
 /// Results that could not be told to their source yet, without asking the sources.
-pub(crate) async fn untold(store: &Store) -> Result<Vec<UntoldItem>, StoreError> {
-    let items = store.items().await?.into_iter().filter_map(|held| match held.state {
-        ItemState::Closing { last_error: Some(last_error), since, .. } => Some(UntoldItem {
+pub(crate) async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, StoreError> {
+    let is_late =
+        |since: Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) >= NOT_ANSWERED);
+    let items = store.items().await?.into_iter().filter_map(|held| {
+        let ItemState::Closing { last_error, since, .. } = held.state else { return None };
+        let not_yet = || is_late(since).then(|| "its source has not answered yet".to_owned());
+        Some(UntoldItem {
+            last_error: last_error.or_else(not_yet)?,
             id: held.item.id,
             title: held.item.title,
             queue: held.queue,
             held_by: held.holder,
             agent: held.agent,
             since,
-            last_error,
-        }),
-        ItemState::Closing { .. } | ItemState::Claiming | ItemState::Held => None,
+        })
     });
     Ok(items.collect())
+}
+
+/// Who holds items of a queue whose source could not be told, and which stand there now. Asks the source only if there may
+/// be any.
+pub(crate) async fn seen_again(
+    queue: &str,
+    source: &dyn WorkSource,
+    sources: &Sources,
+    store: &Store,
+) -> Result<Vec<String>, WorkSourceError> {
+    let mut untold = Known::read(store).await?.of(queue).held;
+    untold.retain(|held| matches!(&held.state, ItemState::Closing { last_error: Some(_), .. }));
+    if untold.is_empty() {
+        return Ok(Vec::new());
+    }
+    let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
+    let there = sources.all(source, &options).await?;
+    untold.retain(|held| there.iter().any(|item| item.id == held.item.id));
+    Ok(untold.into_iter().map(|held| held.holder).collect())
 }
 
 /// Finds an item in the first queue that has it. A queue that cannot be read is an error only if no other queue has the item.
@@ -227,7 +267,8 @@ pub(crate) async fn find(
         if queue.source.source_type() != id.source() {
             continue;
         }
-        match queue.find(id, &known).await {
+        let found = within(READING, queue.find(id, &known)).await;
+        match found.map_err(|error| error.of_queue(&queue.name)) {
             Ok(Some(view)) => return Ok(Some((queue, view))),
             Ok(None) => {}
             Err(error) => unreadable = unreadable.or(Some(error)),
@@ -281,7 +322,8 @@ impl Queue {
         let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
         let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
         let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
-        ItemView { item, status, held_by, claimed_by, agents: self.agents.clone(), last_error, given_up }
+        let (agents, dropped_result) = (self.agents.clone(), None);
+        ItemView { item, status, held_by, claimed_by, agents, last_error, given_up, dropped_result }
     }
 
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.

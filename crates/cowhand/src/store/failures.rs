@@ -17,6 +17,10 @@ statements! {
         values ($1, $2, 1, $3, $4, $5, $6) on conflict (queue, item) do update set failures = item_failures.failures + 1, \
         reason = excluded.reason, job_id = excluded.job_id, failed_at = excluded.failed_at, content = excluded.content \
         returning failures";
+    FAILED_BY_HAND = same "insert into item_failures (queue, item, failures, reason, failed_at, content, state) \
+        values ($1, $2, 1, $3, $4, $5, 'given_up') on conflict (queue, item) do update set \
+        failures = item_failures.failures + 1, reason = excluded.reason, job_id = null, \
+        failed_at = excluded.failed_at, content = excluded.content, state = 'given_up'";
     GIVE_UP = same "update item_failures set state = 'given_up' where queue = $1 and item = $2";
     RELEASE = same "insert into item_failures (queue, item, failures, released_at, content) values ($1, $2, 0, $3, $4) \
         on conflict (queue, item) do update set state = 'offered', released_at = excluded.released_at";
@@ -76,6 +80,23 @@ impl Store {
     /// A person has acted, or there is nothing left to do: the count starts anew.
     pub async fn forget_failures(&self, queue: String, item: WorkItemId) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { forget(tx, &queue, &item).await })).await
+    }
+
+    /// A person says that work on it failed, so that it is given up as after a job that says so.
+    pub async fn failed_by_hand(
+        &self,
+        queue: String,
+        item: WorkItem,
+        reason: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let row = args![queue, item.id.to_string(), reason, now, jobs::written(&item)?];
+                tx.execute(FAILED_BY_HAND, row).await.map(drop)
+            })
+        })
+        .await
     }
 
     /// Records that a person has taken the item out of its queue.

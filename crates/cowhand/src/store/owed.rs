@@ -22,6 +22,9 @@ statements! {
     OWED_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
     TAKE_OWED = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
     TRY_OWED = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
+    // Only what the node itself tried last, and not what it never tried.
+    TRY_NOW = same "update items set not_before = $3 where holder = $1 and node = $2 and state = 'closing' \
+        and last_error is not null and not_before > $3";
     RESUME_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1";
     // In hand or to be tried again: no wait is longer than this.
     CAP_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
@@ -128,6 +131,14 @@ impl Store {
                 tx.execute(TRY_OWED, args![owed.holder.as_str(), lease_until, node]).await?;
                 Ok(Some(owed))
             })
+        })
+        .await
+    }
+
+    /// What could not be told is due now, if this node has tried it. For whoever has nothing in hand.
+    pub async fn try_owed_now(&self, holder: String, node: String, now: Timestamp) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move { tx.execute(TRY_NOW, args![holder, node, now]).await.map(drop) })
         })
         .await
     }

@@ -23,6 +23,12 @@ pub enum WorkSourceError {
     /// What was to be told would be about somebody else's work.
     #[error("the claim of {item} is not ours any more: it {stands}")]
     NotHeld { item: WorkItemId, stands: String },
+    /// Another item has the name of ours.
+    #[error("the claim of {0} is not ours any more: it is another item by now")]
+    Replaced(WorkItemId),
+    /// It may be slow, or not be reached.
+    #[error("the source did not answer within {} seconds; `cowhand doctor` says whether it can be reached", .0.as_secs())]
+    Silent(Duration),
     /// The source did not give the item back, and says why in a sentence.
     #[error("{item} is not ours to give back: {why}")]
     NotReleased { item: WorkItemId, why: String },
@@ -43,20 +49,29 @@ impl WorkSourceError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::GitHubApi(error) => error.is_retryable(),
-            Self::Io { .. } | Self::Other(_) => true,
+            Self::Io { .. } | Self::Other(_) | Self::Silent(_) => true,
             Self::Unknown { .. }
             | Self::Duplicate(_)
             | Self::Config(_)
             | Self::NotFound(_)
             | Self::NotHeld { .. }
+            | Self::Replaced(_)
             | Self::NotReleased { .. }
             | Self::GitHubAuth(_) => false,
         }
     }
 
+    /// Names the queue, where the message does not say by itself which source is meant.
+    pub(crate) fn of_queue(self, queue: &str) -> Self {
+        match self {
+            silent @ Self::Silent(_) => Self::Other(anyhow::anyhow!("{queue}: {silent}")),
+            error => error,
+        }
+    }
+
     /// The item is somebody else's: there is nothing left to tell.
     pub fn is_moot(&self) -> bool {
-        matches!(self, Self::NotHeld { .. } | Self::NotReleased { .. })
+        matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }
 
     /// The item is not where it was. It may come back: a folder that is not mounted is empty, too.

@@ -16,6 +16,6 @@ pub(crate) mod unusable;
 pub use check::{Finding, Verdict};
 pub use error::WorkSourceError;
 pub use registry::{Registry, Setting};
-pub(crate) use source::guarded;
+pub(crate) use source::{CHANGING, READING, guarded, within};
 pub use source::{Claimant, Claimer, LapsedClaim, Standing, WorkSource};
 pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

@@ -1,5 +1,7 @@
 //! What every source can do.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use cowhand_core::work::{
     ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
@@ -161,4 +163,16 @@ pub(crate) async fn guarded<T>(
     let panicked =
         |panicked: Panicked| WorkSourceError::Other(anyhow::Error::from(panicked).context("the work source"));
     caught(asked).await.unwrap_or_else(|error| Err(panicked(error)))
+}
+
+/// So long a person waits for a source that is only read, and for one that is to change something.
+pub(crate) const READING: Duration = Duration::from_secs(15);
+pub(crate) const CHANGING: Duration = Duration::from_secs(30);
+
+/// A source that accepts the question and never answers is no reason to wait for ever.
+pub(crate) async fn within<T>(
+    most: Duration,
+    asked: impl Future<Output = Result<T, WorkSourceError>>,
+) -> Result<T, WorkSourceError> {
+    tokio::time::timeout(most, asked).await.unwrap_or(Err(WorkSourceError::Silent(most)))
 }

@@ -1,10 +1,17 @@
 //! Items that are not where they were when their job ends, and what a person can do about them.
 
 use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
 
-use cowhand::fleet::{Fleet, FleetError, Trigger};
-use cowhand_core::event::Fact;
+use cowhand::api::{Api, Client, FiringView, Page, WorkView};
+use cowhand::fleet::{Fleet, FleetError, Subscription, Trigger};
+use cowhand::queues::{ItemStatus, ItemView};
+use cowhand::store::{HeldItem, ItemState};
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::job::JobStatus;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome, WorkResult};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{Scene, jobs, stop, until};
 
@@ -133,4 +140,218 @@ async fn what_an_ended_job_still_claims_can_be_released_by_hand() {
     let Err(FleetError::ItemLeftAlone { why, .. }) = again else { panic!("{again:?}") };
     assert!(why.starts_with("it is partial; `cowhand work retry files-one` makes it available"), "{why}");
     stop(fleet).await;
+}
+
+/// New work that a person puts in under the name of an item whose job runs.
+const NEW_WORK: &str = "---\ntitle: New\nstatus: available\n---\nSomething else.\n";
+
+fn is_told(fact: &Fact) -> bool {
+    matches!(fact, Fact::WorkReported { .. } | Fact::WorkReleased { .. } | Fact::WorkDropped { .. })
+}
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_mins(1), what).await.expect("it never happened")
+}
+
+/// What the source was told first.
+async fn first_told(events: &mut Subscription) -> Event {
+    soon(until(events, 1, is_told)).await.pop().unwrap()
+}
+
+fn dropped(event: &Event) -> &str {
+    let Fact::WorkDropped { message, .. } = &event.fact else { panic!("{event:?}") };
+    message
+}
+
+/// A person replaces the text while its job runs: the job's result says nothing about the new text, which is worked on.
+#[tokio::test]
+async fn a_result_does_not_close_new_work_of_the_same_name() {
+    let scene = Scene::new(UNTIL_GO, "", OFTEN);
+    scene.task("one", "");
+    let fleet = Arc::new(scene.started().await);
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    fs::write(scene.path("tasks/one.md"), NEW_WORK).unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    let told = first_told(&mut events).await;
+    assert_eq!(dropped(&told), "the claim of files-one is not ours any more: it is another item by now");
+    let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
+    let view: ItemView = client.get("work/files-one").await.unwrap();
+    let result = view.dropped_result.expect("the item says that a result was dropped");
+    let first = jobs(&fleet).await.swap_remove(0);
+    assert_eq!((Some(result.job), first.status()), (told.job, JobStatus::Completed));
+    soon(until(&mut events, 1, is_reported)).await;
+    let firings: Page<FiringView> = client.get("schedules/worker/poll/firings").await.unwrap();
+    let said = format!("the result of {} was not told to its source: the claim of", first.id());
+    assert!(firings.items.iter().any(|firing| firing.why.contains(&said)), "{firings:?}");
+    assert_eq!(jobs(&fleet).await.len(), 2, "the new text is work of its own");
+    assert_eq!(fs::read_to_string(scene.path("titles")).unwrap(), "Do one\nNew\n");
+    drop(client);
+    stop(Arc::into_inner(fleet).unwrap()).await;
+}
+
+/// The same for a job that gives its item back: its failures are not counted against the new text.
+#[tokio::test]
+async fn a_failure_is_not_counted_against_new_work_of_the_same_name() {
+    let script = "[ -e tried ] && exit 0; touch tried; while [ ! -e go ]; do sleep 0.05; done; exit 3";
+    let scene = Scene::new(script, ", on_failure: release", OFTEN);
+    scene.task("one", "");
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    fs::write(scene.path("tasks/one.md"), NEW_WORK).unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    dropped(&first_told(&mut events).await);
+    assert_eq!(fleet.store().item_failures().await.unwrap(), []);
+    soon(until(&mut events, 1, is_reported)).await;
+    stop(fleet).await;
+}
+
+/// A claim that is renewed is not made anew on other text.
+#[tokio::test]
+async fn a_claim_is_not_taken_up_again_on_new_work_of_the_same_name() {
+    let scene = Scene::new(UNTIL_GO, "", "type: manual");
+    scene.task("one", "");
+    scene.task("other", "status: blocked\n");
+    let fleet = scene.started().await;
+    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    fs::write(scene.path("tasks/one.md"), NEW_WORK).unwrap();
+    let soon_over = Timestamp::now() + SignedDuration::from_mins(1);
+    fleet.store().renewed(held(&fleet).await.holder, soon_over).await.unwrap();
+    // Any act of a person has the claims looked at.
+    scene.task("other", "");
+    let result = WorkResult {
+        outcome: WorkOutcome::Success,
+        summary: "By hand.".to_owned(),
+        details: None,
+        artifacts: Vec::new(),
+        error: None,
+    };
+    fleet.complete_item(&"files-other".parse().unwrap(), None, result).await.unwrap();
+    soon(until(&mut events, 1, |fact| matches!(fact, Fact::JobCancelled { .. }))).await;
+    assert_eq!(scene.read("one"), NEW_WORK);
+    stop(fleet).await;
+}
+
+async fn held(fleet: &Fleet) -> HeldItem {
+    let mut items = fleet.store().items().await.unwrap();
+    assert_eq!(items.len(), 1, "{items:?}");
+    items.pop().unwrap()
+}
+
+/// A job has ended, its item is away, and its result is to be tried again in an hour.
+async fn result_put_off(scene: &Scene, fleet: &Fleet, events: &mut Subscription) {
+    until(events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    fs::rename(scene.path("tasks"), scene.path("away")).unwrap();
+    fs::create_dir(scene.path("tasks")).unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    until(events, 1, |fact| matches!(fact, Fact::WorkDelayed { .. })).await;
+    let (owed, now) = (held(fleet).await, Timestamp::now());
+    let ItemState::Closing { last_error: Some(error), .. } = &owed.state else { panic!("{owed:?}") };
+    let error = error.clone();
+    fleet.store().postpone(owed, error, now + SignedDuration::from_hours(1), now).await.unwrap();
+}
+
+fn bring_back(scene: &Scene) {
+    fs::remove_dir(scene.path("tasks")).unwrap();
+    fs::rename(scene.path("away"), scene.path("tasks")).unwrap();
+}
+
+#[tokio::test]
+async fn a_poll_that_sees_the_item_again_has_its_result_told() {
+    let scene = Scene::new(UNTIL_GO, "", OFTEN);
+    scene.task("one", "");
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    result_put_off(&scene, &fleet, &mut events).await;
+    bring_back(&scene);
+    assert!(is_reported(&first_told(&mut events).await.fact));
+    assert_eq!(scene.status("one"), "completed");
+    stop(fleet).await;
+}
+
+#[tokio::test]
+async fn a_person_who_looks_at_the_list_has_the_result_told() {
+    let scene = Scene::new(UNTIL_GO, "", "type: manual");
+    scene.task("one", "");
+    let fleet = Arc::new(scene.started().await);
+    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
+    let mut events = fleet.subscribe_after(0);
+    result_put_off(&scene, &fleet, &mut events).await;
+    bring_back(&scene);
+    let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
+    client.get::<WorkView>("work").await.unwrap();
+    assert!(is_reported(&first_told(&mut events).await.fact));
+    drop(client);
+    stop(Arc::into_inner(fleet).unwrap()).await;
+}
+
+/// A folder that somebody has locked: the source takes the result and does not answer.
+#[tokio::test]
+async fn the_status_says_that_a_source_does_not_answer() {
+    let scene = Scene::new(UNTIL_GO, "", "type: manual");
+    scene.task("one", "");
+    let fleet = Arc::new(scene.started().await);
+    let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
+    fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    let folder = fs::File::open(scene.path("tasks")).unwrap();
+    folder.lock().unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
+    let untold = async {
+        loop {
+            let status: cowhand::api::Status = client.get("status").await.unwrap();
+            if let Some(untold) = status.untold.into_iter().next() {
+                return untold;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let untold = soon(untold).await;
+    assert_eq!((untold.id, untold.since.is_some()), (one(), true));
+    assert_eq!(untold.last_error, "its source has not answered yet");
+    drop(folder);
+    assert!(is_reported(&first_told(&mut events).await.fact));
+    drop(client);
+    stop(Arc::into_inner(fleet).unwrap()).await;
+}
+
+/// A person's word that an item failed counts as a job's does.
+#[tokio::test]
+async fn what_a_person_could_not_do_is_given_up() {
+    let scene = Scene::new("true", "", "type: manual");
+    for claimed in [false, true] {
+        scene.task("one", "");
+        let fleet = Arc::new(scene.started().await);
+        let mut events = fleet.subscribe_after(fleet.store().last_event().await.unwrap());
+        if claimed {
+            fleet.claim_item(&one(), None, "ann").await.unwrap();
+        }
+        let result = WorkResult {
+            outcome: WorkOutcome::Failure,
+            summary: "Nobody has the keys.".to_owned(),
+            details: None,
+            artifacts: Vec::new(),
+            error: None,
+        };
+        fleet.complete_item(&one(), None, result).await.unwrap();
+        assert!(is_reported(&first_told(&mut events).await.fact));
+        let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
+        let view: ItemView = client.get("work/files-one").await.unwrap();
+        assert_eq!(view.status, ItemStatus::GivenUp, "claimed: {claimed}");
+        assert_eq!(view.given_up.unwrap().sentence(), "failed: Nobody has the keys.");
+        let list: WorkView = client.get("work").await.unwrap();
+        assert_eq!(list.items.len(), 1, "{list:?}");
+        fleet.retry_item(&one(), None).await.unwrap();
+        assert_eq!(scene.status("one"), "available");
+        assert_eq!(fleet.store().item_failures().await.unwrap(), []);
+        drop(client);
+        stop(Arc::into_inner(fleet).unwrap()).await;
+    }
 }
