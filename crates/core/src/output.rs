@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cut::cut;
+
 mod cap;
 mod result;
 
@@ -103,13 +105,29 @@ impl OutputMessage {
     /// The `subtype` of the line that stands before what a later attempt said.
     pub const ATTEMPT: &str = "attempt";
 
-    /// Makes the line that separates an attempt from the one before it.
-    pub fn attempt(number: u32) -> Self {
+    /// In that line: why the attempt before ended.
+    pub const BEFORE: &str = "before";
+    const LONGEST_BEFORE: usize = 500;
+
+    /// Makes the line that separates an attempt from the one before it, which may have ended for a reason.
+    pub fn attempt(number: u32, before: Option<&str>) -> Self {
+        let before = before.map(|before| cut(before, 0, Self::LONGEST_BEFORE));
         Self::System {
             subtype: Some(Self::ATTEMPT.to_owned()),
             content: Some(format!("attempt {number}")),
             timestamp: None,
-            extra: Map::new(),
+            extra: before.map(|before| (Self::BEFORE.to_owned(), before.into())).into_iter().collect(),
+        }
+    }
+
+    /// What people read of such a line: `attempt 2 (attempt 1 failed: exit code 3 (exit))`.
+    pub fn border(which: &str, extra: &Map<String, Value>) -> String {
+        match extra.get(Self::BEFORE).and_then(Value::as_str) {
+            Some(before) => {
+                let words: Vec<&str> = before.split_whitespace().collect();
+                format!("{which} ({})", words.join(" "))
+            }
+            None => which.to_owned(),
         }
     }
 

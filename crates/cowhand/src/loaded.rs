@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use cowhand_core::config::shape::WorkSource;
 use cowhand_core::roster::{Agent, Roster};
 use serde_json::Value;
 
+use crate::veil::Veil;
 use crate::work::Sources;
 
 /// The fleet and what its `.env` names.
@@ -24,6 +25,8 @@ pub(crate) struct Loaded {
     pub(crate) named: Vec<String>,
     /// Directories in which agents in a sandbox may write.
     pub(crate) writable: Vec<PathBuf>,
+    /// What hides its secrets, made when it is first needed: `secrets::veil`.
+    pub(crate) veil: OnceLock<Arc<Veil>>,
 }
 
 impl Loaded {

@@ -1,6 +1,7 @@
 //! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
 
 mod bare;
+mod texts;
 mod token;
 
 use std::borrow::Cow;

@@ -115,7 +115,7 @@ impl Growing for Log {
 impl Log {
     /// Passes on events, each after what its job said before it.
     fn events(&mut self) -> Result<Option<Part>, Problem> {
-        let (mut lines, mut first) = (Vec::new(), None);
+        let (mut lines, mut first, veil) = (Vec::new(), None, self.api.veil());
         while let Some(event) = self.read.front() {
             if let (Some(outputs), Some(job)) = (&mut self.outputs, &event.job) {
                 let said = outputs.before(job)?;
@@ -131,7 +131,13 @@ impl Log {
             }
             if !self.audit || event.by.is_some() {
                 first.get_or_insert(event.seq);
+                let begin = lines.len();
                 write_line(&mut lines, event)?;
+                if let Some(hidden) = veil.hide_in_json(&lines[begin..]) {
+                    lines.truncate(begin);
+                    lines.extend_from_slice(&hidden);
+                    lines.push(b'\n');
+                }
             } else if first.is_some() {
                 // Numbers have to be without gaps within a part.
                 break;

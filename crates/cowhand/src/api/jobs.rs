@@ -10,7 +10,7 @@ use cowhand_core::event::{Event, Fact};
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
-use cowhand_core::job::{CancelReason, Job, JobRecord, JobState, JobStatus, JobUsage, TriggerType};
+use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
 use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
@@ -23,7 +23,7 @@ use super::prune::gone;
 use super::{Api, Page, Problem, WorkspaceView, waits};
 use crate::fleet::{Changes, known_agent, known_schedule};
 use crate::output::{self, Listening};
-use crate::store::{Cancel, FollowupsOfJob, JobFilter, PastAttempt};
+use crate::store::{Cancel, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -125,29 +125,6 @@ pub struct JobView {
     pub cancellation: Option<Cancellation>,
 }
 
-/// That somebody or something asked for the end of a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cancellation {
-    pub asked_at: Timestamp,
-    /// Who asked; not there if cowhand itself did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Actor>,
-    /// Why cowhand itself did, if that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<CancelReason>,
-}
-
-impl Cancellation {
-    /// `jo`, or `cowhand itself: …`.
-    pub(crate) fn in_words(&self) -> String {
-        match (&self.by, self.reason) {
-            (Some(by), _) => by.to_string(),
-            (None, Some(reason)) => format!("cowhand itself: {}", reason.in_words()),
-            (None, None) => "cowhand itself".to_owned(),
-        }
-    }
-}
-
 /// What the source of a job's item was told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceTold {
@@ -216,7 +193,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
     let waits = waits::of_job(&api, &job).await?;
     let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
-    let cancellation = cancellation(&api, &job).await?;
+    let cancellation = api.store.cancellation_of(&job).await?;
     let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
     let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
     let source_told = match job.work_item() {
@@ -250,24 +227,6 @@ pub(super) async fn attempts(
     let history = api.store.history(job.id().clone()).await?;
     let attempts = history.into_iter().flat_map(|history| history.attempts);
     Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
-}
-
-/// A job that runs was not asked to end before its attempt began.
-async fn cancellation(api: &Api, job: &Job) -> Result<Option<Cancellation>, Problem> {
-    let since = match job.state() {
-        JobState::Running { since } => *since,
-        JobState::Ended { .. } if job.status() == JobStatus::Cancelled => Timestamp::MIN,
-        _ => return Ok(None),
-    };
-    let event = api.store.cancellation(job.id().clone()).await?.filter(|event| event.at >= since);
-    Ok(event.map(|event| Cancellation {
-        asked_at: event.at,
-        by: event.by,
-        reason: match event.fact {
-            Fact::JobCancelling { reason } => reason,
-            _ => None,
-        },
-    }))
 }
 
 impl From<PastAttempt> for AttemptView {

@@ -21,6 +21,7 @@ mod health;
 mod job_token;
 mod jobs;
 mod login;
+mod masked;
 mod nodes;
 mod openapi;
 mod patience;
@@ -44,6 +45,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::http::Method;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get};
 use cowhand_core::roster::Roster;
 use cowhand_core::server::Scope;
@@ -54,8 +56,10 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::Fleet;
 use crate::state::StateFolder;
 use crate::store::Store;
+use crate::veil::Veil;
 use crate::work::Sources;
 
+pub use crate::store::Cancellation;
 pub use agents::{AgentView, LastJob, Next};
 pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
 use caller::Refusals;
@@ -65,7 +69,7 @@ pub use followups::JobFollows;
 pub(crate) use given::ByPage;
 pub use health::Health;
 pub(crate) use job_token::{Wanted, shown};
-pub use jobs::{AttemptView, Cancellation, JobResult, JobView, SourceTold, Waits};
+pub use jobs::{AttemptView, JobResult, JobView, SourceTold, Waits};
 pub use login::LoginLink;
 pub(crate) use login::Logins;
 pub use nodes::NodeView;
@@ -106,7 +110,7 @@ enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
     /// No daemon runs; the fleet is as the files say now.
-    Alone { roster: Arc<Roster>, sources: Arc<Sources> },
+    Alone { roster: Arc<Roster>, sources: Arc<Sources>, veil: Arc<Veil> },
 }
 
 /// A list, and where its next part begins.
@@ -160,10 +164,10 @@ impl Api {
     }
 
     /// For reading, while no daemon runs.
-    pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources) -> Self {
-        let (roster, sources) = (Arc::new(roster), Arc::new(sources));
+    pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources, veil: Veil) -> Self {
+        let (roster, sources, veil) = (Arc::new(roster), Arc::new(sources), Arc::new(veil));
         let (logins, refusals) = (Logins::default(), Refusals::default());
-        Self { store, state, side: Side::Alone { roster, sources }, url: None, logins, refusals }
+        Self { store, state, side: Side::Alone { roster, sources, veil }, url: None, logins, refusals }
     }
 
     pub fn router(self) -> Router {
@@ -175,7 +179,16 @@ impl Api {
             .method_not_allowed_fallback(|| async {
                 Problem::new(Code::BadMethod, "this endpoint has another method")
             })
+            .layer(from_fn_with_state(self.clone(), masked::masked))
             .with_state(self)
+    }
+
+    /// What hides the secrets of the fleet.
+    fn veil(&self) -> Arc<Veil> {
+        match &self.side {
+            Side::Daemon(fleet) => fleet.veil(),
+            Side::Alone { veil, .. } => Arc::clone(veil),
+        }
     }
 
     /// What whoever watches this process asks, without a token.

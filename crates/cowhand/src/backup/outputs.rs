@@ -15,7 +15,7 @@ use crate::store::KnownRows;
 use crate::store::file::beside;
 
 /// Longer than any line that stands between two attempts.
-const LONGEST_BORDER: usize = 512;
+const LONGEST_BORDER: usize = 4096;
 
 /// Returns the folder beside a store that was replaced, for the output that was replaced with it.
 pub(super) fn folder_of(store: &Path) -> PathBuf {
@@ -167,7 +167,14 @@ mod tests {
         let state = StateFolder::at(folder.path().join("state"));
         fs::create_dir_all(state.jobs()).unwrap();
         let said = |text: &str| format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n");
-        let border = |number| format!("{}\n", OutputMessage::attempt(number).to_line(4096).unwrap());
+        let border = |number| {
+            format!(
+                "{}\n",
+                OutputMessage::attempt(number, Some("attempt 1 failed: exit code 3 (exit)"))
+                    .to_line(4096)
+                    .unwrap()
+            )
+        };
         let twice = [said("one attempt"), border(2), said("two")].concat();
         for (job, text) in [
             (&waits, said("later")),

@@ -155,6 +155,13 @@ pub(super) fn in_short(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
+/// The same, and who or what ended a job that was cancelled.
+pub(super) fn in_short_with_why(view: &JobView) -> String {
+    let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
+    let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
+    format!("{}{by}", in_short(&view.job))
+}
+
 /// What it came to, in the job's own words.
 pub(super) fn outcome(job: &JobRecord) -> String {
     let error = job.error.as_ref().map(|error| format!("{} ({})", error.message, error.kind));

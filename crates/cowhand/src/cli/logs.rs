@@ -12,7 +12,7 @@ use super::place::WayIn;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, job, place, print};
-use crate::api::{Client, Code, JobResult, Page, Problem};
+use crate::api::{Client, Code, JobResult, JobView, Page, Problem};
 use crate::view::line::{Growing, plain, readable};
 
 #[derive(Debug, Args)]
@@ -64,8 +64,8 @@ impl Logs {
                 said.await?;
             }
             if !self.json {
-                let job: JobRecord = follow::get(client, &format!("jobs/{id}")).await?;
-                print::line(styled(format!("── {}", job::in_short(&job)), FAINT));
+                let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
+                print::line(styled(format!("── {}", job::in_short_with_why(&view)), FAINT));
             }
             Ok(())
         })

@@ -14,6 +14,7 @@ use crate::config;
 use crate::daemon::refuse_without_store;
 use crate::error::FleetError;
 use crate::run::sandbox::writable;
+use crate::secrets::veil_without_daemon;
 use crate::state::StateFolder;
 use crate::store::{Store, is_postgres};
 use crate::work::{Setting, Sources};
@@ -92,9 +93,11 @@ impl Place {
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = {
             let base = self.config.parent().unwrap_or(Path::new(""));
-            let setting = Setting::of_base(base, variables).written_by_agents(writable(&loaded.roster));
+            let setting =
+                Setting::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
+            let veil = veil_without_daemon(&loaded.roster, &variables, &setting);
             let sources = Sources::new(Arc::default(), setting);
-            Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources))
+            Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, veil))
         };
         Ok(WayIn { client, place: self, _empty: empty })
     }

@@ -37,7 +37,7 @@ use crate::run::ending::{Ending, ExitStatus};
 use crate::run::launch;
 use crate::run::runtime::Finish;
 use crate::run::shortage;
-use crate::run::tail::Tail;
+use crate::run::tail::{Files, Tail};
 use crate::secrets::veil_over;
 use crate::veil::Veil;
 use crate::view::output::OutputLog;
@@ -170,6 +170,7 @@ impl Charge {
         } else {
             unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
+        let files = Files { before: self.before(files.attempt).await, ..files };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
         let tail = Tail::open(files, reader, rules.veil.clone(), self.now())?;

@@ -301,7 +301,7 @@ impl Daemon {
     /// Views are for people: what cannot be written is said, and is no reason to stop.
     async fn write_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
-        if let Err(error) = self.views.catch_up(&self.engine.store, &loaded.roster, now).await {
+        if let Err(error) = self.views.catch_up(&self.engine.store, &loaded, now).await {
             warn!("the views are behind: {error:#}");
         }
         self.engine.seen_by_views.store(self.views.cursor(), Ordering::Relaxed);
@@ -310,7 +310,7 @@ impl Daemon {
 
     async fn mend_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
-        if let Err(error) = self.views.mend(&self.engine.store, &loaded.roster, now).await {
+        if let Err(error) = self.views.mend(&self.engine.store, &loaded, now).await {
             warn!("the views are behind: {error:#}");
         }
     }

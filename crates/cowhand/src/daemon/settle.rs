@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cowhand_core::job::{MAX_REQUEUES, NotBegun, Settlement};
+use cowhand_core::job::{MAX_REQUEUES, NotBegun, Outcome, Settlement};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -20,6 +20,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LAST_TRIES: Duration = Duration::from_secs(5);
 
 impl Charge {
+    /// Why the attempt before this one ended: `attempt 1 failed: exit code 3 (exit)`. None for the first, and if nobody knows.
+    pub(super) async fn before(&self, number: u32) -> Option<String> {
+        let before = number.checked_sub(1).filter(|before| *before > 0)?;
+        let history = self.engine.store.history(self.job.id().clone()).await.ok()??;
+        let ended = history.attempts.into_iter().find(|attempt| attempt.number == before)?;
+        match ended.outcome? {
+            Outcome::Failed { error, .. } => {
+                Some(format!("attempt {before} failed: {} ({})", error.message, error.kind))
+            }
+            Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+        }
+    }
+
     /// Until it is written.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();

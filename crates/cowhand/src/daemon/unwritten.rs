@@ -31,14 +31,15 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> File
         jsonl: state.output(job),
         index: attempt.folder().join("index"),
         attempt: attempt.number().unwrap_or(1),
+        before: None,
     }
 }
 
 /// The same, written into the attempt's own folder.
 pub(super) fn files_aside(attempt: &Attempt) -> Files {
     let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
-    let number = attempt.number().unwrap_or(1);
-    Files { stdout, stderr, jsonl: aside(attempt), index: attempt.folder().join(INDEX), attempt: number }
+    let (index, number) = (attempt.folder().join(INDEX), attempt.number().unwrap_or(1));
+    Files { stdout, stderr, jsonl: aside(attempt), index, attempt: number, before: None }
 }
 
 fn aside(attempt: &Attempt) -> PathBuf {

@@ -1,5 +1,7 @@
 //! What agents ask while they run: decided by the rules, or by a person.
 
+use std::sync::Arc;
+
 use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
 use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
@@ -13,7 +15,7 @@ use tracing::info;
 use super::{Fleet, FleetError};
 use crate::digest::sha256;
 use crate::job_token;
-use crate::secrets::veil_over;
+use crate::secrets::{veil, veil_over};
 use crate::store::{AskAnswered, AskMade};
 use crate::veil::Veil;
 
@@ -91,6 +93,11 @@ impl Fleet {
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
         Ok(Heard::Denied { message })
+    }
+
+    /// What hides the secrets of the fleet.
+    pub(crate) fn veil(&self) -> Arc<Veil> {
+        veil(&self.engine.loaded())
     }
 
     /// Over what a job's agent says to us.

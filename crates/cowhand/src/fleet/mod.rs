@@ -32,7 +32,7 @@ mod wake;
 mod work;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::AgentName;
@@ -450,7 +450,8 @@ impl Surroundings {
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
         let named = secrets::named::variables(&roster, shown.as_ref());
-        Loaded { roster: Arc::new(roster), variables, sources, shown, files, named, writable }
+        let (roster, veil) = (Arc::new(roster), OnceLock::new());
+        Loaded { roster, variables, sources, shown, files, named, writable, veil }
     }
 }
 

@@ -95,7 +95,7 @@ fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder, veil: &Veil) -> Re
             Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
         }
         let record = JobRecord::from(past.job.clone());
-        view::write_job(state, &record)
+        view::write_job(state, &record, veil)
             .map_err(|error| HerdctlError::State { place: place.clone(), source: io::Error::other(error) })?;
     }
     Ok(history)

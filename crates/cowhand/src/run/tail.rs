@@ -51,6 +51,8 @@ pub struct Files {
     pub index: PathBuf,
     /// The number of the attempt.
     pub attempt: u32,
+    /// Why the attempt before it ended, if that is known.
+    pub before: Option<String>,
 }
 
 /// A message that now stands in the JSONL.
@@ -305,7 +307,7 @@ impl Tail {
         if !std::mem::take(&mut self.unmarked) {
             return Ok(());
         }
-        self.keep(OutputMessage::attempt(self.files.attempt), now)
+        self.keep(OutputMessage::attempt(self.files.attempt, self.files.before.as_deref()), now)
     }
 
     fn keep(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {

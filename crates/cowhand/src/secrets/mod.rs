@@ -2,23 +2,56 @@
 
 pub(crate) mod named;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use cowhand_core::config::looks_secret;
 use cowhand_core::config::shape::{Hook, HookAction};
-use cowhand_core::roster::Agent;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::trigger::TriggerConfig;
 use indexmap::IndexMap;
 
 use crate::loaded::Loaded;
 use crate::veil::Veil;
+use crate::work::Setting;
 
 /// Knows all secrets of the fleet, whichever agent they are meant for: the values of variables that the config names as
 /// secrets, or whose names say that they are, passwords in addresses, what signs deliveries, and what MCP servers, hooks
 /// and the collector of traces are told. `agent` is one that need not be in the config.
 pub(crate) fn veil_over(loaded: &Loaded, agent: Option<&Agent>) -> Veil {
+    let Loaded { roster, variables, sources, named, .. } = loaded;
+    veil_of(&SecretPlaces { roster, variables, setting: sources.setting(), named }, agent)
+}
+
+/// The same for all agents of the config, made once.
+pub(crate) fn veil(loaded: &Loaded) -> Arc<Veil> {
+    Arc::clone(loaded.veil.get_or_init(|| Arc::new(veil_over(loaded, None))))
+}
+
+/// The same for a fleet of which no daemon runs.
+pub(crate) fn veil_without_daemon(
+    roster: &Roster,
+    variables: &HashMap<String, String>,
+    setting: &Setting,
+) -> Veil {
+    let named = named::variables(roster, None);
+    veil_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
+}
+
+/// Where secrets of a fleet are named.
+struct SecretPlaces<'a> {
+    roster: &'a Roster,
+    variables: &'a HashMap<String, String>,
+    setting: &'a Setting,
+    /// The variables that the config names as secrets.
+    named: &'a [String],
+}
+
+fn veil_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Veil {
     let own = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let agents = || loaded.roster.agents.iter().chain(agent);
-    let variables = own.chain(loaded.variables.clone()).chain(agents().flat_map(variables_of));
+    let agents = || fleet.roster.agents.iter().chain(agent);
+    let variables = own.chain(fleet.variables.clone()).chain(agents().flat_map(variables_of));
     let variables = variables.flat_map(|(name, value)| {
         let password = password(&value).map(str::to_owned);
         password.into_iter().chain(looks_secret(&name).then_some(value))
@@ -28,9 +61,9 @@ pub(crate) fn veil_over(loaded: &Loaded, agent: Option<&Agent>) -> Veil {
         TriggerConfig::Webhook { secret, .. } => secret.clone(),
         _ => None,
     });
-    let named = loaded.named.iter().filter_map(|name| loaded.sources.setting().variable(name));
-    let store = loaded.roster.store.as_deref().and_then(password).map(str::to_owned);
-    let traces = loaded.roster.traces.iter().flat_map(|traces| traces.headers.values());
+    let named = fleet.named.iter().filter_map(|name| fleet.setting.variable(name));
+    let store = fleet.roster.store.as_deref().and_then(password).map(str::to_owned);
+    let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
     let traces = traces.flat_map(|value| said_in_parts(value));
     let told = agents().flat_map(told_by);
     Veil::of(variables.chain(told).chain(of_schedules).chain(named).chain(store).chain(traces).collect())

@@ -75,10 +75,11 @@ pub(crate) fn readable(line: &str) -> Option<String> {
     match message? {
         OutputMessage::Assistant { partial: Some(true), .. } => None,
         OutputMessage::Assistant { content, .. } => content.map(|content| plain(content.trim_end())),
-        OutputMessage::System { subtype: Some(word), content: Some(which), .. }
+        OutputMessage::System { subtype: Some(word), content: Some(which), extra, .. }
             if word == OutputMessage::ATTEMPT =>
         {
-            Some(styled(format!("── {}", plain(which.trim_end())), FAINT))
+            let border = OutputMessage::border(which.trim_end(), &extra);
+            Some(styled(format!("── {}", one_line(&border, 600)), FAINT))
         }
         OutputMessage::System { subtype, content, .. } => {
             let text = content.map(|content| plain(content.trim_end()));
@@ -151,6 +152,10 @@ mod tests {
             (r#"{"type":"system","subtype":"init"}"#, Some("[init]")),
             (r#"{"type":"system","content":"plain"}"#, Some("plain")),
             (r#"{"type":"system","subtype":"attempt","content":"attempt 2"}"#, Some("── attempt 2")),
+            (
+                r#"{"type":"system","subtype":"attempt","content":"attempt 2","before":"attempt 1 failed: it\nbroke"}"#,
+                Some("── attempt 2 (attempt 1 failed: it broke)"),
+            ),
             (
                 r#"{"type":"tool_use","tool_name":"Bash","input":{"command":"ls"}}"#,
                 Some(r#"→ Bash {"command":"ls"}"#),

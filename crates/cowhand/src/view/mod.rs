@@ -14,19 +14,23 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{Job, JobRecord};
+use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use serde::Serialize;
 use tracing::warn;
 
+use crate::loaded::Loaded;
 use crate::prune::files;
+use crate::secrets::veil;
 use crate::state::StateFolder;
-use crate::store::{JobFilter, Store};
+use crate::store::{Cancellation, JobFilter, Store, StoreError};
+use crate::veil::Veil;
 use output::OutputLog;
 
 #[derive(Debug)]
@@ -39,6 +43,8 @@ pub(crate) struct Views {
     behind: BTreeMap<JobId, Change>,
     /// That some are behind was logged.
     told: bool,
+    /// What hides the secrets of the fleet, as its config was last read.
+    veil: Arc<Veil>,
 }
 
 /// What is to be done with the files of a job.
@@ -59,7 +65,8 @@ impl Views {
         // A cursor that cannot be read only means that more is written than needed.
         let cursor =
             fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
-        Self { state, started_at, cursor: cursor.unwrap_or_default(), behind: BTreeMap::new(), told: false }
+        let (cursor, behind, veil) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
+        Self { state, started_at, cursor, behind, told: false, veil }
     }
 
     /// The last event whose changes are written.
@@ -68,36 +75,34 @@ impl Views {
     }
 
     /// Brings back what somebody deleted or changed, and writes what happened while nobody looked.
-    pub(crate) async fn mend(
-        &mut self,
-        store: &Store,
-        roster: &Roster,
-        now: Timestamp,
-    ) -> anyhow::Result<()> {
+    pub(crate) async fn mend(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
+        self.veil = veil(fleet);
         for job in store.jobs(JobFilter::default(), MENDED).await? {
             let mut log = OutputLog::new(&self.state, job.id());
-            if wants_log(roster, &job)
+            if wants_log(&fleet.roster, &job)
                 && !log.exists()
                 && let Err(error) = log.catch_up()
             {
                 warn!(job = %job.id(), "its output.log cannot be written: {error}");
             }
             let id = job.id().clone();
-            if let Err(error) = self.mend_job(&job.into()) {
+            let record = JobFile::of(store, job).await?;
+            if let Err(error) = self.mend_job(&id, &record) {
                 self.put_off(id, Change::Write, &error);
             }
         }
-        self.catch_up(store, roster, now).await?;
-        state::write(self, store, roster, now).await
+        self.catch_up(store, fleet, now).await?;
+        state::write(self, store, &fleet.roster, now).await
     }
 
     /// Writes every job that an event since the last time tells of; nothing if there was none.
     pub(crate) async fn catch_up(
         &mut self,
         store: &Store,
-        roster: &Roster,
+        fleet: &Loaded,
         now: Timestamp,
     ) -> anyhow::Result<()> {
+        self.veil = veil(fleet);
         if store.last_event().await? == self.cursor && self.behind.is_empty() {
             return Ok(());
         }
@@ -121,7 +126,7 @@ impl Views {
             self.cursor = last;
         }
         self.told = !self.behind.is_empty();
-        state::write(self, store, roster, now).await?;
+        state::write(self, store, &fleet.roster, now).await?;
         write_whole(&self.state.path().join(CURSOR), self.cursor.to_string().as_bytes())?;
         Ok(())
     }
@@ -129,7 +134,7 @@ impl Views {
     /// Writes or removes the files of one job. What goes wrong with files is put off; only the store's trouble is an error.
     async fn change(&mut self, store: &Store, id: JobId, change: Change) -> anyhow::Result<()> {
         let done = match (store.job(id.clone()).await?, change) {
-            (Some(job), _) => self.write_job(&job.into()),
+            (Some(job), _) => self.write_job(&id, &JobFile::of(store, job).await?),
             (None, Change::Remove(attempts)) => {
                 files::remove(&self.state, &id, attempts).map_err(anyhow::Error::from)
             }
@@ -150,14 +155,14 @@ impl Views {
         self.behind.insert(id, change);
     }
 
-    fn write_job(&self, record: &JobRecord) -> anyhow::Result<()> {
-        write_job(&self.state, record)
+    fn write_job(&self, id: &JobId, record: &JobFile) -> anyhow::Result<()> {
+        write_yaml(&self.state.view(id), "", record, &self.veil)
     }
 
     /// Writes the record unless the file says just that.
-    fn mend_job(&self, record: &JobRecord) -> anyhow::Result<()> {
-        let path = self.state.view(&record.id);
-        let yaml = to_yaml(&path, "", record)?;
+    fn mend_job(&self, id: &JobId, record: &JobFile) -> anyhow::Result<()> {
+        let path = self.state.view(id);
+        let yaml = to_yaml(&path, "", record, &self.veil)?;
         let found = fs::symlink_metadata(&path);
         let same = found.is_ok_and(|found| found.is_file() && found.len() == yaml.len() as u64)
             && fs::read(&path).is_ok_and(|found| found == yaml.as_bytes());
@@ -165,9 +170,27 @@ impl Views {
     }
 }
 
+/// What stands in the file of a job.
+#[derive(Debug, Serialize)]
+struct JobFile {
+    #[serde(flatten)]
+    job: JobRecord,
+    /// Of a cancelled job: since when, and by whom or why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancellation: Option<Cancellation>,
+}
+
+impl JobFile {
+    async fn of(store: &Store, job: Job) -> Result<Self, StoreError> {
+        let is_cancelled = job.status() == JobStatus::Cancelled;
+        let cancellation = if is_cancelled { store.cancellation_of(&job).await? } else { None };
+        Ok(Self { job: job.into(), cancellation })
+    }
+}
+
 /// Writes the view of one job.
-pub(crate) fn write_job(state: &StateFolder, record: &JobRecord) -> anyhow::Result<()> {
-    write_yaml(&state.view(&record.id), "", record)
+pub(crate) fn write_job(state: &StateFolder, record: &JobRecord, veil: &Veil) -> anyhow::Result<()> {
+    write_yaml(&state.view(&record.id), "", record, veil)
 }
 
 /// Whether the job's schedule asks for `output.log`.
@@ -180,12 +203,16 @@ fn wants_log(roster: &Roster, job: &Job) -> bool {
 
 const CURSOR: &str = "views";
 
-fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T) -> anyhow::Result<()> {
-    write_text(path, &to_yaml(path, head, value)?)
+fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, veil: &Veil) -> anyhow::Result<()> {
+    write_text(path, &to_yaml(path, head, value, veil)?)
 }
 
-fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T) -> anyhow::Result<String> {
-    let yaml = serde_saphyr::to_string(value).with_context(|| format!("cannot write {}", path.display()))?;
+/// Without known secrets: what a job is about may come from anywhere.
+fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T, veil: &Veil) -> anyhow::Result<String> {
+    let mut view = serde_json::to_value(value)?;
+    let hid = veil.hide_in_view(&mut view);
+    let yaml = if hid { serde_saphyr::to_string(&view) } else { serde_saphyr::to_string(value) };
+    let yaml = yaml.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("{head}{yaml}"))
 }
 
@@ -258,7 +285,7 @@ output_file: job-2024-01-19-abc123.jsonl
         let state = StateFolder::at(folder.path());
         state.create().unwrap();
         let views = Views::new(state, Timestamp::UNIX_EPOCH);
-        views.write_job(&ran).unwrap();
+        views.write_job(&ran.id.clone(), &JobFile { job: ran.clone(), cancellation: None }).unwrap();
         let written = fs::read_to_string(views.state.view(&ran.id)).unwrap();
         // Quotes may stand or not; ours come after the documented fields.
         assert!(written.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{written}");

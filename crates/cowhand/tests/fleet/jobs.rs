@@ -136,7 +136,9 @@ agents:
     assert_eq!((&job["status"], &job["attempt"]), (&"completed".into(), &2.into()));
     assert_eq!(scene.run(&["logs", id, "--result"]).stdout, "said by attempt 2\n");
     let logs = scene.run(&["logs", id]).stdout;
-    assert!(logs.starts_with("said by attempt 1\n── attempt 2\nsaid by attempt 2\n── job-"), "{logs}");
+    let why = "attempt 1 failed: exit code 1; last line on stdout: said by attempt 1 (exit)";
+    let expected = format!("said by attempt 1\n── attempt 2 ({why})\nsaid by attempt 2\n── job-");
+    assert!(logs.starts_with(&expected), "{logs}");
     let told: Value = until("the hook to be told", || {
         serde_json::from_str(&fs::read_to_string(scene.root.join("told.json")).ok()?).ok()
     });

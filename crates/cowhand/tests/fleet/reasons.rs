@@ -281,3 +281,42 @@ agents:
         }
     }
 }
+
+/// Why a job or an attempt ended stands in its output and in its file, not only in `job`.
+#[test]
+fn output_and_file_of_a_job_say_why_it_or_an_attempt_ended() {
+    let scene = Scene::with(
+        r"agents:
+  - name: tries
+    runtime: command
+    command: [sh, -c, 'echo trying; [ -e tried ] && exit 0; touch tried; exit 3']
+    retry: {max_attempts: 2, backoff: 1s, on: [error]}
+  - name: long
+    runtime: command
+    command: [sh, -c, 'echo up; while [ ! -e go ]; do sleep 0.05; done']
+",
+    );
+    scene.start();
+    let tried = scene.json(&["trigger", "tries", "--wait"])["id"].as_str().unwrap().to_owned();
+    let said = scene.run(&["logs", &tried]).stdout;
+    assert!(
+        said.contains("── attempt 2 (attempt 1 failed: exit code 3; last line on stdout: trying (exit))\n"),
+        "{said}"
+    );
+    let by_hand = scene.json(&["trigger", "long"])["id"].as_str().unwrap().to_owned();
+    until("it to run", || (scene.job(&by_hand)["status"] == "running").then_some(()));
+    scene.run(&["cancel", &by_hand]);
+    until("its end", || (scene.job(&by_hand)["status"] == "cancelled").then_some(()));
+    let left = scene.json(&["trigger", "long"])["id"].as_str().unwrap().to_owned();
+    until("it to run", || (scene.job(&left)["status"] == "running").then_some(()));
+    scene.run(&["stop", "--timeout", "0"]);
+    for (job, word, sentence) in [
+        (by_hand, "who: person", "it ended when it was asked to, by "),
+        (left, "reason: daemon_stopped", "by cowhand itself: the daemon was stopped"),
+    ] {
+        let yaml = std::fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{job}.yaml"))).unwrap();
+        assert!(yaml.contains("cancellation:\n") && yaml.contains(word), "{yaml}");
+        let said = scene.run(&["logs", &job]).stdout;
+        assert!(said.contains(sentence), "{said}");
+    }
+}

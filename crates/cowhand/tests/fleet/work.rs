@@ -345,3 +345,100 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!((done.code, done.stderr.as_str()), (Some(5), expected));
     assert_eq!(scene.run(&["work", "retry", "files-none"]).code, Some(5));
 }
+
+/// A secret that stands in an item, or that a person writes into a prompt, reaches the agent and no view.
+#[test]
+fn known_secrets_in_items_and_prompts_are_in_no_view() {
+    const SECRET: &str = "canary-of-the-mine-77";
+    let scene = Scene::with(
+        &FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "cat > got.$COWHAND_JOB_ID; exit 3"),
+    );
+    scene.write(".env", &format!("MINE_TOKEN={SECRET}\n"));
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    let text =
+        format!("---\ntitle: Feed {SECRET}\nlabels: [{SECRET}]\nown: {SECRET}\n---\nUse {SECRET} for it.\n");
+    scene.write("tasks/one.md", &text);
+    scene.start();
+    let run = |words: &[&str]| {
+        let said = scene.run(&[&["trigger"], words, &["--wait", "--json"]].concat());
+        let job: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{}", said.stderr));
+        assert!(!said.stdout.contains(SECRET), "{}", said.stdout);
+        job["id"].as_str().unwrap().to_owned()
+    };
+    let of_item = run(&["worker", "poll"]);
+    let by_hand = run(&["worker", "--prompt", &format!("Say {SECRET}.")]);
+    for job in [&of_item, &by_hand] {
+        let got = fs::read_to_string(scene.root.join(format!("got.{job}"))).unwrap();
+        assert!(got.contains(SECRET), "the agent gets what it was given: {got}");
+    }
+    until("the views to be written", || {
+        let yaml = fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{by_hand}.yaml"))).ok()?;
+        yaml.contains("status: failed").then_some(())
+    });
+    let mut shown: Vec<(String, String)> = Vec::new();
+    for folder in [".cowhand", ".cowhand/jobs"] {
+        for entry in fs::read_dir(scene.root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "yaml" || end == "jsonl" || end == "log") {
+                shown.push((path.display().to_string(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(shown.iter().any(|(_, text)| text.contains("Feed ***")), "the rest of the title stays");
+    let look = |shown: &mut Vec<(String, String)>| {
+        for words in [
+            "jobs",
+            "events",
+            "work list --all",
+            "work show files-one",
+            "status",
+            "usage",
+            "why worker/poll",
+            "schedules",
+            "timeline",
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            for form in [&[][..], &["--json"]] {
+                let said = scene.run(&[&words[..], form].concat());
+                shown.push((format!("{words:?} {form:?}"), said.stdout + &said.stderr));
+            }
+        }
+        for job in [&of_item, &by_hand] {
+            for verb in ["job", "logs", "why"] {
+                shown.push((format!("{verb} {job}"), scene.run(&[verb, job]).stdout));
+                shown.push((format!("{verb} {job} --json"), scene.run(&[verb, job, "--json"]).stdout));
+            }
+        }
+    };
+    look(&mut shown);
+    let events = ask(&scene, "GET", "events?after=0&limit=1000", "");
+    assert!(events.contains("job_record"), "{events}");
+    shown.push(("GET events".to_owned(), events));
+    scene.run(&["stop"]);
+    // Also what is read without a daemon.
+    look(&mut shown);
+    shown.push(("events -f".to_owned(), scene.run(&["events", "-f", "--json"]).stdout));
+    for (place, text) in shown {
+        assert!(!text.contains(SECRET), "{place}: {text}");
+    }
+}
+
+/// A source that takes a question and never answers is named, with what to do about it.
+#[test]
+fn a_source_that_never_answers_is_not_waited_for_without_end() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let source =
+        format!("{{type: github, repo: o/r, api_url: 'http://{address}', auth: {{token_env: SOME_TOKEN}}}}");
+    let scene = Scene::with(&FLEET.replace("{type: files, path: tasks}", &source));
+    scene.write(".env", "SOME_TOKEN=canary-of-the-mine-77\n");
+    scene.start();
+    let advice =
+        "the source did not answer within 15 seconds; `cowhand doctor` says whether it can be reached";
+    for verb in ["list", "show github-1"] {
+        let said = scene.run(&[&["work"][..], &verb.split(' ').collect::<Vec<_>>()].concat());
+        assert_ne!(said.code, Some(0), "{}", said.stdout);
+        assert!(said.stderr.contains("o/r: ") && said.stderr.contains(advice), "{}", said.stderr);
+    }
+    drop(silent);
+}

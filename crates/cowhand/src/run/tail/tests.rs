@@ -26,6 +26,7 @@ impl Place {
             jsonl: path("job.jsonl"),
             index: path("job.index"),
             attempt: 1,
+            before: None,
         }
     }
 

@@ -107,10 +107,11 @@ fn message(number: u64, line: &str) -> Markup {
         OutputMessage::Assistant { content: Some(content), timestamp, .. } => {
             row(number, "assistant", timestamp, &html! { (Text(content.trim_end())) })
         }
-        OutputMessage::System { subtype: Some(word), content: Some(which), timestamp, .. }
+        OutputMessage::System { subtype: Some(word), content: Some(which), timestamp, extra }
             if word == OutputMessage::ATTEMPT =>
         {
-            row(number, "note", timestamp, &html! { "── " (Text(&which)) })
+            let border = OutputMessage::border(&which, &extra);
+            row(number, "note", timestamp, &html! { "── " (Text(&border)) })
         }
         // With content it is what a plain program printed; without, only that something happened.
         OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {

@@ -1,0 +1,39 @@
+//! Answers without the secrets that cowhand knows: an item, a prompt or a message from outside may hold one.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::{Api, Problem};
+
+/// What these tell is a secret, for whoever asked for it.
+const SECRETS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
+
+pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let is_secret = SECRETS.iter().any(|path| request.uri().path().starts_with(path));
+    let answer = next.run(request).await;
+    // What comes line by line was written down without secrets, or is masked where it is made.
+    if is_secret || !is_json(&answer) {
+        return answer;
+    }
+    let (mut parts, body) = answer.into_parts();
+    let bytes = match to_bytes(body, usize::MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) => return Problem::unavailable(error.to_string()).into_response(),
+    };
+    match api.veil().hide_in_json(&bytes) {
+        None => Response::from_parts(parts, Body::from(bytes)),
+        Some(hidden) => {
+            parts.headers.remove(header::CONTENT_LENGTH);
+            Response::from_parts(parts, Body::from(hidden))
+        }
+    }
+}
+
+fn is_json(answer: &Response) -> bool {
+    let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+    kind.is_some_and(|kind| kind == "application/json" || kind == "application/problem+json")
+}
