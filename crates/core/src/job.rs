@@ -120,7 +120,7 @@ pub enum Outcome {
 }
 
 /// What is to be written down of an attempt that is over.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
@@ -129,6 +129,7 @@ pub struct Settlement {
     /// What the agent left for its hooks.
     pub metadata: Option<Value>,
     /// What its schedule makes of a row of such ends; none where nobody knows its rules.
+    #[serde(skip)]
     pub breaker: Option<Breaker>,
     /// It is known to have used no tool.
     pub used_no_tool: bool,
@@ -154,7 +155,7 @@ impl From<Outcome> for Settlement {
 }
 
 /// A limit that an attempt met at its provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// Its end, as the provider tells it.
     pub resets_at: Option<Timestamp>,

@@ -122,6 +122,9 @@ impl Charge {
             return self.give_back(NotBegun::Interrupted, rules).await;
         }
         if !fresh {
+            if let Some(settlement) = self.settled_before().await {
+                return self.settle(settlement, rules).await;
+            }
             self.stopped = self.stopped_before().await;
         }
         let mut pause = Duration::from_millis(200);

@@ -9,6 +9,7 @@ mod hooks;
 mod lapsed;
 mod look_after;
 mod orphans;
+mod outcome;
 mod owed;
 mod prepare;
 mod preparing;

@@ -49,6 +49,7 @@ impl Charge {
                     if is_unwritten(&attempt) {
                         return;
                     }
+                    self.keep_outcome(&settlement);
                     if let Err(error) = attempt.forget_output() {
                         warn!(job = %job.id(), "its raw output is still there: {error}");
                     }

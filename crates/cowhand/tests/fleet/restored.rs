@@ -48,3 +48,36 @@ fn what_waited_at_the_backup_runs_although_it_ran_before() {
     assert!(kept.next().unwrap().join(format!("{second}.jsonl")).is_file());
     until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
 }
+
+/// What it came to after the backup is kept with its attempt. Without that nobody knows more than how it ended.
+#[test]
+fn what_ran_at_the_backup_comes_to_what_it_came_to() {
+    for kept in [true, false] {
+        let scene = Scene::started();
+        let (job, _) = scene.waiting_job();
+        assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
+        scene.go();
+        let ended = until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
+        assert_eq!((&ended["status"], &ended["summary"]), (&"completed".into(), &"went".into()), "{ended}");
+        assert_eq!(scene.run(&["stop"]).code, Some(0));
+        assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
+        if !kept {
+            fs::remove_file(scene.root.join(format!(".cowhand/attempts/{job}.1/outcome.json"))).unwrap();
+        }
+        scene.start();
+        let again = until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
+        if kept {
+            for field in ["status", "summary", "exit_reason", "finished_at", "error"] {
+                assert_eq!(again[field], ended[field], "{field}");
+            }
+        } else {
+            assert_eq!(
+                (&again["status"], &again["error"]["kind"]),
+                (&"failed".into(), &"lost".into()),
+                "{again}"
+            );
+            let message = again["error"]["message"].as_str().unwrap();
+            assert!(message.starts_with("lost: ") && message.contains("exit code 0"), "{message}");
+        }
+    }
+}
