@@ -402,7 +402,8 @@ mod gates {
     fn answer(script: &str, patience: Duration) -> Result<bool, String> {
         let command = ["sh", "-c", script].map(str::to_owned);
         let (minder, stop) = (Path::new(env!("CARGO_BIN_EXE_cowhand")), AtomicBool::new(false));
-        ask(minder, &command, Path::new("/"), patience, &stop).map_err(|error| format!("{error:#}"))
+        let heard = ask(minder, &command, Path::new("/"), patience, &stop, &str::to_owned);
+        heard.map(|heard| heard.allows).map_err(|error| format!("{error:#}"))
     }
 
     #[test]
@@ -422,7 +423,7 @@ mod gates {
         let (minder, stop) = (Path::new(env!("CARGO_BIN_EXE_cowhand")), AtomicBool::new(false));
         let said = |command: &[&str], directory: &str| {
             let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-            let asked = ask(minder, &command, Path::new(directory), PATIENCE, &stop);
+            let asked = ask(minder, &command, Path::new(directory), PATIENCE, &stop, &str::to_owned);
             asked.map_err(|error| format!("{error:#}"))
         };
         for (command, directory, why) in [

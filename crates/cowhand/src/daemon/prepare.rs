@@ -20,8 +20,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::context::Engine;
 use crate::fault;
 use crate::panic::caught;
-use crate::run::gate;
+use crate::run::gate::{self, Heard, it_printed};
 use crate::schedule_view::WHEN_COMMAND;
+use crate::secrets::veil_over;
 use crate::store::{Preparation, Prepared, TakePreparing, Taking, Unless};
 use crate::work::{For, WorkSourceError};
 
@@ -113,8 +114,9 @@ impl Errand<'_> {
             }
             Verdict::Trusted => None,
         };
-        if !self.is_let_through(order).await? {
-            let note = format!("{WHEN_COMMAND} did not let it through");
+        let heard = self.ask_command(order).await?;
+        if let Some(Heard { allows: false, said }) = heard {
+            let note = format!("{WHEN_COMMAND} did not let it through{}", it_printed(&said));
             return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
         if For::schedule(order.agent, order.schedule).config().is_some() {
@@ -145,11 +147,12 @@ impl Errand<'_> {
         Ok(None)
     }
 
-    /// As `when_command` says.
-    async fn is_let_through(&self, order: &Order<'_>) -> anyhow::Result<bool> {
-        let Some(command) = &order.schedule.when_command else { return Ok(true) };
-        let allowed = gate::allows(&self.engine.program, command, &order.agent.directory).await;
-        allowed.with_context(|| format!("`when_command` of {}", order.schedule.name))
+    /// What `when_command` says, without secrets; none if there is no such command.
+    async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<Heard>> {
+        let Some(command) = &order.schedule.when_command else { return Ok(None) };
+        let veil = veil_over(&self.engine.loaded(), Some(order.agent));
+        let heard = gate::allows(&self.engine.program, command, &order.agent.directory, veil).await;
+        heard.map(Some).with_context(|| format!("`when_command` of {}", order.schedule.name))
     }
 
     /// `confined` is why the item's words are not trusted; the firing's own may not be, either.

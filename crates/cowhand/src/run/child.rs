@@ -16,7 +16,7 @@ use super::minder::{Line, Minded};
 const LOOK: Duration = Duration::from_millis(5);
 /// For the last words of whoever still holds its pipes once it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// What is kept of the end of its complaints.
+/// What is kept of the end of its complaints, and of its other words.
 const COMPLAINTS: usize = 4 << 10;
 
 pub(in crate::run) struct Ran {
@@ -26,6 +26,8 @@ pub(in crate::run) struct Ran {
     pub(in crate::run) cut: bool,
     /// The end of what it wrote to stderr.
     pub(in crate::run) complaint: String,
+    /// The end of what it wrote to stdout.
+    pub(in crate::run) last_words: String,
 }
 
 pub(in crate::run) enum WhyNot {
@@ -56,7 +58,7 @@ pub(in crate::run) fn run_minded(minded: Minded, bounds: &Bounds<'_>) -> Result<
 fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(WhyNot::CannotStart)?;
-    let stdout = child.stdout.take().map(|pipe| beginning(pipe, bounds.most));
+    let stdout = child.stdout.take().map(|pipe| both_ends(pipe, bounds.most));
     let stderr = child.stderr.take().map(end);
     let ended = wait(&mut child, bounds);
     let status = match (ended, line) {
@@ -76,9 +78,10 @@ fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Res
             return Err(why);
         }
     };
-    let (stdout, cut) = stdout.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    let told = stdout.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
     let complaint = stderr.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
-    Ok(Ran { status, stdout, cut, complaint: String::from_utf8_lossy(&complaint).trim().to_owned() })
+    let (complaint, last_words) = (complaint.text(), told.end.text());
+    Ok(Ran { status, stdout: told.beginning, cut: told.cut, complaint, last_words })
 }
 
 fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, WhyNot> {
@@ -103,33 +106,59 @@ fn end_group(child: &Child) {
     let _ = group.map(|group| kill_process_group(group, Signal::KILL));
 }
 
-/// The first bytes; the rest is read and let go, so that nobody is stuck.
-fn beginning(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<(Vec<u8>, bool)> {
+/// What is kept of a stdout.
+#[derive(Default)]
+struct ToldOut {
+    beginning: Vec<u8>,
+    /// There was more.
+    cut: bool,
+    end: LastBytes,
+}
+
+/// The first bytes and the last ones; the rest is read and let go, so that nobody is stuck.
+fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<ToldOut> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        let mut cut = false;
+        let mut kept = ToldOut::default();
         read(&mut pipe, |bytes| {
-            let room = most - kept.len();
-            cut |= bytes.len() > room;
-            kept.extend(&bytes[..bytes.len().min(room)]);
+            let room = most - kept.beginning.len();
+            kept.cut |= bytes.len() > room;
+            kept.beginning.extend(&bytes[..bytes.len().min(room)]);
+            kept.end.add(bytes);
         });
         // Nobody waits any more.
-        let _ = tell.send((kept, cut));
+        let _ = tell.send(kept);
     });
     told
 }
 
-/// The last bytes.
-fn end(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+#[derive(Default)]
+struct LastBytes {
+    bytes: Vec<u8>,
+    /// There was more before them.
+    cut: bool,
+}
+
+impl LastBytes {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        let excess = self.bytes.len().saturating_sub(COMPLAINTS);
+        self.bytes.drain(..excess);
+        self.cut |= excess > 0;
+    }
+
+    /// Without the rest of a line whose beginning is gone: that may be half a secret, which nobody would recognise.
+    fn text(&self) -> String {
+        let end = self.bytes.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
+        String::from_utf8_lossy(&self.bytes[end.unwrap_or_default()..]).trim().to_owned()
+    }
+}
+
+fn end(mut pipe: impl Read + Send + 'static) -> Receiver<LastBytes> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut kept: Vec<u8> = Vec::new();
-        read(&mut pipe, |bytes| {
-            kept.extend(bytes);
-            let excess = kept.len().saturating_sub(COMPLAINTS);
-            kept.drain(..excess);
-        });
+        let mut kept = LastBytes::default();
+        read(&mut pipe, |bytes| kept.add(bytes));
         let _ = tell.send(kept);
     });
     told

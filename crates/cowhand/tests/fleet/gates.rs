@@ -41,3 +41,44 @@ fn a_command_that_hangs_ends_with_its_daemon() {
     lose(scene.daemon().unwrap());
     until("the end of what a killed daemon ran", || asked.iter().all(|pid| has_ended(*pid)).then_some(()));
 }
+
+/// Its last lines are in the ledger and in the error, without secrets.
+#[test]
+fn what_a_command_printed_is_shown() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: a
+    runtime: command
+    command: ["true"]
+    env: {MY_TOKEN: canary-secret-of-the-agent}
+    schedules:
+      says-no:
+        type: interval
+        interval: 1s
+        when_command: [sh, -c, "seq 100000; echo first canary-secret-of-the-agent; echo the branch is busy >&2; exit 3"]
+      fails:
+        type: interval
+        interval: 1s
+        when_command: [sh, -c, "echo no such file canary-secret-of-the-agent >&2; exit 127"]
+"#,
+    );
+    scene.start();
+    let firing = until("a firing", || {
+        let why = scene.json(&["why", "a/says-no"]);
+        Some(why["firings"][0].clone()).filter(|firing| firing["outcome"] == "skipped")
+    });
+    let why = firing["why"].as_str().unwrap();
+    for words in ["`when_command` did not let it through", "100000", "first ", "the branch is busy"] {
+        assert!(why.contains(words), "{words} in {why}");
+    }
+    assert!(!why.contains("canary") && why.len() < 1_000, "{why}");
+    let shown = until("an error", || {
+        let shown = scene.json(&["schedule", "show", "a/fails"]);
+        shown["last_error"].as_str().map(str::to_owned)
+    });
+    assert!(shown.contains("code 127") && shown.contains("no such file"), "{shown}");
+    assert!(!shown.contains("canary"), "{shown}");
+    let said = scene.run(&["why", "a/fails"]).stdout;
+    assert!(said.contains("no such file"), "{said}");
+}
