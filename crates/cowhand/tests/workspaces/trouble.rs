@@ -282,6 +282,27 @@ fn a_repository_inside_of_the_workspace_is_told() {
 }
 
 #[test]
+fn a_submodule_that_was_changed_is_told() {
+    let checkout = "git -c protocol.file.allow=always submodule update --init --quiet";
+    for (script, told) in
+        [(format!("{checkout}; echo mine >> sub/README"), true), ("echo mine >> README".to_owned(), false)]
+    {
+        let scene = Scene::new(&script, &json!({}));
+        let other = scene.root.join("other");
+        assert!(
+            git(&scene.root, &["clone", "--quiet", "my repository", "other"]).status().unwrap().success()
+        );
+        scene.git(&["submodule", "--quiet", "add", other.to_str().unwrap(), "sub"]);
+        scene.git(&["commit", "--quiet", "-m", "sub"]);
+        scene.start();
+        let diff = scene.diff(scene.run()["id"].as_str().unwrap());
+        let words = "# cowhand: files in the submodule \"sub\" were written while the job ran; they are not compared\n";
+        assert_eq!(diff.contains(words), told, "{diff}");
+        assert_eq!(diff.contains("sub"), told, "{diff}");
+    }
+}
+
+#[test]
 fn a_ref_that_leads_nowhere_holds_no_workspace() {
     let script =
         "echo 1111111111111111111111111111111111111111 > \"$(git rev-parse --git-common-dir)/refs/heads/zz\"";

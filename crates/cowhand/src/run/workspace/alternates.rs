@@ -32,7 +32,7 @@ pub(super) fn changed(workspace: &Workspace, since: SystemTime) -> Option<String
 }
 
 /// By the time that nobody can set.
-fn changed_at(found: &std::fs::Metadata) -> SystemTime {
+pub(super) fn changed_at(found: &std::fs::Metadata) -> SystemTime {
     use std::os::unix::fs::MetadataExt;
     let seconds = u64::try_from(found.ctime()).unwrap_or_default();
     let nanoseconds = u32::try_from(found.ctime_nsec()).unwrap_or_default();

@@ -44,7 +44,7 @@ struct Compared {
 /// about the workspace. `scratch` is a file that may be written; `since` is when the job began.
 pub(crate) fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, String> {
     gone(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
-    let whole = of_tree(workspace, scratch);
+    let whole = of_tree(workspace, scratch, since);
     // Whatever came of it, it was ours.
     let _ = fs::remove_file(scratch);
     // Without its directory, what was committed still tells.
@@ -65,7 +65,7 @@ pub(crate) fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> 
 
 /// Compares the files of the workspace with its base, by the repository that it was made from and by an index of our own.
 /// What the agent made of `.git` and of the index in it changes nothing about that.
-fn of_tree(workspace: &Workspace, scratch: &Path) -> Result<Compared, String> {
+fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Compared, String> {
     if !fs::symlink_metadata(&workspace.path).is_ok_and(|found| found.is_dir()) {
         return Err(format!("{} is no directory any more", workspace.path.display()));
     }
@@ -97,7 +97,9 @@ fn of_tree(workspace: &Workspace, scratch: &Path) -> Result<Compared, String> {
     let note = known.err().map(|why| {
         format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
     });
-    Ok(Compared { text, cut, notes: note.into_iter().chain(attributes.as_text).chain(unseen).collect() })
+    let inner = hidden::submodules(&git, &workspace.base, since)?;
+    let notes = note.into_iter().chain(attributes.as_text).chain(unseen).chain(inner);
+    Ok(Compared { text, cut, notes: notes.collect() })
 }
 
 /// Copies the index of the agent. The error says why there is none that belongs to the workspace.

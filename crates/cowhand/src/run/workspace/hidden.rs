@@ -2,9 +2,13 @@
 //! and files in a repository inside of the workspace.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::SystemTime;
 
+use super::alternates::changed_at;
 use super::git::Git;
 use crate::beneath::{NotOpened, Root};
 use crate::gone::gone;
@@ -53,6 +57,24 @@ pub(super) fn new_files(git: &Git, base: &str, shown: &[u8], rules: &Path) -> Re
         notes.push(format!("more repositories inside of the workspace that are not in the diff: {more}"));
     }
     Ok(notes)
+}
+
+/// Tells in which submodules of the base something was written since then. Git would compare their files by a process that
+/// obeys the submodule's own config.
+pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Option<String>, String> {
+    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", base], MOST_OF_BASE)?;
+    let links = listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+    let names = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
+    let Some(tree) = git.tree() else { return Ok(None) };
+    let is_written = |name: &&[u8]| is_written_below(&tree.join(OsStr::from_bytes(name)), since);
+    let written: Vec<&[u8]> = names.filter(is_written).collect();
+    let what = if written.len() == 1 { "submodule" } else { "submodules" };
+    Ok((!written.is_empty()).then(|| {
+        format!(
+            "files in the {what} {} were written while the job ran; they are not compared",
+            self::listed(&written)
+        )
+    }))
 }
 
 /// Lists the first names and counts the rest.
@@ -130,6 +152,25 @@ fn files_below(top: &Path) -> usize {
         }
     }
     count
+}
+
+/// Whether anything in a directory was changed since then, by the time that nobody can set. Of a large one, the rest that is
+/// not looked at counts as changed.
+fn is_written_below(top: &Path, since: SystemTime) -> bool {
+    let (mut count, mut open) = (0, vec![top.to_owned()]);
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            count += 1;
+            let Ok(found) = entry.metadata() else { continue };
+            if count == COUNTED || (!found.is_dir() && changed_at(&found) >= since) {
+                return true;
+            }
+            if found.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    false
 }
 
 /// How a diff is asked for so that no attributes but those of the base decide what is shown.
