@@ -53,18 +53,39 @@ impl Logins {
         Ok(code)
     }
 
-    /// Whether the code was good; from now on it is not.
-    pub(crate) fn take(&self, code: &str) -> bool {
+    /// Takes a good code: nobody else can use it as long as somebody has it.
+    pub(crate) fn take(&self, code: &str) -> Option<TakenCode> {
         self.take_at(code, Instant::now())
     }
 
-    fn take_at(&self, code: &str, now: Instant) -> bool {
+    fn take_at(&self, code: &str, now: Instant) -> Option<TakenCode> {
         let given = hash(code);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|login| now < login.until);
-        let before = all.len();
-        all.retain(|login| !bool::from(login.hash.as_bytes().ct_eq(given.as_bytes())));
-        all.len() < before
+        let place = all.iter().position(|login| bool::from(login.hash.as_bytes().ct_eq(given.as_bytes())))?;
+        Some(TakenCode { login: Some(all.remove(place)), logins: self.clone() })
+    }
+}
+
+/// A code that somebody logs in with. If the login does not come to its end, the code is good again.
+#[derive(Debug)]
+pub(crate) struct TakenCode {
+    login: Option<Login>,
+    logins: Logins,
+}
+
+impl TakenCode {
+    /// The login is complete: the code is never good again.
+    pub(crate) fn use_up(mut self) {
+        self.login = None;
+    }
+}
+
+impl Drop for TakenCode {
+    fn drop(&mut self) {
+        if let Some(login) = self.login.take() {
+            self.logins.0.lock().unwrap_or_else(PoisonError::into_inner).push(login);
+        }
     }
 }
 
@@ -100,11 +121,24 @@ mod tests {
         let start = Instant::now();
         let [first, second, third] = [0; 3].map(|_| logins.add(start).unwrap());
         let at = |minutes| start + Duration::from_mins(minutes);
-        assert!(!logins.take_at("", at(0)) && !logins.take_at(&first[1..], at(0)));
-        assert!(logins.take_at(&first, at(0)));
-        assert!(!logins.take_at(&first, at(0)), "a second time");
-        assert!(logins.take_at(&second, at(9)));
-        assert!(!logins.take_at(&third, at(10)), "too late");
+        let used = |code: &str, at| logins.take_at(code, at).map(TakenCode::use_up).is_some();
+        assert!(!used("", at(0)) && !used(&first[1..], at(0)));
+        assert!(used(&first, at(0)));
+        assert!(!used(&first, at(0)), "a second time");
+        assert!(used(&second, at(9)));
+        assert!(!used(&third, at(10)), "too late");
+    }
+
+    #[test]
+    fn a_login_that_fails_leaves_its_code_good() {
+        let logins = Logins::default();
+        let start = Instant::now();
+        let code = logins.add(start).unwrap();
+        let taken = logins.take_at(&code, start).unwrap();
+        assert!(logins.take_at(&code, start).is_none(), "one at a time");
+        drop(taken);
+        assert!(logins.take_at(&code, start).is_some(), "and again");
+        assert!(logins.take_at(&code, start + GOOD_FOR).is_none(), "not for longer than before");
     }
 
     #[test]
@@ -113,7 +147,7 @@ mod tests {
         let now = Instant::now();
         let codes: Vec<String> = (0..=MOST).map(|_| logins.add(now).unwrap()).collect();
         assert!(codes.iter().all(|code| !format!("{logins:?}").contains(code.as_str())));
-        assert!(!logins.take_at(&codes[0], now), "the oldest made room");
-        assert!(codes[1..].iter().all(|code| logins.take_at(code, now)));
+        assert!(logins.take_at(&codes[0], now).is_none(), "the oldest made room");
+        assert!(codes[1..].iter().all(|code| logins.take_at(code, now).is_some()));
     }
 }

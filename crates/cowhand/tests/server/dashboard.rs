@@ -207,3 +207,36 @@ agents:
     let (_, seen, _) = scene.run(&["job", &id]);
     assert!(seen.contains("(kept)\n") && seen.contains("branch       cowhand/coder/"), "{seen}");
 }
+
+/// A link that could not be used is not used up.
+#[tokio::test]
+async fn a_link_outlives_a_store_that_is_away() {
+    let mut server = crate::postgres::Postgres::start();
+    let fleet = format!(
+        "store: {}\nserver: {{listen: \"127.0.0.1:0\"}}\nagents: [{{name: a, runtime: command, command: ['true']}}]\n",
+        server.url()
+    );
+    let scene = Scene::of(&fleet);
+    let (code, link, said) = scene.run(&["dashboard"]);
+    assert_eq!(code, 0, "{said}");
+    server.stop();
+    for _ in 0..2 {
+        let answer = client().get(link.trim()).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), 503);
+        assert!(answer.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
+        let text = answer.text().await.unwrap();
+        assert!(text.contains("open the same link again"), "{text}");
+    }
+    server.start_again();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    loop {
+        let answer = client().get(link.trim()).send().await.unwrap();
+        match answer.status().as_u16() {
+            303 => break,
+            503 => assert!(std::time::Instant::now() < deadline, "the store stays away"),
+            other => panic!("{other}: {}", answer.text().await.unwrap()),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(enter(link.trim()).await, None, "it works once");
+}

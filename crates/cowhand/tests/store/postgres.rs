@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// Stopped and removed when dropped.
 pub(crate) struct Postgres {
-    server: Child,
+    server: Option<Child>,
     data: TempDir,
 }
 
@@ -19,26 +19,27 @@ impl Postgres {
     pub(crate) fn start() -> Self {
         let data = tempfile::Builder::new().prefix("cowhand-pg-").tempdir().expect("a folder for the server");
         copy_template(data.path());
-        let log = fs::File::create(data.path().join("log")).unwrap();
-        let server = as_server_user(&tool("postgres"))
-            .arg("-D")
-            .arg(data.path().join("db"))
-            // No TCP: a socket in our own folder cannot collide with anybody's.
-            .args(["-c", "listen_addresses="])
-            .arg("-c")
-            .arg(format!("unix_socket_directories={}", data.path().display()))
-            .args(["-c", "fsync=off", "-c", "max_connections=50"])
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("postgres starts");
-        let postgres = Self { server, data };
-        postgres.wait_until_ready();
+        let mut postgres = Self { server: None, data };
+        postgres.start_again();
         postgres
     }
 
     pub(crate) fn url(&self) -> String {
         format!("postgres:///postgres?host={}&user=postgres", self.data.path().display())
+    }
+
+    /// It is away until it is started again; its data stays.
+    pub(crate) fn stop(&mut self) {
+        // At once, since the data is thrown away, but not by force: a killed server leaves a segment of shared memory
+        // behind, and after some thousands of them no other starts on this machine.
+        let Some(mut server) = self.server.take() else { return };
+        kill_process(Pid::from_child(&server), Signal::QUIT).ok();
+        server.wait().ok();
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        self.server = Some(serve(self.data.path()));
+        self.wait_until_ready();
     }
 
     fn wait_until_ready(&self) {
@@ -60,12 +61,25 @@ impl Postgres {
     }
 }
 
+fn serve(data: &Path) -> Child {
+    let log = fs::File::create(data.join("log")).unwrap();
+    as_server_user(&tool("postgres"))
+        .arg("-D")
+        .arg(data.join("db"))
+        // No TCP: a socket in our own folder cannot collide with anybody's.
+        .args(["-c", "listen_addresses="])
+        .arg("-c")
+        .arg(format!("unix_socket_directories={}", data.display()))
+        .args(["-c", "fsync=off", "-c", "max_connections=50"])
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .expect("postgres starts")
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // At once, since the data is thrown away, but not by force: a killed server leaves a segment of shared memory
-        // behind, and after some thousands of them no other starts on this machine.
-        kill_process(Pid::from_child(&self.server), Signal::QUIT).ok();
-        self.server.wait().ok();
+        self.stop();
     }
 }
 

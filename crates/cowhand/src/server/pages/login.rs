@@ -12,6 +12,7 @@ use cowhand_core::server::Scope;
 use maud::html;
 use tracing::{info, warn};
 
+use super::text::Text;
 use super::{Pages, outside};
 use crate::api::{Code, Logins, Problem, TokenAsked, TokenMade};
 use crate::audit;
@@ -41,7 +42,8 @@ pub(super) async fn enter(
 ) -> Result<Response, Response> {
     pages.login.tries.take(peer.ip()).map_err(IntoResponse::into_response)?;
     // Looking whether there is a page must not use the link up.
-    if method != Method::GET || !pages.login.codes.take(&code) {
+    let taken = if method == Method::GET { pages.login.codes.take(&code) } else { None };
+    let Some(taken) = taken else {
         warn!(peer = %peer.ip(), "a login link that is not good");
         return Err(outside(
             StatusCode::UNAUTHORIZED,
@@ -52,10 +54,8 @@ pub(super) async fn enter(
                 p { "If you are in already, " a href="/" { "go to the fleet" } "." }
             },
         ));
-    }
-    let made = audit::by(Actor::Link { from: peer.ip() }, token(&pages))
-        .await
-        .map_err(IntoResponse::into_response)?;
+    };
+    let made = audit::by(Actor::Link { from: peer.ip() }, token(&pages)).await.map_err(not_now)?;
     info!(peer = %peer.ip(), name = %made.about.name, "a browser has come in");
     let seconds = u64::from(DAYS) * 24 * 60 * 60;
     let secure = if pages.login.has_tls { "; Secure" } else { "" };
@@ -68,7 +68,22 @@ pub(super) async fn enter(
         .map_err(|_| Problem::unavailable("the cookie cannot be written").into_response())?;
     let mut response = Redirect::to("/").into_response();
     response.headers_mut().insert(header::SET_COOKIE, cookie);
+    taken.use_up();
     Ok(response)
+}
+
+/// The login could not be completed, and the link is not used up.
+fn not_now(problem: Problem) -> Response {
+    let status = problem.clone().into_response().status();
+    warn!("a browser could not come in: {problem}");
+    outside(
+        status,
+        "Nobody can come in at the moment",
+        &html! {
+            p.lead { (Text(&problem.message)) }
+            p { "The link is not used up: open the same link again when this is over, within ten minutes of its making." }
+        },
+    )
 }
 
 /// Under a name that is free.
