@@ -126,12 +126,18 @@ pub enum Fact {
     JobFailed { exit_reason: ExitReason, duration_seconds: u64, kind: ErrorKind, message: String },
     #[serde(rename = "job:cancelled")]
     JobCancelled { termination: Termination, duration_seconds: u64 },
-    /// The job is no more; its files go with this event, on every node that has some.
+    /// Somebody deleted the job; its files go with this event, on every node that has some.
+    #[serde(rename = "job:deleted")]
+    JobDeleted {
+        /// How many attempts may have left a folder.
+        attempts: u32,
+    },
+    /// The job was beyond a limit of retention, and is no more; its files go with this event, on every node that has some.
     #[serde(rename = "job:pruned")]
     JobPruned {
         /// How many attempts may have left a folder.
         attempts: u32,
-        /// None if somebody asked for it.
+        /// Which one. None if somebody deleted the job, as an earlier version recorded that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<Limit>,
     },
@@ -314,6 +320,7 @@ impl Fact {
             Self::JobCompleted { .. } => "job:completed",
             Self::JobFailed { .. } => "job:failed",
             Self::JobCancelled { .. } => "job:cancelled",
+            Self::JobDeleted { .. } => "job:deleted",
             Self::JobPruned { .. } => "job:pruned",
             Self::ScheduleArmed => "schedule:armed",
             Self::ScheduleAdopted { .. } => "schedule:adopted",

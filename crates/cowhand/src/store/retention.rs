@@ -29,9 +29,9 @@ statements! {
     DROP_ASKS = same "delete from asks where job_id = $1";
     DROP_DENIALS = same "delete from denials where job_id = $1";
     DROP_JOB = same "delete from jobs where id = $1";
-    REMOVED_JOB = same "select job_id, at, data, actor from events where job_id = $1 and type = 'job:pruned' \
+    REMOVED_JOB = same "select job_id, at, data, actor from events where job_id = $1 and type in ('job:pruned', 'job:deleted') \
         order by seq desc limit 1";
-    REMOVED_JOB_BY_SUFFIX = same "select job_id, at, data, actor from events where type = 'job:pruned' \
+    REMOVED_JOB_BY_SUFFIX = same "select job_id, at, data, actor from events where type in ('job:pruned', 'job:deleted') \
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
@@ -173,6 +173,11 @@ async fn prune(
     {
         tx.execute(statement, args![id.as_str()]).await?;
     }
-    jobs::record(tx, &job, Fact::JobPruned { attempts: job.attempts(), limit }, now);
+    let attempts = job.attempts();
+    let fact = match limit {
+        Some(_) => Fact::JobPruned { attempts, limit },
+        None => Fact::JobDeleted { attempts },
+    };
+    jobs::record(tx, &job, fact, now);
     Ok(Pruned::Done(job))
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use cowhand_core::event::Fact;
-use cowhand_core::id::JobId;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobRecord, JobStatus};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
@@ -114,9 +114,12 @@ impl Views {
             let Some(last) = events.last().map(|event| event.seq) else { break };
             let mut jobs: BTreeMap<JobId, Change> = BTreeMap::new();
             for event in events {
+                if let Fact::ScheduleAdopted { .. } = event.fact {
+                    self.rename(store, event.agent, event.schedule).await?;
+                }
                 let Some(job) = event.job else { continue };
                 let change = jobs.entry(job).or_insert(Change::Write);
-                if let Fact::JobPruned { attempts, .. } = event.fact {
+                if let Fact::JobPruned { attempts, .. } | Fact::JobDeleted { attempts } = event.fact {
                     *change = Change::Remove(attempts);
                 }
             }
@@ -129,6 +132,27 @@ impl Views {
         state::write(self, store, &fleet.roster, now).await?;
         write_whole(&self.state.path().join(CURSOR), self.cursor.to_string().as_bytes())?;
         Ok(())
+    }
+
+    /// Writes the jobs of a schedule that took over those of an earlier name: no event tells of each of them.
+    async fn rename(
+        &mut self,
+        store: &Store,
+        agent: Option<AgentName>,
+        schedule: Option<ScheduleName>,
+    ) -> anyhow::Result<()> {
+        let mut filter = JobFilter { agent, schedule, ..JobFilter::default() };
+        loop {
+            let jobs = store.jobs(filter.clone(), PAGE).await?;
+            let Some(last) = jobs.last().map(|job| job.id().clone()) else { return Ok(()) };
+            for job in jobs {
+                let id = job.id().clone();
+                if let Err(error) = self.mend_job(&job.into()) {
+                    self.put_off(id, Change::Write, &error);
+                }
+            }
+            filter.after = Some(last);
+        }
     }
 
     /// Writes or removes the files of one job. What goes wrong with files is put off; only the store's trouble is an error.

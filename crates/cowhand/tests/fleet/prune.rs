@@ -111,7 +111,7 @@ fn one_job_can_be_deleted() {
     let never = ask(&scene, "DELETE", "jobs/job-2026-01-01-nosuch", "");
     assert!(never.contains("404 Not Found") && never.contains("there is no job"), "{never}");
     let events = scene.run(&["events", "--json"]).stdout;
-    assert!(events.lines().last().unwrap().contains("job:pruned"), "{events}");
+    assert!(events.lines().last().unwrap().contains("job:deleted"), "{events}");
 }
 
 #[test]

@@ -287,3 +287,25 @@ fn a_fork_is_made_of_a_job_and_an_agent_that_are_there() {
     assert_eq!(homeless.code, Some(5));
     assert!(homeless.stderr.contains("there is no agent worker in the fleet"), "{}", homeless.stderr);
 }
+
+/// The file of a job names its schedule as the store does, however many jobs there are.
+#[test]
+fn an_adopted_schedule_is_renamed_in_the_files_of_its_jobs() {
+    let fleet = |schedules: &str| {
+        format!("agents: [{{name: a, runtime: command, command: ['true'], schedules: {{{schedules}}}}}]")
+    };
+    let scene = Scene::with(&fleet("old: {type: manual}"));
+    scene.start();
+    let jobs =
+        [0; 2].map(|_| scene.json(&["trigger", "a", "old", "--wait"])["id"].as_str().unwrap().to_owned());
+    let other = scene.json(&["trigger", "a", "--wait"])["id"].as_str().unwrap().to_owned();
+    scene.write("cowhand.yaml", &fleet("new: {type: manual, adopt: old}"));
+    assert_eq!(scene.run(&["reload"]).code, Some(0));
+    for job in &jobs {
+        assert_eq!(scene.job(job)["schedule"], "new");
+        until("its file to say so", || {
+            (scene.yaml(&format!("jobs/{job}.yaml"))["schedule"] == "new").then_some(())
+        });
+    }
+    assert_eq!(scene.yaml(&format!("jobs/{other}.yaml"))["schedule"], Value::Null);
+}
