@@ -39,6 +39,8 @@ pub enum FleetError {
     Herdctl(HerdctlError),
     #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]
     NoAgent { agent: AgentName, nearest: Option<String> },
+    #[error("{}", agent_left(.agent))]
+    AgentLeft { agent: AgentName },
     #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
     NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
     #[error("no agent has a schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
@@ -136,6 +138,14 @@ impl FleetError {
         let (agent, schedule) = (agent.name.clone(), schedule.to_owned());
         Self::NoSchedule { agent, schedule, nearest: nearest.map(str::to_owned) }
     }
+}
+
+/// Of an agent that has jobs.
+pub(crate) fn agent_left(agent: &AgentName) -> String {
+    format!(
+        "the agent {agent} is not in the config any more; put it back under this name to use it; `cowhand jobs --agent \
+         {agent}` lists its jobs"
+    )
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {

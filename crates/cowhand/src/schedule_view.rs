@@ -25,6 +25,8 @@ pub struct ScheduleView {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: ScheduleStatus,
+    /// When the last job that it fired by itself ended, or when it last looked for work and found none. Runs by hand do not
+    /// count: they move no interval.
     pub last_run_at: Option<Timestamp>,
     /// The next firing by the clock, never in the past. None if it is off, paused or over, if it counts from the end of
     /// a job that has not ended, if it waits for something whose end nobody knows, and if the clock does not fire it.

@@ -65,7 +65,10 @@ pub(super) async fn one(
 ) -> Result<Json<AgentView>, Problem> {
     let name = named(&agent)?;
     let mut views = views(&api).await?.into_iter();
-    views.find(|view| view.name == name).map(Json).ok_or_else(|| Problem::no_agent(&api.roster(), &name))
+    match views.find(|view| view.name == name) {
+        Some(view) => Ok(Json(view)),
+        None => Err(api.missing_agent(&name).await),
+    }
 }
 
 pub(super) async fn trigger(

@@ -46,7 +46,7 @@ pub(super) async fn make(
     let (prompt, key) = (veil.hide(&prompt).into_owned(), veil.hide(&key).into_owned());
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| by.agent().clone());
-    let named = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;
+    let Some(named) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };
     let mut rules = followup::rules(&roster, by.agent(), named);
     // Whoever wakes itself stays held by the schedule that it came from; it is no firing of that one.
     let schedule = by.schedule().filter(|_| agent == *by.agent()).cloned();

@@ -21,7 +21,7 @@ use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
 use super::prune::gone;
 use super::{Api, Page, Problem, WorkspaceView, waits};
-use crate::fleet::{Changes, known_agent, known_schedule};
+use crate::fleet::{Changes, known_agent, known_schedule, missing_agent};
 use crate::output::{self, Listening};
 use crate::store::{Cancel, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
@@ -284,6 +284,11 @@ impl Api {
             known_schedule(&self.store, &roster, agent, schedule).await?;
         }
         Ok(())
+    }
+
+    /// Says of an agent that is not in the config whether it left it or never was there.
+    pub(super) async fn missing_agent(&self, agent: &AgentName) -> Problem {
+        missing_agent(&self.store, &self.roster(), agent).await.into()
     }
 
     /// The id of the job that people name so. A whole id may be of a job that is not there.

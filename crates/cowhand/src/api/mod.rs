@@ -87,7 +87,7 @@ pub use usage::{
     AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
 };
 pub use waits::GoneAgent;
-pub(crate) use waits::gone_sentence;
+pub(crate) use waits::{left_schedule_sentence, left_sentence};
 pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, RetryAsked, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
 

@@ -186,6 +186,7 @@ impl From<FleetError> for Problem {
         let code = match error {
             FleetError::Store(error) => return error.into(),
             FleetError::NoAgent { .. }
+            | FleetError::AgentLeft { .. }
             | FleetError::NoSchedule { .. }
             | FleetError::NoScheduleAnywhere { .. }
             | FleetError::NoJob(_)

@@ -57,8 +57,8 @@ pub struct FiringView {
 }
 
 impl FiringView {
-    fn of(row: LedgerRow, schedule: &Schedule, record: Option<&ScheduleRecord>) -> Self {
-        let why = why_of(&row, schedule, record);
+    fn of(row: LedgerRow, schedule: &Schedule, record: Option<&ScheduleRecord>, daemon_runs: bool) -> Self {
+        let why = why_of(&row, schedule, record, daemon_runs);
         let LedgerRow { key, due, decided_at, outcome, note, job, jobs } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
         let jobs = jobs.into_iter().map(FiringJob::from).collect();
@@ -90,12 +90,13 @@ pub(super) async fn firings(
     Params(Ledger { limit }): Params<Ledger>,
 ) -> Result<Json<Page<FiringView>>, Problem> {
     let (roster, agent) = (api.roster(), named(&agent)?);
-    let id = find(&api, &agent, &schedule)?;
+    let id = find(&api, &agent, &schedule).await?;
     // The config may have been read again in between.
     let Some((owner, known)) = roster.schedule(id) else { return Err(Problem::no_agent(&roster, &agent)) };
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
     let record = api.store.schedule(id).await?;
-    let view = |row| FiringView::of(row, known, record.as_ref());
+    let daemon_runs = api.daemon().is_ok();
+    let view = |row| FiringView::of(row, known, record.as_ref(), daemon_runs);
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
     if For::schedule(owner, known).config().is_some() {
         for view in &mut views {
@@ -144,9 +145,9 @@ pub(super) async fn fire(
     triggered(&api, &named(&agent)?, asked).await
 }
 
-pub(super) fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {
+pub(super) async fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {
     let roster = api.roster();
-    let known = roster.agent(agent).ok_or_else(|| Problem::no_agent(&roster, agent))?;
+    let Some(known) = roster.agent(agent) else { return Err(api.missing_agent(agent).await) };
     let found = known.schedules.iter().find(|known| known.name.as_str() == schedule);
     found.map(|schedule| schedule.id).ok_or_else(|| Problem::no_schedule(known, schedule))
 }
@@ -156,7 +157,7 @@ pub(super) async fn view(
     agent: &AgentName,
     schedule: &str,
 ) -> Result<Json<ScheduleView>, Problem> {
-    find(api, agent, schedule)?;
+    find(api, agent, schedule).await?;
     let mut views = views(api).await?.into_iter();
     let found = views.find(|view| view.agent == *agent && view.schedule.as_str() == schedule);
     found.map(Json).ok_or_else(|| Problem::not_found(format!("{agent} has no schedule {schedule}")))

@@ -165,7 +165,7 @@ pub(super) async fn next(
     Params(asked): Params<NextAsked>,
 ) -> Result<Json<Page<Timestamp>>, Problem> {
     let (agent, now): (AgentName, _) = (named(&agent)?, api.now());
-    let id = find(&api, &agent, &schedule)?;
+    let id = find(&api, &agent, &schedule).await?;
     let roster = api.roster();
     let snapshot = api.store.snapshot_of(&roster, now).await?;
     // The config may have been read again in between.
@@ -225,10 +225,10 @@ pub(super) async fn coming(
     let ComingAsked { from, count, agent: of_agent, schedule: named } = asked;
     match (&of_agent, &named) {
         (Some(agent), Some(schedule)) => {
-            find(&api, agent, schedule)?;
+            find(&api, agent, schedule).await?;
         }
         (Some(agent), None) if api.roster().agent(agent).is_none() => {
-            return Err(Problem::no_agent(&api.roster(), agent));
+            return Err(api.missing_agent(agent).await);
         }
         (None, Some(_)) => return Err(Problem::bad_request("`schedule` needs `agent`")),
         _ => {}

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::jobs::Waits;
 use super::{Api, Problem};
+use crate::error::agent_left;
 
 /// An agent that is not in the config any more and has jobs that have not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +47,24 @@ pub(crate) fn gone_sentence(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
          this name, or run `cowhand cancel --agent {agent}` and trigger the work anew"
+    )
+}
+
+/// Says that an agent left the config, and what a person can do about what it still has.
+pub(crate) fn left_sentence(agent: &AgentName, gone: Option<&GoneAgent>) -> String {
+    match gone {
+        Some(GoneAgent { running, queued, .. }) => {
+            format!("jobs of {agent}: {running} running, {queued} waiting; {}", gone_sentence(agent))
+        }
+        None => format!("{}, which have all ended", agent_left(agent)),
+    }
+}
+
+/// As above, for a schedule of an agent that did not leave.
+pub(crate) fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
+    format!(
+        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
+         of {agent} go on in its place, with `adopt: {schedule}`"
     )
 }
 
@@ -104,15 +123,14 @@ fn in_snapshot(
     })
 }
 
-/// `attempt 1 failed, and it is tried again: exit code 3 (exit)`
+/// `attempt 1 failed, and it is tried again: exit code 3`
 async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, Problem> {
     let history = api.store.history(job.id().clone()).await?;
     let last = history.and_then(|history| history.attempts.into_iter().last());
     Ok(last.and_then(|last| match last.outcome {
-        Some(Outcome::Failed { error, .. }) => Some(format!(
-            "attempt {} failed, and it is tried again: {} ({})",
-            last.number, error.message, error.kind
-        )),
+        Some(Outcome::Failed { error, .. }) => {
+            Some(format!("attempt {} failed, and it is tried again: {}", last.number, error.message))
+        }
         _ => None,
     }))
 }

@@ -124,7 +124,7 @@ pub(super) async fn list(
 ) -> Result<Json<WorkView>, Problem> {
     let (roster, sources) = (api.roster(), api.sources());
     if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
-        return Err(Problem::no_agent(&roster, agent));
+        return Err(api.missing_agent(agent).await);
     }
     let (options, after) = (asked.options()?, asked.cursor.as_deref().map(Place::read).transpose()?);
     let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MOST) as usize);

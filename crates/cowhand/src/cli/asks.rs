@@ -6,6 +6,7 @@ use clap::Args;
 use cowhand_core::ask::{Ask, AskName, AskState, Asked};
 use jiff::Timestamp;
 
+use super::advice::command;
 use super::print::{self, Table, plain};
 use super::{Exit, Failure, ago, complete, place};
 use crate::api::{AnswerAsked, AnswerWord, Page};
@@ -193,10 +194,11 @@ fn whole(ask: &Ask) {
     if ask.state == AskState::Open {
         let id = &ask.id;
         let yes = match &ask.what {
-            Asked::Tool { .. } => format!("cowhand approve {id}"),
-            Asked::Question { .. } => format!("cowhand answer {id} 'what it hears'"),
+            Asked::Tool { .. } => command(&format!("approve {id}")),
+            Asked::Question { .. } => command(&format!("answer {id} 'what it hears'")),
         };
-        let ways = format!("\n{yes}\ncowhand deny {id} -m 'why, or what to do instead'");
+        let no = command(&format!("deny {id} -m 'why, or what to do instead'"));
+        let ways = format!("\n{yes}\n{no}");
         print::line(print::styled(ways, print::FAINT));
     }
 }

@@ -8,8 +8,9 @@ use cowhand_core::config::{Loaded, report};
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
+use super::advice::advised;
 use super::place::{Place, wait};
-use super::{Exit, Failure, place, print};
+use super::{Exit, Failure, print};
 use crate::api::{Client, Code, Page, Status};
 use crate::config::{self, FromDisk};
 use crate::doctor::{self, Finding, Subject};
@@ -92,7 +93,7 @@ fn show(finding: &Finding) {
         Finding { warning: true, .. } => print::styled("warn", print::ODD),
         _ => print::styled("ok  ", print::GOOD),
     };
-    print::line(format!("{mark}  {}: {}", finding.what, finding.detail));
+    print::line(advised(&format!("{mark}  {}: {}", finding.what, finding.detail)));
 }
 
 fn of_config(loaded: &Loaded) -> Result<String, String> {
@@ -187,7 +188,7 @@ async fn daemon(place: &Place) -> Result<String, String> {
         Ok(None) if place.store_gone().is_some() => {
             Ok("not running, and cannot start; `store` above says why".to_owned())
         }
-        Ok(None) => Ok(format!("not running; {} starts it", place::advice("start -d"))),
+        Ok(None) => Ok("not running; `cowhand start -d` starts it".to_owned()),
         Err(problem) if problem.code == Code::StoreUnavailable => {
             Ok("running, but its store cannot be read".to_owned())
         }

@@ -79,8 +79,9 @@ impl Events {
         let Some(text) = readable(&said.output.to_string()) else { return };
         let when = print::padded(&ago::from_now(Timestamp::now(), said.at), columns.when);
         let kind = print::padded("job:output", columns.kind);
+        let head = format!("{:>6}  {when}  {kind}  {}", "", said.job);
         for line in text.lines() {
-            print::row(&format!("{:>6}  {when}  {kind}  {}  {line}", "", said.job));
+            print_line(&head, line);
         }
     }
 
@@ -103,15 +104,39 @@ impl Events {
             | Fact::WorkDelayed { item, .. } => Some(item.to_string()),
             _ => None,
         };
-        let what: Vec<_> = [job, about, why(&event.fact)].into_iter().flatten().collect();
+        let by_whom = match (&event.fact, &event.by) {
+            (Fact::JobDeleted { .. }, Some(by)) if !self.audit => Some(format!("by {by}")),
+            _ => None,
+        };
+        let ids: Vec<_> = [job, about].into_iter().flatten().collect();
         let whose = event.whose();
         // What concerns nobody in particular has no place to keep free.
         let whose =
             if whose.is_empty() { whose } else { format!("{}  ", print::padded(&whose, columns.whose)) };
         let when = print::padded(&ago::from_now(Timestamp::now(), event.at), columns.when);
         let kind = print::padded(event.fact.type_name(), columns.kind);
-        let line = format!("{:>6}  {when}  {by}{kind}  {whose}{}", event.seq, what.join("  "));
-        print::row(line.trim_end());
+        let head = format!("{:>6}  {when}  {by}{kind}  {whose}{}", event.seq, ids.join("  "));
+        print_line(head.trim_end(), &by_whom.or_else(|| why(&event.fact)).unwrap_or_default());
+    }
+}
+
+/// Below a line that was broken.
+const INDENT: usize = 8;
+
+/// The head holds names and ids, which are never cut: a narrow terminal gets them on several lines. What follows is cut.
+fn print_line(head: &str, text: &str) {
+    // A word and a mark that it was cut.
+    const LEAST: usize = 4;
+    let gap = if text.is_empty() { "" } else { "  " };
+    let room = if text.is_empty() { 0 } else { gap.len() + LEAST };
+    if print::width().is_none_or(|width| head.width() + room <= width) {
+        return print::row(&format!("{head}{gap}{text}"));
+    }
+    // Columns are of no use any more.
+    let words: Vec<&str> = head.split_whitespace().collect();
+    print::words(&words.join(" "), INDENT);
+    if !text.is_empty() {
+        print::row(&format!("{:INDENT$}{text}", ""));
     }
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 
+use super::advice::advised;
 use crate::api::{Code, Problem};
 
 /// What scripts can rely on.
@@ -61,6 +62,11 @@ impl Failure {
         self
     }
 
+    /// Its words, for a verb that goes on all the same.
+    pub(super) fn into_message(self) -> String {
+        self.message.unwrap_or_default()
+    }
+
     pub(super) fn was_interrupted(&self) -> bool {
         self.exit == Exit::Interrupted
     }
@@ -79,9 +85,9 @@ impl Failure {
 
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        if let Some(message) = &self.message {
+        if let Some(message) = self.message.as_deref().map(advised) {
             // A report of the config, or of a daemon in the background, begins with the word itself, perhaps in colour.
-            if anstream::adapter::strip_str(message).to_string().starts_with("error: ") {
+            if anstream::adapter::strip_str(&message).to_string().starts_with("error: ") {
                 anstream::eprintln!("{message}");
             } else {
                 anstream::eprintln!("{red}error{red:#}: {message}");

@@ -10,7 +10,7 @@ use cowhand_core::job::{JobRecord, JobStatus};
 use serde::de::DeserializeOwned;
 
 use super::place::WayIn;
-use super::{Exit, Failure, place, print};
+use super::{Exit, Failure, print};
 use crate::api::{Client, Code, Problem};
 
 /// How long a daemon may be away before whoever follows gives up. A restart takes a second; one by systemd, with
@@ -146,8 +146,7 @@ fn given_up(problem: Problem) -> Failure {
         Code::NoDaemon => Failure::new(
             Exit::NoDaemon,
             format!(
-                "the daemon was stopped, and none came back for {waited}s; {} starts one",
-                place::advice("start -d")
+                "the daemon was stopped, and none came back for {waited}s; `cowhand start -d` starts one"
             ),
         ),
         _ => problem.into(),

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::place::cannot;
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, advice, print};
 
 #[derive(Debug, Args)]
 pub(super) struct Init {
@@ -53,10 +53,6 @@ impl Init {
             return Ok(());
         }
         print::line(format!("wrote {shown}"));
-        // As the next verbs have to be told where it is.
-        let own = file.file_name().is_some_and(|name| name != "cowhand.yaml");
-        let named = config.map(|config| if own { shown.to_string() } else { config.display().to_string() });
-        let named = named.map(|named| format!(" -c {named}")).unwrap_or_default();
         let verbs = [
             ("start -d", "starts it"),
             ("trigger helper --wait", "runs its agent now"),
@@ -64,7 +60,7 @@ impl Init {
         ];
         print::line("");
         for (verb, what) in verbs {
-            print::line(format!("cowhand{named} {verb:<21}    {what}"));
+            print::line(format!("{}    {what}", advice::command(&format!("{verb:<21}"))));
         }
         Ok(())
     }

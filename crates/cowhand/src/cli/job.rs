@@ -12,6 +12,7 @@ use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
+use super::advice::{self, advised};
 use super::asks::what as asked;
 use super::place::WayIn;
 use super::spinner::Spinner;
@@ -93,7 +94,7 @@ impl Job {
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
             hooks(&job.hooks);
-            let hint = format!("\ncowhand logs {}   shows what it said", job.job.id);
+            let hint = format!("\n{}   shows what it said", advice::command(&format!("logs {}", job.job.id)));
             print::line(print::styled(hint, print::FAINT));
         }
         Ok(())
@@ -227,7 +228,7 @@ fn work_item(view: &JobView) {
 
 /// `name         what there is to say`, as long as it is.
 fn row(name: &str, value: &str) {
-    print::prose(&format!("{name:<13}{value}"), 13);
+    print::words(&format!("{name:<13}{value}"), 13);
 }
 
 /// What it wanted of a person, the newest last.
@@ -235,7 +236,7 @@ fn asks(asks: &[Ask], now: Timestamp) {
     const MOST: usize = 10;
     let skipped = asks.len().saturating_sub(MOST);
     if skipped > 0 {
-        row("asks", &format!("{skipped} earlier ones; `cowhand asks --all` shows them"));
+        row("asks", &advised(&format!("{skipped} earlier ones; `cowhand asks --all` shows them")));
     }
     for ask in &asks[skipped..] {
         let (id, what) = (&ask.id, folded(&asked(ask), 120));
@@ -245,7 +246,8 @@ fn asks(asks: &[Ask], now: Timestamp) {
             &match &ask.state {
                 AskState::Open => {
                     let until = ago::from_now(now, ask.expires_at);
-                    format!("{what}: no answer yet, which means no {until}; `cowhand asks {id}` shows it")
+                    let shows = advice::command(&format!("asks {id}"));
+                    format!("{what}: no answer yet, which means no {until}; `{shows}` shows it")
                 }
                 AskState::Allowed(said) => format!("{what}: allowed{}", by(said)),
                 AskState::Denied(said) => format!("{what}: denied{}", by(said)),
@@ -303,7 +305,7 @@ fn reset(waits: &Waits) -> Option<Timestamp> {
 /// What it waits for, and what it has cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
-        row("waits", &format!("{} ({})", waits.message, waits.reason));
+        row("waits", &advised(&waits.message));
         if let Some(until) = reset(waits) {
             print::line(format!("{:<13}{until:.0} ({})", "until", ago::from_now(now, until)));
         }

@@ -53,7 +53,7 @@ impl Jobs {
     }
 }
 
-fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
+pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
     let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"])
         .sparing(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
     for job in jobs {

@@ -1,5 +1,6 @@
 //! The command line: one file for each verb.
 
+mod advice;
 mod agents;
 mod ago;
 mod asks;
@@ -22,6 +23,7 @@ mod init;
 mod interrupt;
 mod job;
 mod jobs;
+mod left;
 mod listen;
 mod log;
 mod logs;
@@ -172,6 +174,10 @@ pub fn run() -> ExitCode {
     CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
     let cli = Cli::parse();
     let config = cli.config.as_deref();
+    // What a daemon in the background says is for whoever started it, who may have typed another `-c`, or none.
+    if !matches!(&cli.verb, Verb::Start(start) if start.is_behind()) {
+        advice::remember(config);
+    }
     let answer = match cli.verb {
         Verb::Demo(demo) => demo.run(),
         Verb::Init(init) => init.run(config),

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -19,17 +19,6 @@ use crate::state::StateFolder;
 use crate::store::{Store, is_postgres};
 use crate::work::{Setting, Sources};
 
-/// What `-c` named.
-static ASKED: OnceLock<PathBuf> = OnceLock::new();
-
-/// Returns a command for a message, with the `-c` that this one was given.
-pub(super) fn advice(verb: &str) -> String {
-    match ASKED.get() {
-        Some(config) => format!("`cowhand -c {} {verb}`", config.display()),
-        None => format!("`cowhand {verb}`"),
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) config: PathBuf,
@@ -39,10 +28,6 @@ pub(super) struct Place {
 impl Place {
     /// What `-c` names, or what is found from here.
     pub(super) fn find(asked: Option<&Path>) -> Result<Self, Failure> {
-        if let Some(asked) = asked {
-            // A process has one command line.
-            let _ = ASKED.set(asked.to_owned());
-        }
         let here = std::env::current_dir().map_err(|error| cannot("no working directory", &error))?;
         let found =
             config::find(asked, &here).map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;

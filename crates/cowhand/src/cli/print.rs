@@ -8,6 +8,7 @@ use anstyle::Style;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
+use super::advice::advised;
 use super::spinner;
 pub(super) use super::table::Table;
 use super::table::beginning;
@@ -59,8 +60,14 @@ pub(super) fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
-/// Sentences, broken between words where the terminal ends. What comes below the first line stands `indent` to the right.
+/// Sentences of our own, broken between words where the terminal ends. What comes below the first line stands `indent` to
+/// the right. Commands in them can be typed as they are.
 pub(super) fn prose(text: &str, indent: usize) {
+    words(&advised(text), indent);
+}
+
+/// The same for words that somebody else wrote, and that stay as they are.
+pub(super) fn words(text: &str, indent: usize) {
     line(broken(text, indent, width()));
 }
 
@@ -111,7 +118,7 @@ pub(super) fn raw(text: &[u8]) {
 /// Beside the answer, for the person who waits for it.
 pub(super) fn note(text: impl Display) {
     let erase = if spinner::can_erase() { spinner::ERASE } else { "" };
-    anstream::eprintln!("{erase}note: {text}");
+    anstream::eprintln!("{erase}note: {}", advised(&text.to_string()));
 }
 
 pub(super) fn json(value: &impl Serialize) {

@@ -32,7 +32,7 @@ impl Restart {
         let place = Place::find(config)?;
         let Self { stop_timeout, listen, log_format, json } = self;
         let given = Started { listen, stop_timeout, log_format };
-        let started = Started::read(&place.state).overridden_by(given);
+        let started = Started::read(&place.state)?.overridden_by(given);
         wait(restart_check::check(&place, &started.listen))?;
         let stopped = stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
         background::start(&place, &started, false, json).map_err(|failure| match stopped {

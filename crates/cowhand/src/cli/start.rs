@@ -51,6 +51,11 @@ pub(super) struct Start {
 }
 
 impl Start {
+    /// Whether this is the daemon in the background.
+    pub(super) const fn is_behind(&self) -> bool {
+        self.behind
+    }
+
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
             let place = Place::find(config)?;

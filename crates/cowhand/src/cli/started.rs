@@ -1,5 +1,6 @@
 //! How a daemon was started: written down in the state folder, so that `restart` starts the next one in the same way.
 
+use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::listen::Listen;
 use super::log::LogFormat;
+use super::{Exit, Failure};
 use crate::beneath::Root;
 use crate::state::StateFolder;
 
@@ -27,10 +29,24 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// Reads how the last daemon was started; as by default if that is not known.
-    pub(super) fn read(state: &StateFolder) -> Self {
+    /// Reads how the last daemon was started; as by default if none has been. What cannot be read is not guessed: a server
+    /// that was turned off would be opened.
+    pub(super) fn read(state: &StateFolder) -> Result<Self, Failure> {
+        let file = state.path().join(NAME);
+        let unknown = |why: &dyn Display| {
+            let message = format!(
+                "how the daemon was started is not known, since {} cannot be read: {why}; run `cowhand stop --keep-agents`, then \
+                 `cowhand start -d` with the options that it is to have (`--no-server` or `--listen`, `--stop-timeout`, \
+                 `--log-format`)",
+                file.display()
+            );
+            Failure::new(Exit::CannotRunHere, message)
+        };
+        if !file.try_exists().map_err(|error| unknown(&error))? {
+            return Ok(Self::default());
+        }
         let read = Root::open(state.path()).and_then(|root| root.read(Path::new(NAME), MAX_BYTES));
-        read.ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        serde_json::from_slice(&read.map_err(|error| unknown(&error))?).map_err(|error| unknown(&error))
     }
 
     /// Writes it down. Only for whoever holds the lock of the state folder.

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::place::{Place, WayIn};
-use super::{Failure, ago, complete, place, print, schedule};
+use super::{Failure, ago, complete, left, place, print, schedule};
 use crate::api::{
-    AgentView, Code, DaemonView, GoneAgent, JobView, Page, Status as Answer, Waits, gone_sentence,
+    AgentView, Code, DaemonView, GoneAgent, JobView, Page, Status as Answer, Waits, left_sentence,
 };
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::queues::UntoldItem;
@@ -42,7 +42,9 @@ impl Status {
                 status.agents.retain(|view| view.name == *agent);
                 if status.agents.is_empty() {
                     // Says that there is none, and which one was probably meant.
-                    client.get::<AgentView>(&format!("agents/{agent}")).await?;
+                    if let Err(problem) = client.get::<AgentView>(&format!("agents/{agent}")).await {
+                        return left::show(client, agent, None, problem, self.json).await;
+                    }
                 }
             }
             if self.json {
@@ -50,13 +52,13 @@ impl Status {
                 return Ok(());
             }
             let now = Timestamp::now();
-            print::line(daemon(&status.daemon, client.place(), now));
+            print::prose(&daemon(&status.daemon, client.place(), now), 2);
             if let Some(problem) = &status.daemon.store_problem {
                 let problem = print::one_line(problem, 1_000);
                 print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
             }
             if let Some(waiting) = waiting(status.asks) {
-                print::line(waiting);
+                print::prose(&waiting, 2);
             }
             if let Some(at) = status.daemon.config_refused_at {
                 let at = ago::from_now(now, at);
@@ -92,7 +94,7 @@ impl Status {
             stopped.extend(status.untold.iter().filter(of_agent).map(|item| untold(item, now)));
             if self.agent.is_some() {
                 print::line("");
-                schedule::table(&schedules, now).print();
+                schedule::table(&schedules, client.is_alone(), now).print();
             }
             if !stopped.is_empty() {
                 print::line("");
@@ -169,10 +171,9 @@ fn untold(item: &UntoldItem, now: Timestamp) -> String {
 }
 
 /// Jobs that wait for an agent that is gone, or run without it.
-pub(super) fn gone(gone: &GoneAgent) -> String {
-    let GoneAgent { agent, running, queued } = gone;
+fn gone(gone: &GoneAgent) -> String {
     let what = print::styled("not in the config", print::ODD);
-    format!("{what}: jobs of {agent}: {running} running, {queued} waiting; {}", gone_sentence(agent))
+    format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
 }
 
 /// Jobs that wait for something of which no line tells yet. That all places are taken, the table shows.
@@ -219,11 +220,7 @@ fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
         if let Some(gone) = place.store_gone() {
             return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));
         }
-        return format!(
-            "daemon: {}; {} starts it",
-            print::styled("not running", print::ODD),
-            place::advice("start -d")
-        );
+        return format!("daemon: {}; `cowhand start -d` starts it", print::styled("not running", print::ODD));
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();

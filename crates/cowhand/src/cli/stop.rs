@@ -10,6 +10,7 @@ use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{JobRecord, Termination};
 use serde::Serialize;
 
+use super::advice::advised;
 use super::bulk::jobs;
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
@@ -33,10 +34,13 @@ pub(super) struct Stop {
 /// What `--json` prints.
 #[derive(Debug, Default, Serialize)]
 struct Stopped {
-    /// Jobs that were cancelled because they did not end in time.
-    cancelled: Vec<Cancelled>,
-    /// How many jobs run on without a daemon.
-    running: usize,
+    /// Jobs that were cancelled because they did not end in time. None if that is not known.
+    cancelled: Option<Vec<Cancelled>>,
+    /// How many jobs run on without a daemon. None if that is not known.
+    running: Option<usize>,
+    /// Why it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,29 +65,41 @@ impl Stop {
             ));
         };
         // It has stopped, whatever can be found out about the jobs.
-        let stopped = wait(outcome(&place, last, self.keep_agents)).unwrap_or_default();
+        let stopped = wait(outcome(&place, last, self.keep_agents)).unwrap_or_else(Stopped::unknown);
         if self.json {
             print::json(&stopped);
         } else {
-            print::line(stopped.in_words());
+            print::line(advised(&stopped.in_words()));
         }
         Ok(())
     }
 }
 
 impl Stopped {
+    fn new(cancelled: Vec<Cancelled>, running: usize) -> Self {
+        Self { cancelled: Some(cancelled), running: Some(running), problem: None }
+    }
+
+    fn unknown(why: Failure) -> Self {
+        Self { problem: Some(why.into_message()), ..Self::default() }
+    }
+
     fn in_words(&self) -> String {
-        if self.running > 0 {
-            let run = if self.running == 1 { "runs" } else { "run" };
-            return format!("stopped; {} {run} on", jobs(self.running));
+        let (Some(cancelled), Some(running)) = (&self.cancelled, self.running) else {
+            let why = self.problem.as_deref().unwrap_or_default();
+            return format!("stopped; what became of the jobs is not known: {why}");
+        };
+        if running > 0 {
+            let run = if running == 1 { "runs" } else { "run" };
+            return format!("stopped; {} {run} on", jobs(running));
         }
-        if self.cancelled.is_empty() {
+        if cancelled.is_empty() {
             return "stopped".to_owned();
         }
         let line = |Cancelled { job, agent, termination }: &Cancelled| {
             format!("  {job}  {agent}  {}", termination.in_words())
         };
-        let lines: Vec<String> = self.cancelled.iter().map(line).collect();
+        let lines: Vec<String> = cancelled.iter().map(line).collect();
         format!("stopped; {} cancelled:\n{}", jobs(lines.len()), lines.join("\n"))
     }
 }
@@ -91,24 +107,25 @@ impl Stopped {
 /// What became of the jobs that ran here, from the store that the daemon left.
 async fn outcome(place: &Place, after: i64, kept: bool) -> Result<Stopped, Failure> {
     if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, place.store_gone()) {
-        return Ok(Stopped { running: jobs.len(), ..Stopped::default() });
+        return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
     let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
     let client = place.alone().await?;
-    let mut stopped = Stopped::default();
     if kept {
-        let running: Page<JobRecord> = client.get("jobs?status=running&limit=1000").await?;
+        let (running, mut own): (Page<JobRecord>, usize) =
+            (client.get("jobs?status=running&limit=1000").await?, 0);
         for job in running.items {
-            stopped.running += usize::from(ran_at(&client, &job.id, &here).await?);
+            own += usize::from(ran_at(&client, &job.id, &here).await?);
         }
-        return Ok(stopped);
+        return Ok(Stopped::new(Vec::new(), own));
     }
+    let mut cancelled = Vec::new();
     for (job, agent, termination) in cancelled_after(&client, after).await? {
         if ran_at(&client, &job, &here).await? {
-            stopped.cancelled.push(Cancelled { job, agent, termination });
+            cancelled.push(Cancelled { job, agent, termination });
         }
     }
-    Ok(stopped)
+    Ok(Stopped::new(cancelled, 0))
 }
 
 /// The jobs that were cancelled after this event, with their agents and how they ended.

@@ -85,7 +85,7 @@ impl List {
         if self.json {
             print::json(&tokens.items);
         } else if tokens.items.is_empty() {
-            print::line("no tokens; `cowhand token create NAME --scope read` makes one");
+            print::prose("no tokens; `cowhand token create NAME --scope read` makes one", 0);
         } else {
             table(&tokens.items, Timestamp::now()).print();
         }

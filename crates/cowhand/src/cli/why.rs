@@ -14,7 +14,7 @@ use serde_json::json;
 use super::place::WayIn;
 use super::print::{self, Table};
 use super::schedule::FullName;
-use super::{Failure, ago, complete, number, place, status};
+use super::{Failure, ago, complete, left, number, place, status};
 use crate::api::{AgentView, FiringView, Page, Problem, Status, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 use crate::queues::given_up::{GivenUpItem, TakenBy};
@@ -60,7 +60,7 @@ struct Answer {
 }
 
 impl Answer {
-    async fn of(client: &WayIn<'_>, name: &FullName, limit: u32) -> Result<Self, Failure> {
+    async fn of(client: &WayIn<'_>, name: &FullName, limit: u32) -> Result<Self, Problem> {
         let address = name.address();
         let schedule: ScheduleView = client.get(&address).await?;
         let firings: Page<FiringView> = client.get(&format!("{address}/firings?limit={limit}")).await?;
@@ -99,7 +99,12 @@ impl Why {
     }
 
     async fn schedule(&self, client: &WayIn<'_>, name: &FullName) -> Result<(), Failure> {
-        let answer = Answer::of(client, name, self.limit.unwrap_or(10)).await?;
+        let answer = match Answer::of(client, name, self.limit.unwrap_or(10)).await {
+            Ok(answer) => answer,
+            Err(problem) => {
+                return left::show(client, &name.agent, Some(&name.schedule), problem, self.json).await;
+            }
+        };
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
         let (alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
@@ -119,7 +124,7 @@ impl Why {
     async fn agent(&self, client: &WayIn<'_>, name: &AgentName) -> Result<(), Failure> {
         let agent: AgentView = match client.get(&format!("agents/{}", segment(name.as_str()))).await {
             Ok(agent) => agent,
-            Err(problem) => return self.agent_that_left(client, name, problem).await,
+            Err(problem) => return left::show(client, name, None, problem, self.json).await,
         };
         let mut answers = Vec::new();
         for schedule in &agent.schedules {
@@ -135,7 +140,7 @@ impl Why {
             return Ok(());
         }
         if answers.is_empty() {
-            print::line(format!("{name} has no schedules; `cowhand trigger {name}` makes a job"));
+            print::prose(&format!("{name} has no schedules; `cowhand trigger {name}` makes a job"), 0);
         }
         print_refusal(&agent, now);
         for (place, answer) in answers.iter().enumerate() {
@@ -145,27 +150,6 @@ impl Why {
             // That no daemon runs is the same for all of them.
             answer.print(alone && place == 0, now);
             answer.print_firings(now);
-        }
-        Ok(())
-    }
-}
-
-impl Why {
-    /// Tells of the jobs of an agent that is not in the config any more. Without such jobs, the problem stands.
-    async fn agent_that_left(
-        &self,
-        client: &WayIn<'_>,
-        name: &AgentName,
-        problem: Problem,
-    ) -> Result<(), Failure> {
-        let status: Status = client.get("status").await?;
-        let Some(gone) = status.gone.iter().find(|gone| gone.agent == *name) else {
-            return Err(problem.into());
-        };
-        if self.json {
-            print::json(&json!({ "agent": name, "daemon_running": !client.is_alone(), "gone": gone }));
-        } else {
-            print::prose(&stop(&status::gone(gone)), 0);
         }
         Ok(())
     }
@@ -182,15 +166,15 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
     if alone {
-        lines.push(format!("No daemon runs, so nothing fires; {} starts one.", place::advice("start -d")));
+        lines.push("No daemon runs, so nothing fires; `cowhand start -d` starts one.".to_owned());
     }
-    lines.extend(what_follows(view, now));
+    lines.extend(what_follows(view, alone, now));
     let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
     if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, other) {
         lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
     }
     if let Some(at) = view.last_run_at {
-        lines.push(format!("Its last run, or look for work, ended {}.", ago::from_now(now, at)));
+        lines.push(format!("Its last own run, or look for work, ended {}.", ago::from_now(now, at)));
     }
     if let Some(error) = &view.last_error {
         let what = match view.status {
@@ -252,7 +236,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
 }
 
 /// What it waits for, or when it fires next.
-fn what_follows(view: &ScheduleView, now: Timestamp) -> Option<String> {
+fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String> {
     let is_noted = view.skip_note.is_some() && view.skip_note_reason == view.skip_reason;
     match (view.skip_reason, view.next_run_at) {
         (Some(SkipReason::Disabled), _) => None,
@@ -264,7 +248,7 @@ fn what_follows(view: &ScheduleView, now: Timestamp) -> Option<String> {
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType | SkipReason::AlreadyRunning) | None, _)
             if view.preparing =>
         {
-            Some(preparing(view, now))
+            Some(preparing(view, alone, now))
         }
         (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" => {
             Some("It has fired, and a `delay` fires once.".to_owned())
@@ -296,9 +280,12 @@ fn what_follows(view: &ScheduleView, now: Timestamp) -> Option<String> {
 }
 
 /// `It fired 18s ago, and is being prepared: it waits for the answer of …`
-fn preparing(view: &ScheduleView, now: Timestamp) -> String {
+fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
     let since = view.preparing_since.map(|at| format!(" {}", ago::from_now(now, at))).unwrap_or_default();
     let by = view.preparing_by.as_deref().map(|by| print::one_line(by, 300)).unwrap_or_default();
+    if alone {
+        return format!("It fired{since}, and it is prepared when a daemon starts: {by} is asked then.");
+    }
     format!("It fired{since}, and is being prepared: it waits for the answer of {by}.")
 }
 
@@ -312,7 +299,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
 }
 
-/// `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and when that ends.
+/// `Why: 5 jobs in a row failed the same way: exit code 1.` and when that ends.
 fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     // What others fire has nothing that waits before it has a job.

@@ -45,7 +45,7 @@ impl Fleet {
     ) -> Result<Delivered, FleetError> {
         self.open()?;
         let roster = self.roster();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
         let schedule = schedule_of(agent, schedule)?;
         let name = || (agent.name.clone(), schedule.name.clone());
         let reception = delivery.reception(&schedule.trigger);

@@ -16,6 +16,14 @@ pub(crate) async fn known_agent(store: &Store, roster: &Roster, agent: &AgentNam
     Ok(())
 }
 
+/// Says of an agent that is not in the config whether it left it or never was there.
+pub(crate) async fn missing_agent(store: &Store, roster: &Roster, agent: &AgentName) -> FleetError {
+    match known_agent(store, roster, agent).await {
+        Ok(()) => FleetError::AgentLeft { agent: agent.clone() },
+        Err(error) => error,
+    }
+}
+
 /// A schedule, of this agent or of any, that left the fleet is known as long as it has jobs.
 pub(crate) async fn known_schedule(
     store: &Store,

@@ -67,7 +67,7 @@ pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::Heard;
 pub use deliver::Delivered;
 pub use events::Subscription;
-pub(crate) use known::{known_agent, known_schedule};
+pub(crate) use known::{known_agent, known_schedule, missing_agent};
 pub use output::{Output, Said};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub(crate) use prune::{prune, remove_job};
@@ -378,10 +378,16 @@ impl Fleet {
         taken.await.map_err(|_| FleetError::Died)?
     }
 
+    async fn missing(&self, agent: &AgentName) -> FleetError {
+        missing_agent(self.store(), &self.roster(), agent).await
+    }
+
     /// Says that the agent is to begin anew, for the schedules that wait for that.
     pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
         let roster = self.roster();
-        roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
+        if roster.agent(agent).is_none() {
+            return Err(self.missing(agent).await);
+        }
         self.engine.store.clear_agent(agent.clone(), self.engine.clock.now()).await?;
         self.nudge();
         Ok(())

@@ -11,7 +11,7 @@ impl Fleet {
     /// Says whether it was off. What fell due or happened meanwhile is not made up; a trigger that gave up begins anew. What
     /// its file turns off, or what has finished, cannot be turned on.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
-        let known = self.find(agent, schedule)?;
+        let known = self.find(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
         if let Some(place) = known.place_of_off() {
             let (agent, schedule) = name();
@@ -33,15 +33,15 @@ impl Fleet {
 
     /// Says whether it was on. What runs goes on.
     pub async fn disable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
-        let id = self.find(agent, schedule)?.id;
+        let id = self.find(agent, schedule).await?.id;
         let was_on = self.store().disable(id, DisabledBy::Person, self.clock().now()).await?;
         self.nudge();
         Ok(was_on)
     }
 
-    fn find(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<Schedule, FleetError> {
+    async fn find(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<Schedule, FleetError> {
         let roster = self.roster();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
         schedule_of(agent, schedule).cloned()
     }
 }

@@ -56,7 +56,7 @@ impl Fleet {
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.open()?;
         let roster = self.roster();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
         let triggered = match &trigger.schedule {
             Some(name) => self.fire(agent, schedule_of(agent, name)?, &trigger).await?,
             None if trigger.idempotency_key.is_some() => return Err(FleetError::KeyWithoutSchedule),
@@ -153,7 +153,7 @@ impl Fleet {
         self.open()?;
         let roster = self.roster();
         let agent = before.agent();
-        let agent = roster.agent(agent).ok_or_else(|| FleetError::no_agent(&roster, agent))?;
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
         let schedule = changes.schedule.as_ref().or(before.schedule());
         let schedule = schedule.map(|name| schedule_of(agent, name)).transpose()?;
         let prompt = changes.prompt.or_else(|| before.prompt().map(str::to_owned));

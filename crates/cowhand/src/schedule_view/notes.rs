@@ -181,12 +181,20 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
 }
 
 /// Why a firing ran or did not, in words.
-pub(crate) fn why_of(row: &LedgerRow, schedule: &Schedule, record: Option<&ScheduleRecord>) -> String {
+pub(crate) fn why_of(
+    row: &LedgerRow,
+    schedule: &Schedule,
+    record: Option<&ScheduleRecord>,
+    daemon_runs: bool,
+) -> String {
     let (key, note) = (&row.key, row.note.as_deref());
     let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
     match row.outcome {
         FiringOutcome::Preparing if record.is_some_and(|record| record.holds_back(key)) => {
             with_note("its schedule has paused itself, and it waits for the end of the pause")
+        }
+        FiringOutcome::Preparing if !daemon_runs => {
+            with_note("no daemon runs; it is prepared when a daemon starts")
         }
         FiringOutcome::Preparing => with_note("it is being prepared: it finds out what there is to run for"),
         FiringOutcome::Missed => with_note(missed(row, schedule)),

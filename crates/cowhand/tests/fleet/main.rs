@@ -20,6 +20,7 @@ mod herdctl;
 mod job_socket;
 mod jobs;
 mod ledger;
+mod left;
 mod life;
 mod limits;
 mod mcp;

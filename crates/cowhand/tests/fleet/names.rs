@@ -208,6 +208,12 @@ fn one_job_can_be_deleted_by_its_verb() {
     until("its files to go", || {
         (!scene.root.join(format!(".cowhand/jobs/{id}.jsonl")).exists()).then_some(())
     });
+    let event = scene.json(&["events", "--limit", "1"]);
+    assert_eq!((&event["type"], &event["job"]), (&"job:deleted".into(), &id.into()), "{event}");
+    assert_eq!(event["by"]["who"], "person", "{event}");
+    let events = scene.run(&["events"]).stdout;
+    let line = events.lines().last().unwrap();
+    assert!(line.contains("job:deleted") && line.contains(" by "), "{events}");
     let again = scene.run(&["job", "delete", id]);
     assert!(again.code == Some(5) && again.stderr.contains("it was deleted at"), "{}", again.stderr);
     // As pruning, it needs no daemon.

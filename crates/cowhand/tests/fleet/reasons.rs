@@ -320,3 +320,71 @@ fn output_and_file_of_a_job_say_why_it_or_an_attempt_ended() {
         assert!(said.contains(sentence), "{said}");
     }
 }
+
+/// Nobody prepares anything while no daemon runs.
+#[test]
+fn a_stopped_fleet_prepares_nothing() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      slow: {type: interval, interval: 1s, when_command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']}
+",
+    );
+    scene.start();
+    until("it to be prepared", || {
+        (scene.json(&["schedule", "show", "a/slow"])["preparing"] == true).then_some(())
+    });
+    let running = scene.run(&["schedule", "show", "a/slow"]).stdout;
+    assert!(running.contains("being prepared"), "{running}");
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    for verb in [
+        &["why", "a/slow"][..],
+        &["why", "a"],
+        &["schedule", "show", "a/slow"],
+        &["schedule", "list"],
+        &["status", "a"],
+    ] {
+        let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!said.contains("being prepared"), "{verb:?}: {said}");
+        assert!(said.contains("it is prepared when a daemon starts"), "{verb:?}: {said}");
+    }
+    assert_eq!(scene.json(&["why", "a/slow"])["firings"][0]["outcome"], "preparing");
+    scene.go();
+    scene.start();
+    until("its job", || (!scene.json(&["jobs"]).as_array().unwrap().is_empty()).then_some(()));
+}
+
+/// The code is for programs.
+#[test]
+fn what_a_job_waits_for_is_a_sentence() {
+    let scene = Scene::with(
+        "agents:
+  - name: fails
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    retry: {max_attempts: 3, backoff: 1h, on: [error]}
+  - name: held
+    runtime: command
+    command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done']
+",
+    );
+    scene.start();
+    let id = |agent: &str| scene.json(&["trigger", agent])["id"].as_str().unwrap().to_owned();
+    let (first, second, retried) = (id("held"), id("held"), id("fails"));
+    until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
+    for (job, code) in [(second, "at_capacity"), (retried, "requeued")] {
+        let waits =
+            until("it to wait", || Some(scene.job(&job)["waits"].clone()).filter(|waits| waits.is_object()));
+        assert_eq!(waits["reason"], code);
+        let message = waits["message"].as_str().unwrap();
+        assert!(!message.ends_with(')'), "{message}");
+        let said = scene.run(&["job", &job]).stdout;
+        let line = said.lines().find(|line| line.starts_with("waits ")).unwrap();
+        assert!(line.ends_with(message), "{said}");
+        let status = scene.run(&["status"]).stdout;
+        assert!(!status.contains("(exit)") && !status.contains(code), "{status}");
+    }
+}

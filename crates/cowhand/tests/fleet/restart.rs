@@ -142,3 +142,26 @@ fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
     fs::remove_file(&talk).unwrap();
     assert_eq!(scene.run(&["restart"]).code, Some(0));
 }
+
+/// A server that was turned off is not opened because nobody knows that it was.
+#[test]
+fn a_start_that_cannot_be_read_is_not_guessed() {
+    let scene = Scene::started();
+    let daemon = scene.daemon().unwrap();
+    let file = scene.root.join(".cowhand/start.json");
+    for text in ["{\"listen\": 7}", "", "no json"] {
+        fs::write(&file, text).unwrap();
+        let said = scene.run(&["restart"]);
+        assert_eq!(said.code, Some(6), "{text:?}: {}{}", said.stdout, said.stderr);
+        for word in ["start.json", "cowhand stop --keep-agents", "cowhand start -d", "--no-server"] {
+            assert!(said.stderr.contains(word), "{word} in {}", said.stderr);
+        }
+        assert_eq!(scene.daemon(), Some(daemon), "{text:?}");
+    }
+    // The advice works.
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    scene.start();
+    let restarted = scene.run(&["restart"]);
+    assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+    assert!(scene.json(&["status"])["daemon"]["url"].is_null());
+}

@@ -164,3 +164,16 @@ fn why_one_waits() {
         (scene.json(&["why", "a/often"])["firings"][0]["outcome"] == "ran").then_some(())
     });
 }
+
+/// A run by hand moves no interval, so it is no run of the schedule's own; everybody who names that time says so.
+#[test]
+fn the_last_run_is_the_schedules_own() {
+    let scene = Scene::started();
+    scene.json(&["trigger", "worker", "tidy", "--wait"]);
+    let shown = scene.json(&["schedule", "show", "worker/tidy"]);
+    assert_eq!(shown["last_run_at"], serde_json::Value::Null);
+    let list = scene.run(&["schedule", "list"]).stdout;
+    assert!(list.contains("LAST OWN RUN"), "{list}");
+    let why = scene.run(&["why", "worker/tidy"]).stdout;
+    assert!(!why.contains("last run") && why.contains("fired by hand"), "{why}");
+}

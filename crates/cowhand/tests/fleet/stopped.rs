@@ -144,3 +144,27 @@ fn a_cancelled_one_stays_cancelled() {
     let job = until("it to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
     assert_eq!(job["status"], "cancelled", "{job:#}");
 }
+
+/// What became of the jobs cannot be read, and that is not said to be nothing.
+#[test]
+fn a_stop_says_what_it_does_not_know() {
+    for json in [false, true] {
+        let scene = Scene::started();
+        scene.waiting_job();
+        let config = fs::read_to_string(scene.root.join("cowhand.yaml")).unwrap();
+        fs::write(scene.root.join("cowhand.yaml"), format!("store: notaurl\n{config}")).unwrap();
+        let said = if json {
+            let said = scene.json(&["stop", "--timeout", "0"]);
+            assert_eq!((&said["cancelled"], &said["running"]), (&Value::Null, &Value::Null), "{said}");
+            said["problem"].as_str().unwrap().to_owned()
+        } else {
+            let said = scene.run(&["stop", "--timeout", "0"]);
+            assert_eq!(said.code, Some(0), "{}", said.stderr);
+            let words = "stopped; what became of the jobs is not known: ";
+            assert!(said.stdout.starts_with(words), "{}", said.stdout);
+            said.stdout
+        };
+        assert!(said.contains("`store` in the config is no address"), "{said}");
+        fs::write(scene.root.join("cowhand.yaml"), config).unwrap();
+    }
+}

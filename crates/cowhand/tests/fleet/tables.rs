@@ -84,3 +84,36 @@ fn columns_are_counted_as_a_terminal_shows_them() {
         assert_eq!(begins(line, "manual"), expected, "{}", lines.join("\n"));
     }
 }
+
+#[test]
+fn events_never_cut_an_id() {
+    let scene = scene();
+    let ids: Vec<String> = scene
+        .json(&["jobs"])
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["id"].as_str().unwrap().to_owned())
+        .collect();
+    let names =
+        ["b", "backend-service-pull-request-reviewer-for-the-north/every-weekday-morning-before-the-meeting"];
+    for width in [40, 50, 60, 80] {
+        let lines = lines_on(scene.command(&["events"]), width);
+        let mut found = 0;
+        for word in lines.iter().flat_map(|line| line.split_whitespace()) {
+            if word.starts_with("job-") {
+                assert!(ids.iter().any(|id| id == word), "{width}: {word:?} in {lines:#?}");
+                found += 1;
+            }
+            let name = word.trim_end_matches('…');
+            assert!(
+                !word.ends_with('…') || !names.iter().any(|whole| name.len() > 3 && whole.starts_with(name)),
+                "{word}"
+            );
+        }
+        assert!(found >= 6, "{width}: {lines:#?}");
+        for line in lines.iter().filter(|line| line.trim().contains(' ')) {
+            assert!(columns(line) <= usize::from(width), "{width}: {line}");
+        }
+    }
+}

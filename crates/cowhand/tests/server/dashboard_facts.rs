@@ -143,3 +143,38 @@ async fn the_ledger_shows_how_jobs_ended() {
     assert_eq!(ledger.matches("class=\"status s-failed\"").count(), 2, "{ledger}");
     assert!(!ledger.contains("s-ran"), "nothing that failed looks as if it had gone well: {ledger}");
 }
+
+/// What it still has is shown, and everything that leads to it leads somewhere.
+#[tokio::test]
+async fn an_agent_that_left_has_a_page() {
+    let scene = Scene::of(FLEET);
+    let token = scene.token("reader", "read");
+    assert_eq!(scene.run(&["trigger", "busy"]).0, 0);
+    assert_eq!(scene.run(&["trigger", "fails", "by-hand", "--wait"]).0, 1);
+    scene.until("it to run", || scene.run(&["jobs", "--agent", "busy"]).1.contains("running"));
+    let rest =
+        "server: {listen: \"127.0.0.1:0\"}\nagents: [{name: other, runtime: command, command: ['true']}]\n";
+    std::fs::write(scene.path("cowhand.yaml"), rest).unwrap();
+    assert_eq!(scene.run(&["reload"]).0, 0);
+    for (path, advice) in [
+        ("/agents/busy", "cowhand cancel --agent busy"),
+        ("/agents/fails", "cowhand jobs --agent fails"),
+        ("/schedules/fails/by-hand", "cowhand jobs --agent fails"),
+    ] {
+        let (code, _, text) = page(&scene, &token, path).await;
+        assert_eq!(code, 200, "{path}: {text}");
+        for words in ["not in the config any more", advice, "href=\"/jobs/job-"] {
+            assert!(text.contains(words), "{path}: {words} in {text}");
+        }
+        assert!(!text.contains("/trigger"), "{path}: nobody can run it: {text}");
+    }
+    let (_, _, text) = page(&scene, &token, "/").await;
+    assert!(text.contains("href=\"/agents/busy\""), "{text}");
+    for path in ["/agents/nobody", "/schedules/nobody/by-hand", "/schedules/fails/never"] {
+        assert_eq!(page(&scene, &token, path).await.0, 404, "{path}");
+    }
+    let (_, _, metrics) = page(&scene, &token, "/metrics").await;
+    let running = "cowhand_jobs{agent=\"busy\",status=\"running\"} 1";
+    assert!(metrics.lines().any(|line| line == running), "{metrics}");
+    std::fs::write(scene.path("done"), "").unwrap();
+}

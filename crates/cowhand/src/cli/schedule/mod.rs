@@ -10,8 +10,9 @@ use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
+use super::advice::advised;
 use super::print::{self, Table};
-use super::{Failure, ago, complete, place};
+use super::{Failure, ago, complete, left, place};
 use crate::api::{Page, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
@@ -76,13 +77,16 @@ impl Schedule {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::List(output) => list(config, output.json),
-            Self::Show(named) => {
-                let address = named.name.address();
-                let view =
-                    place::ask(config, async |client| Ok(client.get::<ScheduleView>(&address).await?))?;
-                named.print(&view);
+            Self::Show(named) => place::ask(config, async |client| {
+                let FullName { agent, schedule } = &named.name;
+                match client.get::<ScheduleView>(&named.name.address()).await {
+                    Ok(view) => named.print(&view, client.is_alone()),
+                    Err(problem) => {
+                        return left::show(client, agent, Some(schedule), problem, named.json).await;
+                    }
+                }
                 Ok(())
-            }
+            }),
             Self::Next(next) => next.run(config),
             Self::Enable(named) => named.switch(config, "enable"),
             Self::Disable(named) => named.switch(config, "disable"),
@@ -91,36 +95,42 @@ impl Schedule {
 }
 
 fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let views =
-        place::ask(config, async |client| Ok(client.get::<Page<ScheduleView>>("schedules").await?.items))?;
-    if json {
-        print::json(&views);
-    } else {
-        table(&views, Timestamp::now()).print();
-    }
-    Ok(())
+    place::ask(config, async |client| {
+        let views = client.get::<Page<ScheduleView>>("schedules").await?.items;
+        if json {
+            print::json(&views);
+        } else {
+            table(&views, client.is_alone(), Timestamp::now()).print();
+        }
+        Ok(())
+    })
 }
 
 impl Named {
     fn switch(self, config: Option<&Path>, verb: &str) -> Result<(), Failure> {
         let address = format!("{}/{verb}", self.name.address());
         let view = place::ask(config, async |client| Ok(client.post::<ScheduleView>(&address, &()).await?))?;
-        self.print(&view);
+        self.print(&view, false);
         Ok(())
     }
 
-    fn print(&self, view: &ScheduleView) {
+    fn print(&self, view: &ScheduleView, alone: bool) {
         if self.json {
             print::json(view);
         } else {
-            table(std::slice::from_ref(view), Timestamp::now()).print();
+            table(std::slice::from_ref(view), alone, Timestamp::now()).print();
         }
     }
 }
 
-pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
-    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST RUN", "NEXT", "WHY"])
-        .sparing(&["LAST RUN", "TYPE", "NEXT", "WHY"]);
+/// `alone`: no daemon runs, so nobody prepares a firing.
+pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Table {
+    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"]).sparing(&[
+        "LAST OWN RUN",
+        "TYPE",
+        "NEXT",
+        "WHY",
+    ]);
     let when = |at: Option<Timestamp>| at.map(|at| ago::from_now(now, at)).unwrap_or_default();
     for view in views {
         // What the columns beside it say already.
@@ -132,6 +142,7 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
             .map(|note| print::cell(&format!(": {note}")))
             .unwrap_or_default();
         let waits = match &view.preparing_by {
+            Some(by) if alone => Some(format!("it is prepared when a daemon starts: {by}")),
             Some(by) => Some(format!("being prepared: {by}")),
             None if view.status == ScheduleStatus::Error => None,
             None => view
@@ -150,7 +161,7 @@ pub(super) fn table(views: &[ScheduleView], now: Timestamp) -> Table {
             view.status.as_str().to_owned(),
             when(view.last_run_at),
             view.next_run_at.map(|at| ago::in_words(now, at)).unwrap_or_default(),
-            why.unwrap_or_default(),
+            why.map(|why| advised(&why).into_owned()).unwrap_or_default(),
         ]);
     }
     table

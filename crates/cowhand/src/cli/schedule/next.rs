@@ -122,7 +122,8 @@ impl Next {
     fn nothing(&self, config: Option<&Path>) -> Result<String, Failure> {
         let Some(name) = &self.name else { return nothing_of_fleet(config) };
         let address = name.address();
-        let view: ScheduleView = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let (view, alone): (ScheduleView, bool) =
+            place::ask(config, async |client| Ok((client.get(&address).await?, client.is_alone())))?;
         let why = match (view.status, view.skip_reason) {
             (ScheduleStatus::Disabled, _) => "it is turned off".to_owned(),
             (ScheduleStatus::Error, _) => "it has given up".to_owned(),
@@ -136,6 +137,9 @@ impl Next {
             }
             (_, Some(SkipReason::UnsupportedType) | None) => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
+            }
+            _ if view.preparing && alone => {
+                "it has fired, no daemon runs, and it is prepared when a daemon starts".to_owned()
             }
             _ if view.preparing => "it has fired, and is being prepared".to_owned(),
             (_, Some(SkipReason::AlreadyRunning)) => {

@@ -9,6 +9,7 @@ mod process;
 mod tally;
 mod text;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use cowhand_core::id::AgentName;
 use cowhand_core::plan::LiveState;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
@@ -69,14 +71,17 @@ impl Metrics {
     async fn live(&self, page: &mut Page) -> Result<(), Problem> {
         let snapshot = self.fleet.store().snapshot().await?;
         let roster = self.fleet.roster();
-        let count = |agent, runs: bool| {
-            let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent);
+        let count = |agent: &AgentName, runs: bool| {
+            let of_agent = snapshot.jobs.iter().filter(|job| job.agent == *agent);
             of_agent.filter(|job| matches!(job.state, LiveState::Running { .. }) == runs).count()
         };
-        let jobs = roster.agents.iter().flat_map(|agent| {
+        // Those that left the config after those that are in it.
+        let left = snapshot.jobs.iter().map(|job| &job.agent).filter(|name| roster.agent(name).is_none());
+        let left: BTreeSet<&AgentName> = left.collect();
+        let jobs = roster.agents.iter().map(|agent| &agent.name).chain(left).flat_map(|agent| {
             [("running", true), ("pending", false)].map(|(status, runs)| {
-                let labels = [("agent", agent.name.to_string()), ("status", status.to_owned())];
-                (labels, count(agent.name.clone(), runs))
+                let labels = [("agent", agent.to_string()), ("status", status.to_owned())];
+                (labels, count(agent, runs))
             })
         });
         page.family(Kind::Gauge, "cowhand_jobs", "Jobs that have not ended.", jobs);
@@ -109,7 +114,7 @@ impl Metrics {
 
     async fn spent(&self, page: &mut Page) -> Result<(), Problem> {
         let spent = self.fleet.store().spent_in_all().await?;
-        let labels = |agent: &cowhand_core::id::AgentName, model: &Option<String>| {
+        let labels = |agent: &AgentName, model: &Option<String>| {
             [("agent", agent.to_string()), ("model", model.clone().unwrap_or_default())]
         };
         let tokens = spent.iter().flat_map(|(agent, model, usage)| {

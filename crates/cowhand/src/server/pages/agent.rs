@@ -7,13 +7,16 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{Answer, Pages, jobs, marks, now, text};
+use super::{Answer, Pages, jobs, left, marks, now, text};
 use crate::api::{AgentView, Page, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> Answer {
     let now = now();
-    let agent: AgentView = pages.client.get(&format!("agents/{}", segment(&name))).await?;
+    let agent: AgentView = match pages.client.get(&format!("agents/{}", segment(&name))).await {
+        Ok(agent) => agent,
+        Err(problem) => return left::page(&pages, &name, None, problem).await,
+    };
     let schedules: Page<ScheduleView> = pages.client.get("schedules").await?;
     let mut schedules = schedules.items;
     schedules.retain(|schedule| schedule.agent == agent.name);
@@ -65,7 +68,7 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
     }
     html! {
         table {
-            thead { tr { th { "Schedule" } th.wide { "Type" } th { "Status" } th.wide { "Last run" } th.end { "Next" } } }
+            thead { tr { th { "Schedule" } th.wide { "Type" } th { "Status" } th.wide { "Last own run" } th.end { "Next" } } }
             tbody {
                 @for schedule in schedules {
                     tr {

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
 use super::{Answer, Pages, asks, budgets, marks, now, text};
-use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, gone_sentence, segment};
+use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, left_sentence, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> Answer {
@@ -114,7 +114,7 @@ fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup
                 p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the one before it is in force; " code { "cowhand config check" } " shows its mistakes." }
             }
             @for gone in &status.gone {
-                p.alert { b { "Not in the config" } ": jobs of " (text::plain(gone.agent.as_str())) ": " (gone.running) " running, " (gone.queued) " waiting; " (Text(&gone_sentence(&gone.agent))) "." }
+                p.alert { b { "Not in the config" } ": " (marks::agent(&gone.agent)) "; " (Text(&left_sentence(&gone.agent, Some(gone)))) "." }
             }
             @for note in poor { p.alert { b { "No money: " } (Text(note)) } }
             @for parked in &status.parked {

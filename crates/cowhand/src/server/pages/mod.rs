@@ -16,6 +16,7 @@ mod hook_runs;
 mod job;
 mod jobs;
 mod layout;
+mod left;
 mod live;
 mod login;
 mod marks;

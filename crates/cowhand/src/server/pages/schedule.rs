@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{Answer, Pages, definition, marks, now, text};
+use super::{Answer, Pages, definition, left, marks, now, text};
 use crate::api::{FiringView, Page, segment};
 use crate::fleet::{ScheduleStatus, ScheduleView};
 
@@ -18,7 +18,10 @@ pub(super) async fn page(
 ) -> Answer {
     let now = now();
     let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
-    let view: ScheduleView = pages.client.get(&base).await?;
+    let view: ScheduleView = match pages.client.get(&base).await {
+        Ok(view) => view,
+        Err(problem) => return left::page(&pages, &agent, Some(&schedule), problem).await,
+    };
     let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
     let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;
     let definition = pages.definition(&view).await?;
@@ -57,7 +60,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
             dl.grid {
                 div { dt { "Status" } dd { (marks::status(view.status.as_str())) } }
                 div { dt { "Type" } dd { (view.kind) } }
-                div { dt { "Last run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
+                div { dt { "Last own run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
                 @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (marks::from_now(due, now)) } } }
             }

@@ -1,0 +1,53 @@
+//! Agents and schedules that left the config and still have jobs.
+
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::job::JobRecord;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::place::WayIn;
+use super::{Failure, jobs, print};
+use crate::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence, segment};
+
+/// How many jobs are shown, the newest first.
+const MOST: u32 = 10;
+
+/// Tells of the jobs of an agent, or of one of its schedules, that is not in the config any more. Without such jobs, the
+/// problem stands.
+pub(super) async fn show(
+    client: &WayIn<'_>,
+    agent: &AgentName,
+    schedule: Option<&ScheduleName>,
+    problem: Problem,
+    json: bool,
+) -> Result<(), Failure> {
+    if problem.code != Code::NotFound {
+        return Err(problem.into());
+    }
+    let of_schedule = schedule.map(|name| format!("&schedule={}", segment(name.as_str())));
+    let (name, of_schedule) = (segment(agent.as_str()), of_schedule.unwrap_or_default());
+    let address = format!("jobs?agent={name}&limit={MOST}{of_schedule}");
+    let jobs: Vec<JobRecord> = match client.get::<Page<JobRecord>>(&address).await {
+        Ok(page) if !page.items.is_empty() => page.items,
+        Err(other) if other.code != Code::NotFound => return Err(other.into()),
+        _ => return Err(problem.into()),
+    };
+    let status: Status = client.get("status").await?;
+    let gone = status.gone.iter().find(|gone| gone.agent == *agent);
+    if json {
+        print::json(&json!({
+            "agent": agent, "schedule": schedule, "in_config": false, "daemon_running": !client.is_alone(),
+            "gone": gone, "jobs": jobs,
+        }));
+        return Ok(());
+    }
+    let is_here = status.agents.iter().any(|view| view.name == *agent);
+    let sentence = match schedule {
+        Some(schedule) if is_here => left_schedule_sentence(agent, schedule.as_str()),
+        _ => left_sentence(agent, gone),
+    };
+    print::prose(&format!("{}: {sentence}.", print::styled("not in the config", print::ODD)), 2);
+    print::line("");
+    jobs::table(&jobs, Timestamp::now()).print();
+    Ok(())
+}

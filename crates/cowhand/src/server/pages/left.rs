@@ -1,0 +1,41 @@
+//! An agent or a schedule that left the config: its jobs, and what a person can do about them.
+
+use cowhand_core::id::AgentName;
+use cowhand_core::job::JobRecord;
+use maud::html;
+
+use super::layout::{Frame, Tab, part};
+use super::text::Text;
+use super::{Answer, Pages, jobs, now, query};
+use crate::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence};
+
+/// Without such jobs, the problem stands.
+pub(super) async fn page(pages: &Pages, agent: &str, schedule: Option<&str>, problem: Problem) -> Answer {
+    let Some(name) = agent.parse::<AgentName>().ok().filter(|_| problem.code == Code::NotFound) else {
+        return Err(problem.into());
+    };
+    let filter = query(&[("agent", agent), ("schedule", schedule.unwrap_or_default())]);
+    let latest: Page<JobRecord> = match pages.client.get(&format!("jobs?{filter}limit=20")).await {
+        Err(other) if other.code != Code::NotFound => return Err(other.into()),
+        Err(_) => return Err(problem.into()),
+        Ok(latest) => latest,
+    };
+    if latest.items.is_empty() {
+        return Err(problem.into());
+    }
+    let status: Status = pages.client.get("status").await?;
+    let is_here = status.agents.iter().any(|view| view.name == name);
+    let sentence = match schedule {
+        Some(schedule) if is_here => left_schedule_sentence(&name, schedule),
+        _ => left_sentence(&name, status.gone.iter().find(|gone| gone.agent == name)),
+    };
+    let title = schedule.map_or_else(|| agent.to_owned(), |schedule| format!("{agent}/{schedule}"));
+    let all = format!("/jobs?{filter}");
+    let main = html! {
+        div.page-head { h1.any { (Text(&title)) } }
+        div #left data-live { p.alert { b { "Not in the config" } ": " (Text(&sentence)) "." } }
+        (part("latest", "Latest jobs", &html! { a href=(all) { "All its jobs" } }, &jobs::table(&latest.items, now(), &html! {})))
+    };
+    let follow = format!("agent={name}");
+    pages.page(Frame { title: &title, tab: Tab::Fleet, follow: Some(&follow) }, main).await
+}
