@@ -110,7 +110,7 @@ impl Breaker {
         } else {
             format!("{} failed the same way", jobs_in_a_row(times))
         };
-        Some(self.pause(fuse, now, &format!("{what}: {}", error.message)))
+        Some(self.pause(fuse, now, &format!("{what}: {} ({})", error.message, error.kind)))
     }
 
     fn empty(&self, fuse: &mut Fuse, microdollars: u64, now: Timestamp) -> Option<Pause> {

@@ -1,7 +1,7 @@
 //! Why a pending job does not run.
 
 use cowhand_core::id::AgentName;
-use cowhand_core::job::{Job, JobStatus, Outcome};
+use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
 use cowhand_core::plan::{AwaitedSeat, Holds, LiveJob, LiveState, Snapshot};
 use cowhand_core::policy::Closed;
 use cowhand_core::roster::{Agent, Roster};
@@ -111,7 +111,8 @@ fn in_snapshot(
         return Some(Waits { reason: SkipReason::OverBudget, until: over.until, message });
     }
     if let Some(held) = Holds::of(agent, snapshot, now).job(live) {
-        return Some(Waits { reason: held.reason(), until: held.until(), message: held.sentence() });
+        let message = without_code(&held.sentence()).to_owned();
+        return Some(Waits { reason: held.reason(), until: held.until(), message });
     }
     if let Some((until, message)) = live.put_back(now) {
         return Some(Waits { reason: SkipReason::Requeued, until: Some(until), message });
@@ -121,6 +122,13 @@ fn in_snapshot(
         until: Some(parked.until),
         message: parked.sentence(),
     })
+}
+
+/// The reason of a pause ends with the kind of the error in brackets, which is for programs.
+fn without_code(sentence: &str) -> &str {
+    let parts = sentence.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
+    let is_kind = |word: &str| serde_json::from_value::<ErrorKind>(word.into()).is_ok();
+    parts.filter(|(_, word)| is_kind(word)).map_or(sentence, |(words, _)| words)
 }
 
 /// `attempt 1 failed, and it is tried again: exit code 3`
@@ -161,4 +169,24 @@ fn at_capacity(agent: &Agent, snapshot: &Snapshot, live: &LiveJob) -> Option<Wai
     };
     let message = format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name);
     Some(Waits { reason: SkipReason::AtCapacity, until: None, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_loses_its_code_and_nothing_else() {
+        for (sentence, expected) in [
+            (
+                "its schedule has paused itself: exit code 1 (exit)",
+                "its schedule has paused itself: exit code 1",
+            ),
+            ("no file (a.txt)", "no file (a.txt)"),
+            ("paced (1, `max_concurrent`)", "paced (1, `max_concurrent`)"),
+            ("exit code 1", "exit code 1"),
+        ] {
+            assert_eq!(without_code(sentence), expected);
+        }
+    }
 }

@@ -11,6 +11,7 @@ use cowhand_core::config::report;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
 
+use super::advice::advised;
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::started::Started;
@@ -80,7 +81,7 @@ fn show_warnings(place: &Place) {
     env_notes.iter().for_each(print::note);
     if loaded.errors() == 0 && loaded.warnings() > 0 {
         let here = std::env::current_dir().unwrap_or_default();
-        anstream::eprintln!("{}", report::render(&loaded, &here, true));
+        anstream::eprintln!("{}", advised(&report::render(&loaded, &here, true)));
     }
 }
 

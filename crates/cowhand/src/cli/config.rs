@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use cowhand_core::config::{Loaded, editor, report};
 
+use super::advice::advised;
 use super::{Exit, Failure, print};
 use crate::config;
 
@@ -53,7 +54,7 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
         return if loaded.errors() > 0 { Err(Failure::reported(Exit::Config)) } else { Ok(()) };
     }
     if !loaded.problems.is_empty() {
-        anstream::eprintln!("{}", report::render(&loaded, &base, true));
+        anstream::eprintln!("{}", advised(&report::render(&loaded, &base, true)));
     }
     if loaded.errors() > 0 {
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
@@ -65,7 +66,7 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     let (loaded, base) = load(config)?;
     if loaded.errors() > 0 {
-        anstream::eprintln!("{}", report::render(&loaded, &base, true));
+        anstream::eprintln!("{}", advised(&report::render(&loaded, &base, true)));
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
     }
     if json {
@@ -85,7 +86,7 @@ fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
     let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     let config::FromDisk { loaded, notes, .. } = config::load(&found.file);
     for note in found.note.into_iter().chain(notes) {
-        anstream::eprintln!("note: {note}");
+        print::note(note);
     }
     Ok((loaded, here))
 }

@@ -116,7 +116,7 @@ impl Events {
         let when = print::padded(&ago::from_now(Timestamp::now(), event.at), columns.when);
         let kind = print::padded(event.fact.type_name(), columns.kind);
         let head = format!("{:>6}  {when}  {by}{kind}  {whose}{}", event.seq, ids.join("  "));
-        print_line(head.trim_end(), &by_whom.or_else(|| why(&event.fact)).unwrap_or_default());
+        print_line(&head, &by_whom.or_else(|| why(&event.fact)).unwrap_or_default());
     }
 }
 
@@ -127,10 +127,10 @@ const INDENT: usize = 8;
 fn print_line(head: &str, text: &str) {
     // A word and a mark that it was cut.
     const LEAST: usize = 4;
-    let gap = if text.is_empty() { "" } else { "  " };
+    let gap = if text.is_empty() || head.ends_with("  ") { "" } else { "  " };
     let room = if text.is_empty() { 0 } else { gap.len() + LEAST };
-    if print::width().is_none_or(|width| head.width() + room <= width) {
-        return print::row(&format!("{head}{gap}{text}"));
+    if print::width().is_none_or(|width| head.trim_end().width() + room <= width) {
+        return print::row(format!("{head}{gap}{text}").trim_end());
     }
     // Columns are of no use any more.
     let words: Vec<&str> = head.split_whitespace().collect();

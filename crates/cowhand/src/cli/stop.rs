@@ -15,7 +15,7 @@ use super::bulk::jobs;
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
-use crate::api::{AttemptView, Client, DaemonView, Page, Status, StopAsked};
+use crate::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
 use crate::error::FleetError;
 
 #[derive(Debug, Args)]
@@ -105,7 +105,7 @@ impl Stopped {
 }
 
 /// What became of the jobs that ran here, from the store that the daemon left.
-async fn outcome(place: &Place, after: i64, kept: bool) -> Result<Stopped, Failure> {
+async fn outcome(place: &Place, after: LastEvent, kept: bool) -> Result<Stopped, Failure> {
     if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, place.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
@@ -120,7 +120,7 @@ async fn outcome(place: &Place, after: i64, kept: bool) -> Result<Stopped, Failu
         return Ok(Stopped::new(Vec::new(), own));
     }
     let mut cancelled = Vec::new();
-    for (job, agent, termination) in cancelled_after(&client, after).await? {
+    for (job, agent, termination) in cancelled_after(&client, after?).await? {
         if ran_at(&client, &job, &here).await? {
             cancelled.push(Cancelled { job, agent, termination });
         }
@@ -151,15 +151,16 @@ async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failur
     Ok(attempts.items.last().is_some_and(|attempt| attempt.node == node))
 }
 
+/// The last event before a daemon was asked to stop, or why it is not known.
+type LastEvent = Result<i64, Problem>;
+
 /// Waits until it is gone, and says which event was the last one before it was asked. None if none ran.
-pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<i64>, Failure> {
+pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
         // A store that cannot be read keeps nobody from stopping.
-        let last = client
-            .get::<Page<Event>>("events?limit=1")
-            .await
-            .map_or(i64::MAX - 1, |page| page.items.last().map_or(0, |event| event.seq));
+        let last = client.get::<Page<Event>>("events?limit=1").await;
+        let last = last.map(|page| page.items.last().map_or(0, |event| event.seq));
         let process = Client::process_of_daemon(&place.state).await;
         client.post::<DaemonView>("stop", &asked).await?;
         let timeout = Duration::from_secs(asked.timeout_seconds.unwrap_or_default().min(24 * 3600));

@@ -299,7 +299,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
 }
 
-/// `Why: 5 jobs in a row failed the same way: exit code 1.` and when that ends.
+/// `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and when that ends.
 fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     // What others fire has nothing that waits before it has a job.

@@ -355,7 +355,7 @@ async fn a_schedule_that_keeps_failing_pauses(place: Place) {
         fire_and_settle(&store, schedule, number, failed(&format!("no file {number}"), breaker)).await;
     }
     let until = at(3) + SignedDuration::from_mins(15);
-    let reason = "3 jobs in a row failed the same way: no file 3".to_owned();
+    let reason = "3 jobs in a row failed the same way: no file 3 (exit)".to_owned();
     let paused = ScheduleState::Paused { reason: reason.clone(), until };
     assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, paused);
     let events = store.events_after(0, 100).await.unwrap();
