@@ -129,12 +129,13 @@ fn print_line(head: &str, text: &str) {
     const LEAST: usize = 4;
     let gap = if text.is_empty() || head.ends_with("  ") { "" } else { "  " };
     let room = if text.is_empty() { 0 } else { gap.len() + LEAST };
-    if print::width().is_none_or(|width| head.trim_end().width() + room <= width) {
+    let Some(width) = print::width().filter(|width| head.trim_end().width() + room > *width) else {
         return print::row(format!("{head}{gap}{text}").trim_end());
-    }
+    };
     // Columns are of no use any more.
     let words: Vec<&str> = head.split_whitespace().collect();
-    print::words(&words.join(" "), INDENT);
+    let is_long = |word: &&str| INDENT + word.width() > width;
+    print::words(&words.join(" "), if words.iter().any(is_long) { 0 } else { INDENT });
     if !text.is_empty() {
         print::row(&format!("{:INDENT$}{text}", ""));
     }

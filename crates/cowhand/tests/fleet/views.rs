@@ -285,7 +285,11 @@ fn a_fork_is_made_of_a_job_and_an_agent_that_are_there() {
     scene.json(&["reload"]);
     let homeless = scene.run(&["fork", id]);
     assert_eq!(homeless.code, Some(5));
-    assert!(homeless.stderr.contains("there is no agent worker in the fleet"), "{}", homeless.stderr);
+    assert!(
+        homeless.stderr.contains("the agent worker is not in the config any more"),
+        "{}",
+        homeless.stderr
+    );
 }
 
 /// The file of a job names its schedule as the store does, however many jobs there are.
