@@ -147,7 +147,8 @@ impl Views {
             let Some(last) = jobs.last().map(|job| job.id().clone()) else { return Ok(()) };
             for job in jobs {
                 let id = job.id().clone();
-                if let Err(error) = self.mend_job(&job.into()) {
+                let record = JobFile::of(store, job).await?;
+                if let Err(error) = self.mend_job(&id, &record) {
                     self.put_off(id, Change::Write, &error);
                 }
             }
