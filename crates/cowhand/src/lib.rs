@@ -1,42 +1,15 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
+//!
+//! The library: [`Fleet`] is the way in. The crates below it are re-exported under the names of what they hold.
 
-pub mod api;
-mod aside;
-pub mod audit;
-mod backup;
-mod beneath;
 pub mod cli;
-pub mod clock;
-pub mod config;
-mod context;
-pub mod daemon;
-mod digest;
-mod doctor;
-mod error;
-mod fault;
-pub mod fleet;
-mod gone;
-pub mod herdctl;
-mod histogram;
-mod hook;
-mod job_token;
-mod lifecycle;
-mod loaded;
-pub mod mcp;
-mod named_file;
-pub(crate) mod output;
-mod panic;
-mod prune;
-pub mod queues;
-pub mod run;
-mod schedule_view;
-mod secrets;
-pub mod server;
-pub mod state;
-pub mod store;
-mod tls;
-mod trace;
-pub mod trigger;
-pub mod veil;
-mod view;
-pub mod work;
+
+pub use cowhand_engine::fleet::Fleet;
+pub use cowhand_engine::{config, daemon, fleet, herdctl, queues, state, trigger};
+pub use cowhand_run as run;
+pub use cowhand_run::veil;
+pub use cowhand_store as store;
+pub use cowhand_store::audit;
+pub use cowhand_system::clock;
+pub use cowhand_web::{api, mcp, server};
+pub use cowhand_work as work;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::print::{self, Table};
 use super::{Failure, ago, place};
-use crate::api::{AgentView, Page};
+use cowhand_web::api::{AgentView, Page};
 
 #[derive(Debug, Args)]
 pub(super) struct Agents {

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use super::advice::command;
 use super::print::{self, Table, plain};
 use super::{Exit, Failure, ago, complete, place};
-use crate::api::{AnswerAsked, AnswerWord, Page};
-use crate::view::line::folded;
+use cowhand_engine::view::line::folded;
+use cowhand_web::api::{AnswerAsked, AnswerWord, Page};
 
 #[derive(Debug, Args)]
 pub(super) struct Asks {

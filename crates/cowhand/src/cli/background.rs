@@ -16,11 +16,11 @@ use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::started::Started;
 use super::{Exit, Failure, interrupt, print};
-use crate::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
-use crate::config::{self, FromDisk};
-use crate::herdctl::HerdctlFolder;
-use crate::run::process::Identity;
-use crate::store::Imported;
+use cowhand_engine::config::{self, FromDisk};
+use cowhand_engine::herdctl::HerdctlFolder;
+use cowhand_run::process::Identity;
+use cowhand_store::Imported;
+use cowhand_web::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
 
 const LOOK: Duration = Duration::from_millis(50);
 /// For so long a socket may be there at which nobody answers.

@@ -11,8 +11,8 @@ use tempfile::NamedTempFile;
 
 use super::place::{Place, WayIn, cannot};
 use super::{Exit, Failure, print};
-use crate::backup::{self, Contents};
-use crate::config;
+use cowhand_engine::backup::{self, Contents};
+use cowhand_engine::config;
 
 #[derive(Debug, Args)]
 pub(super) struct Backup {

@@ -9,7 +9,7 @@ use cowhand_core::job::{JobRecord, JobStatus};
 use super::bulk::{self, Many};
 use super::place::WayIn;
 use super::{Failure, complete, job, place, print};
-use crate::api::Code;
+use cowhand_web::api::Code;
 
 #[derive(Debug, Args)]
 pub(super) struct Cancel {

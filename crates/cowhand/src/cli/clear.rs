@@ -6,7 +6,7 @@ use clap::Args;
 use cowhand_core::id::AgentName;
 
 use super::{Failure, complete, place, print};
-use crate::api::AgentView;
+use cowhand_web::api::AgentView;
 
 #[derive(Debug, Args)]
 pub(super) struct Clear {

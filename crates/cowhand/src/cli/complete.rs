@@ -13,9 +13,9 @@ use cowhand_core::roster::Roster;
 
 use super::Failure;
 use super::place::{Place, WayIn};
-use crate::api::Page;
-use crate::config;
-use crate::state::StateFolder;
+use cowhand_engine::config;
+use cowhand_engine::state::StateFolder;
+use cowhand_web::api::Page;
 
 /// The variable by which a shell asks.
 pub(super) const VARIABLE: &str = "COWHAND_COMPLETE";

@@ -7,7 +7,7 @@ use cowhand_core::config::{Loaded, editor, report};
 
 use super::advice::advised;
 use super::{Exit, Failure, print};
-use crate::config;
+use cowhand_engine::config;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Config {

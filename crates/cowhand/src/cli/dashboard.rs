@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::{Failure, place, print};
-use crate::api::LoginLink;
+use cowhand_web::api::LoginLink;
 
 #[derive(Debug, Args)]
 pub(super) struct Dashboard {

@@ -11,14 +11,14 @@ use jiff::Timestamp;
 use super::advice::advised;
 use super::place::{Place, wait};
 use super::{Exit, Failure, print};
-use crate::api::{Client, Code, Page, Status};
-use crate::config::{self, FromDisk};
-use crate::doctor::{self, Finding, Subject};
-use crate::prune::files;
-use crate::run::sandbox::writable;
-use crate::state::StateFolder;
-use crate::store::{Store, is_postgres};
-use crate::work::{Setting, Sources};
+use cowhand_engine::config::{self, FromDisk};
+use cowhand_engine::doctor::{self, Finding, Subject};
+use cowhand_engine::prune::files;
+use cowhand_engine::state::StateFolder;
+use cowhand_run::sandbox::writable;
+use cowhand_store::{Store, is_postgres};
+use cowhand_web::api::{Client, Code, Page, Status};
+use cowhand_work::{Setting, Sources};
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {

@@ -10,8 +10,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::follow::Until;
 use super::{Failure, ago, follow, interrupt, number, place, print};
-use crate::api::Page;
-use crate::view::line::readable;
+use cowhand_engine::view::line::readable;
+use cowhand_web::api::Page;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]

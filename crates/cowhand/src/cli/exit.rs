@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 
 use super::advice::advised;
-use crate::api::{Code, Problem};
+use cowhand_web::api::{Code, Problem};
 
 /// What scripts can rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

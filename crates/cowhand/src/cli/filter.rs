@@ -12,7 +12,7 @@ use jiff::{Timestamp, ToSpan};
 
 use super::place::WayIn;
 use super::{Failure, complete};
-use crate::api::{Code, Page, Problem, segment};
+use cowhand_web::api::{Code, Page, Problem, segment};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Filter {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::place::WayIn;
 use super::{Exit, Failure, print};
-use crate::api::{Client, Code, Problem};
+use cowhand_web::api::{Client, Code, Problem};
 
 /// How long a daemon may be away before whoever follows gives up. A restart takes a second; one by systemd, with
 /// its pause in between, should not end anybody either.

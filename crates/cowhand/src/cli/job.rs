@@ -17,8 +17,8 @@ use super::asks::what as asked;
 use super::place::WayIn;
 use super::spinner::Spinner;
 use super::{Exit, Failure, ago, complete, follow, interrupt, logs, place, print};
-use crate::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
-use crate::view::line::folded;
+use cowhand_engine::view::line::folded;
+use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

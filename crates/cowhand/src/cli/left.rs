@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::place::WayIn;
 use super::{Failure, jobs, print};
-use crate::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence, segment};
+use cowhand_web::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence, segment};
 
 /// How many jobs are shown, the newest first.
 const MOST: u32 = 10;

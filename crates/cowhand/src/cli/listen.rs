@@ -7,7 +7,7 @@ use clap::Args;
 use cowhand_core::server::Server;
 use serde::{Deserialize, Serialize};
 
-use crate::config;
+use cowhand_engine::config;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default)]

@@ -12,8 +12,8 @@ use super::place::WayIn;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, job, place, print};
-use crate::api::{Client, Code, JobResult, JobView, Page, Problem};
-use crate::view::line::{Growing, plain, readable};
+use cowhand_engine::view::line::{Growing, plain, readable};
+use cowhand_web::api::{Client, Code, JobResult, JobView, Page, Problem};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {

@@ -7,7 +7,7 @@ use cowhand_core::server::Scope;
 
 use super::place::{self, Place};
 use super::{Exit, Failure};
-use crate::mcp::{self, JobVoice, PersonVoice};
+use cowhand_web::mcp::{self, JobVoice, PersonVoice};
 
 #[derive(Debug, Args)]
 pub(super) struct Mcp {

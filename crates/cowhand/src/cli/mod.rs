@@ -60,10 +60,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
-use crate::mcp as mcp_server;
-use crate::run::sandbox::docker::contain;
-use crate::run::sandbox::{confine, forward};
-use crate::run::{acp, keeper, minder};
+use cowhand_run::sandbox::docker::contain;
+use cowhand_run::sandbox::{confine, forward};
+use cowhand_run::{acp, keeper, minder};
+use cowhand_web::mcp as mcp_server;
 pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::{Exit, Failure, print};
-use crate::api::{Api, Client};
-use crate::clock::Clock;
-use crate::config;
-use crate::daemon::refuse_without_store;
-use crate::error::FleetError;
-use crate::run::sandbox::writable;
-use crate::secrets::veil_without_daemon;
-use crate::state::StateFolder;
-use crate::store::{Store, is_postgres};
-use crate::work::{Setting, Sources};
+use cowhand_engine::config;
+use cowhand_engine::daemon::refuse_without_store;
+use cowhand_engine::error::FleetError;
+use cowhand_engine::secrets::veil_without_daemon;
+use cowhand_engine::state::StateFolder;
+use cowhand_run::sandbox::writable;
+use cowhand_store::{Store, is_postgres};
+use cowhand_system::clock::Clock;
+use cowhand_web::api::{Api, Client};
+use cowhand_work::{Setting, Sources};
 
 #[derive(Debug)]
 pub(super) struct Place {

@@ -12,9 +12,9 @@ use super::advice::advised;
 use super::spinner;
 pub(super) use super::table::Table;
 use super::table::beginning;
-use crate::view::line;
-pub(super) use crate::view::line::plain;
-pub(super) use crate::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
+use cowhand_engine::view::line;
+pub(super) use cowhand_engine::view::line::plain;
+pub(super) use cowhand_engine::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
 pub(super) const HEAD: Style = Style::new().bold();
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Failure;
-use crate::named_file;
+use cowhand_system::named_file;
 
 /// The most bytes that are read; the API takes less.
 const MOST_BYTES: u64 = 4 << 20;

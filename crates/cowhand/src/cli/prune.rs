@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use super::place::Place;
 use super::print::{self, Table};
 use super::{Exit, Failure, ago, complete, number};
-use crate::config;
-use crate::fleet::{PruneAsked, PruneView};
+use cowhand_engine::config;
+use cowhand_engine::fleet::{PruneAsked, PruneView};
 
 #[derive(Debug, Args)]
 pub(super) struct Prune {

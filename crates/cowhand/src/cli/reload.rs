@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::spinner::Spinner;
 use super::{Failure, place, print};
-use crate::fleet::Reloaded;
+use cowhand_engine::fleet::Reloaded;
 
 #[derive(Debug, Args)]
 pub(super) struct Reload {

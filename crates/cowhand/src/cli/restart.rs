@@ -10,7 +10,7 @@ use super::place::{Place, wait};
 use super::started::Started;
 use super::stop::stop;
 use super::{Failure, background, number, restart_check};
-use crate::api::StopAsked;
+use cowhand_web::api::StopAsked;
 
 #[derive(Debug, Args)]
 pub(super) struct Restart {

@@ -10,10 +10,10 @@ use super::background::unusable;
 use super::listen::Listen;
 use super::place::Place;
 use super::{Exit, Failure};
-use crate::api::{Client, DaemonView, Status};
-use crate::config;
-use crate::server::{ListenError, Listener};
-use crate::store::Store;
+use cowhand_engine::config;
+use cowhand_store::Store;
+use cowhand_web::api::{Client, DaemonView, Status};
+use cowhand_web::server::{ListenError, Listener};
 
 /// Fails with the reason why a new daemon would not start. Without a daemon there is nothing to lose, and the start
 /// itself says what is wrong.

@@ -10,10 +10,10 @@ use super::background::unusable;
 use super::backup::in_number;
 use super::place::{Place, refuse_other_store, wait};
 use super::{Exit, Failure, print};
-use crate::backup::restore::{Restored, restore};
-use crate::config;
-use crate::fleet::FleetError;
-use crate::store::StoreError;
+use cowhand_engine::backup::restore::{Restored, restore};
+use cowhand_engine::config;
+use cowhand_engine::fleet::FleetError;
+use cowhand_store::StoreError;
 
 #[derive(Debug, Args)]
 pub(super) struct Restore {

@@ -9,7 +9,7 @@ use cowhand_core::id::JobName;
 
 use super::place::{Place, cannot};
 use super::{Exit, Failure, complete, print};
-use crate::api::SessionView;
+use cowhand_web::api::SessionView;
 
 #[derive(Debug, Args)]
 pub(super) struct Resume {

@@ -12,7 +12,7 @@ use super::filter::Filter;
 use super::place::WayIn;
 use super::prompt::Prompt;
 use super::{Exit, Failure, complete, job, place, print};
-use crate::fleet::Changes;
+use cowhand_engine::fleet::Changes;
 
 #[derive(Debug, Args)]
 pub(super) struct Retry {

@@ -16,14 +16,15 @@ use super::log::{self, LogFormat};
 use super::place::{Place, cannot};
 use super::started::{STOP_TIMEOUT, Started};
 use super::{Exit, Failure, background, number};
-use crate::api::{Api, Socket};
-use crate::clock::Clock;
-use crate::config::ConfigWatch;
-use crate::fleet::{Agents, Fleet, FleetError, Options, Stop};
-use crate::herdctl::HerdctlError;
-use crate::server::{JobSocket, ListenError, Listener};
-use crate::state::StateFolder;
-use crate::{trigger, work};
+use cowhand_engine::config::ConfigWatch;
+use cowhand_engine::fleet::{Agents, Fleet, FleetError, Options, Stop};
+use cowhand_engine::herdctl::HerdctlError;
+use cowhand_engine::state::StateFolder;
+use cowhand_engine::trigger;
+use cowhand_system::clock::Clock;
+use cowhand_web::api::{Api, Socket};
+use cowhand_web::server::{JobSocket, ListenError, Listener};
+use cowhand_work as work;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]

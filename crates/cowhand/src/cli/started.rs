@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::listen::Listen;
 use super::log::LogFormat;
 use super::{Exit, Failure};
-use crate::beneath::Root;
-use crate::state::StateFolder;
+use cowhand_engine::state::StateFolder;
+use cowhand_system::beneath::Root;
 
 /// In the state folder.
 const NAME: &str = "start.json";

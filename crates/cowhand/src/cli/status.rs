@@ -11,12 +11,12 @@ use jiff::Timestamp;
 use super::agents::table;
 use super::place::{Place, WayIn};
 use super::{Failure, ago, complete, left, place, print, schedule};
-use crate::api::{
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::queues::UntoldItem;
+use cowhand_engine::queues::given_up::GivenUpItem;
+use cowhand_web::api::{
     AgentView, Code, DaemonView, GoneAgent, JobView, Page, Status as Answer, Waits, left_sentence,
 };
-use crate::fleet::{ScheduleStatus, ScheduleView};
-use crate::queues::UntoldItem;
-use crate::queues::given_up::GivenUpItem;
 
 #[derive(Debug, Args)]
 pub(super) struct Status {

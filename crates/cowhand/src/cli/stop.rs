@@ -15,8 +15,8 @@ use super::bulk::jobs;
 use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
-use crate::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
-use crate::error::FleetError;
+use cowhand_engine::error::FleetError;
+use cowhand_web::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
 
 #[derive(Debug, Args)]
 pub(super) struct Stop {

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::print::{self, Table};
 use super::{Failure, ago, place};
-use crate::api::{Page, TokenAsked, TokenMade, segment};
-use crate::store;
+use cowhand_store as store;
+use cowhand_web::api::{Page, TokenAsked, TokenMade, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Token {

@@ -8,7 +8,7 @@ use cowhand_core::job::JobRecord;
 
 use super::prompt::Prompt;
 use super::{Failure, complete, job, place};
-use crate::fleet;
+use cowhand_engine::fleet;
 
 #[derive(Debug, Args)]
 pub(super) struct Trigger {

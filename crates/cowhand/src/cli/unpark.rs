@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::{Failure, place, print};
-use crate::api::{ProviderView, segment};
+use cowhand_web::api::{ProviderView, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct Unpark {

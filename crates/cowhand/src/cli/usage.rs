@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 
 use super::print::{self, Table};
 use super::{Failure, ago, complete, place};
-use crate::api::{BudgetView, Total, UsageView, segment};
+use cowhand_web::api::{BudgetView, Total, UsageView, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct Usage {

@@ -15,10 +15,10 @@ use super::place::WayIn;
 use super::print::{self, Table};
 use super::schedule::FullName;
 use super::{Failure, ago, complete, left, number, place, status};
-use crate::api::{AgentView, FiringView, Page, Problem, Status, segment};
-use crate::fleet::{ScheduleStatus, ScheduleView};
-use crate::queues::given_up::{GivenUpItem, TakenBy};
-use crate::schedule_view::because;
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
+use cowhand_engine::schedule_view::because;
+use cowhand_web::api::{AgentView, FiringView, Page, Problem, Status, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct Why {

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
 use super::{Exit, Failure, ago, complete, number, place};
-use crate::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
-use crate::queues::given_up::GivenUp;
-use crate::queues::{DroppedResult, ItemStatus, ItemView};
+use cowhand_engine::queues::given_up::GivenUp;
+use cowhand_engine::queues::{DroppedResult, ItemStatus, ItemView};
+use cowhand_web::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Work {

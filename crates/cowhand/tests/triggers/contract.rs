@@ -123,6 +123,6 @@ fn they_can_be_boxed_and_moved() {
 /// What dispatches must not care what it dispatches.
 #[test]
 fn the_runner_knows_no_type_by_its_name() {
-    let runner = include_str!("../../src/daemon/triggers/runner.rs");
+    let runner = include_str!("../../../engine/src/daemon/triggers/runner.rs");
     assert!(!runner.contains("TriggerConfig") && !runner.contains("type_name"));
 }

@@ -18,9 +18,9 @@ use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Exit, Failure};
-use crate::fleet::{Fleet, Options, Stop};
-use crate::state::StateFolder;
-use crate::store::{JobFilter, Store};
+use cowhand_engine::fleet::{Fleet, Options, Stop};
+use cowhand_engine::state::StateFolder;
+use cowhand_store::{JobFilter, Store};
 
 #[derive(Debug, Args)]
 pub(super) struct Demo {

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use super::advice::advised;
 use super::print::{self, Table};
 use super::{Failure, ago, complete, left, place};
-use crate::api::{Page, segment};
-use crate::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_web::api::{Page, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Schedule {

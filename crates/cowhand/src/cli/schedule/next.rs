@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::FullName;
-use crate::api::{ComingFiring, Page, segment};
 use crate::cli::filter::Since;
 use crate::cli::{Failure, ago, complete, number, place, print};
-use crate::fleet::{ScheduleStatus, ScheduleView};
-use crate::schedule_view::because;
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::schedule_view::because;
+use cowhand_web::api::{ComingFiring, Page, segment};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Next {

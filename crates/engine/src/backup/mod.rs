@@ -1,0 +1,145 @@
+//! Backups of a fleet on SQLite: one file, which is a database with the store and, beside it, what jobs said.
+//!
+//! The lock, the node's name, the key of job tokens, the folders of attempts and the views are not part of it: they belong
+//! to processes that run on this machine, or are made anew.
+
+mod known;
+mod outputs;
+pub mod restore;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use cowhand_core::id::JobId;
+use tempfile::TempDir;
+
+use crate::prune::files;
+use crate::state::StateFolder;
+use cowhand_store::{BackupFile, Store, file};
+
+/// How much of a job's output is in one row.
+const PART: usize = 1 << 20;
+/// What of a job is in a backup beside its rows.
+const KEPT: [&str; 2] = ["jsonl", "diff"];
+/// Where backups are made before they are handed out.
+const SCRATCH: &str = "backup-";
+
+/// What a backup holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contents {
+    pub jobs: u64,
+    pub outputs: u64,
+}
+
+/// Makes a backup of what is committed now. The file has no name any more; it is gone when it is closed.
+pub async fn make(store: &Store, state: &StateFolder, with_output: bool) -> anyhow::Result<File> {
+    let folder = scratch(state).context("no room for the backup")?;
+    let path = folder.path().join("store.db");
+    file::create(&path).context("no room for the backup")?;
+    store.copy_to(&path).await?;
+    let mut backup = BackupFile::open(&path).await?;
+    backup.add_table().await?;
+    if with_output {
+        backup.begin().await?;
+        for entry in files::entries(&state.jobs())? {
+            add_output(&mut backup, &entry?.path()).await?;
+        }
+        backup.commit().await?;
+    }
+    backup.close().await?;
+    Ok(File::open(&path)?)
+}
+
+/// A folder beside the store, or elsewhere if the state folder is gone.
+fn scratch(state: &StateFolder) -> io::Result<TempDir> {
+    let mut folder = tempfile::Builder::new();
+    folder.prefix(SCRATCH);
+    match folder.tempdir_in(state.path()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => folder.tempdir(),
+        made => made,
+    }
+}
+
+/// Removes what backups left that were killed half-way. Only for whoever has the state folder alone.
+pub(crate) fn remove_scratch(state: &StateFolder) -> io::Result<()> {
+    for entry in files::entries(state.path())? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(SCRATCH) && entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the file of a job, in parts; what is no file of a job is passed over, and no link is followed.
+async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_output(name)) else {
+        return Ok(());
+    };
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let mut output = match opened {
+        Ok(output) if output.metadata()?.is_file() => output,
+        // Pruned meanwhile, or somebody else's.
+        _ => return Ok(()),
+    };
+    for part in 0_i64.. {
+        let mut bytes = Vec::new();
+        output.by_ref().take(PART as u64).read_to_end(&mut bytes)?;
+        if bytes.is_empty() && part > 0 {
+            break;
+        }
+        backup.add_part(name, part, bytes).await?;
+    }
+    Ok(())
+}
+
+/// `<job>.jsonl` or `<job>.diff`, and nothing that could lead elsewhere.
+fn is_output(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && KEPT.contains(&kind))
+}
+
+/// Makes sure that a file is a whole backup, or a whole store, and says what it holds.
+pub async fn inspect(path: &Path) -> anyhow::Result<Contents> {
+    if fs::metadata(path)?.len() == 0 {
+        bail!("it is empty");
+    }
+    let mut backup = BackupFile::open(path).await?;
+    let contents = look_into(&mut backup).await;
+    backup.close().await?;
+    contents
+}
+
+async fn look_into(backup: &mut BackupFile) -> anyhow::Result<Contents> {
+    let jobs = backup.check().await?;
+    let mut outputs = 0;
+    for name in backup.names().await?.unwrap_or_default() {
+        if !is_output(&name) {
+            bail!("it names a file that is not the output of a job: {name}");
+        }
+        outputs += u64::from(Path::new(&name).extension() == Some("jsonl".as_ref()));
+    }
+    Ok(Contents { jobs, outputs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_outputs_of_jobs_belong_to_a_backup() {
+        for (name, belongs) in [
+            ("job-2026-01-05-abc123.jsonl", true),
+            ("job-2026-01-05-abc123.diff", true),
+            ("job-2026-01-05-abc123.yaml", false),
+            ("../job-2026-01-05-abc123.jsonl", false),
+            ("job-2026-01-05-abc123.jsonl/x", false),
+            ("/etc/passwd", false),
+            ("store.db", false),
+        ] {
+            assert_eq!(is_output(name), belongs, "{name}");
+        }
+    }
+}

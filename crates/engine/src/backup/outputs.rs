@@ -1,0 +1,215 @@
+//! The output of jobs after a restore: each file holds only what the attempts said that the restored store knows.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::output::OutputMessage;
+use tempfile::NamedTempFile;
+
+use super::{is_output, known::paths};
+use crate::state::StateFolder;
+use cowhand_store::KnownRows;
+use cowhand_store::file::beside;
+use cowhand_system::gone::gone;
+
+/// Longer than any line that stands between two attempts.
+const LONGEST_BORDER: usize = 4096;
+
+/// Returns the folder beside a store that was replaced, for the output that was replaced with it.
+pub(super) fn folder_of(store: &Path) -> PathBuf {
+    beside(store, ".jobs")
+}
+
+/// The outputs of jobs, and where those go that are replaced.
+pub(super) struct Outputs<'a> {
+    pub(super) state: &'a StateFolder,
+    pub(super) known: &'a KnownRows,
+    /// None if there was no store before.
+    pub(super) aside: Option<PathBuf>,
+}
+
+impl Outputs<'_> {
+    /// Puts the files of a folder in the place of those that are there. Of a job that ran at the backup the file that is there
+    /// stays: the rest of its output is read into it.
+    pub(super) fn take(&self, from: &Path) -> io::Result<()> {
+        for new in paths(from) {
+            let Some(name) = output_name(&new) else { continue };
+            let path = self.state.jobs().join(name);
+            let runs = self.known.running.contains(job_of(name));
+            if is_plain(&path) && (runs || is_same(&path, &new)?) {
+                continue;
+            }
+            let mut copy = NamedTempFile::new_in(self.state.jobs())?;
+            io::copy(&mut File::open(&new)?, &mut copy)?;
+            self.replace(&path, Some(copy))?;
+        }
+        Ok(())
+    }
+
+    /// Cuts off what attempts said that the store does not know. Files of jobs that it does not know stay as they are.
+    pub(super) fn cut(&self) -> io::Result<()> {
+        let mut last: HashMap<&str, i64> = HashMap::new();
+        for (job, number) in &self.known.attempts {
+            let last = last.entry(job).or_default();
+            *last = (*last).max(*number);
+        }
+        for path in paths(&self.state.jobs()) {
+            let Some(name) = output_name(&path).filter(|name| self.known.jobs.contains(job_of(name))) else {
+                continue;
+            };
+            match last.get(job_of(name)) {
+                None => self.replace(&path, None)?,
+                Some(last) if path.extension() == Some("jsonl".as_ref()) => {
+                    let Some(length) = border_after(&path, *last)? else { continue };
+                    let mut kept = NamedTempFile::new_in(self.state.jobs())?;
+                    io::copy(&mut File::open(&path)?.take(length), &mut kept)?;
+                    self.replace(&path, Some(kept))?;
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the old file a second name, and its own to the new one.
+    fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
+        if let (Some(aside), Some(name), true) = (&self.aside, path.file_name(), path.exists()) {
+            fs::create_dir_all(aside)?;
+            // What was there before the restore is there already if the new file is cut as well.
+            match fs::hard_link(path, aside.join(name)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                linked => linked?,
+            }
+        }
+        match new {
+            Some(new) => {
+                new.as_file().sync_all()?;
+                new.persist(path).map(drop).map_err(|error| error.error)
+            }
+            None => gone(fs::remove_file(path)),
+        }
+    }
+}
+
+/// The name of the file if it is the output of a job. No link is followed.
+fn output_name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str().filter(|name| is_output(name) && is_plain(path))
+}
+
+fn is_plain(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+}
+
+fn job_of(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// Returns where the output of attempts after this one begins; none if there is no such output.
+fn border_after(path: &Path, last: i64) -> io::Result<Option<u64>> {
+    let (mut lines, mut line, mut at) = (BufReader::new(File::open(path)?), Vec::new(), 0);
+    loop {
+        line.clear();
+        let length = lines.read_until(b'\n', &mut line)?;
+        if length == 0 {
+            return Ok(None);
+        }
+        if length <= LONGEST_BORDER && attempt_begun_by(&line).is_some_and(|number| number > last) {
+            return Ok(Some(at));
+        }
+        at += length as u64;
+    }
+}
+
+fn attempt_begun_by(line: &[u8]) -> Option<i64> {
+    let line = std::str::from_utf8(line).ok().filter(|line| line.contains(OutputMessage::ATTEMPT))?;
+    match OutputMessage::read_line(line).ok()?? {
+        OutputMessage::System { subtype: Some(subtype), content: Some(content), .. }
+            if subtype == OutputMessage::ATTEMPT =>
+        {
+            content.strip_prefix("attempt ")?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (one, other) = (File::open(one)?, File::open(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let length = left.len().min(right.len());
+        if length == 0 {
+            return Ok(left.len() == right.len());
+        }
+        if left[..length] != right[..length] {
+            return Ok(false);
+        }
+        one.consume(length);
+        other.consume(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fleet that knows a job that has not begun, one with one attempt, and one with an attempt that runs.
+    #[test]
+    fn output_of_attempts_that_the_store_does_not_know_goes_aside() {
+        let [waits, ended, runs, unknown] =
+            ["aaaaaa", "bbbbbb", "cccccc", "dddddd"].map(|end| format!("job-2026-01-05-{end}"));
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path().join("state"));
+        fs::create_dir_all(state.jobs()).unwrap();
+        let said = |text: &str| format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n");
+        let border = |number| {
+            format!(
+                "{}\n",
+                OutputMessage::attempt(number, Some("attempt 1 failed: exit code 3 (exit)"))
+                    .to_line(4096)
+                    .unwrap()
+            )
+        };
+        let twice = [said("one attempt"), border(2), said("two")].concat();
+        for (job, text) in [
+            (&waits, said("later")),
+            (&ended, twice.clone()),
+            (&runs, [said("begun"), said("more")].concat()),
+            (&unknown, said("other")),
+        ] {
+            fs::write(state.jobs().join(format!("{job}.jsonl")), text).unwrap();
+        }
+        fs::write(state.jobs().join(format!("{waits}.diff")), "later").unwrap();
+        let backup = folder.path().join("backup");
+        fs::create_dir(&backup).unwrap();
+        fs::write(backup.join(format!("{ended}.jsonl")), said("one attempt")).unwrap();
+        fs::write(backup.join(format!("{runs}.jsonl")), said("begun")).unwrap();
+        let known = KnownRows {
+            jobs: [&waits, &ended, &runs].map(Clone::clone).into(),
+            attempts: [&ended, &runs].map(|job| (job.clone(), 1)).into(),
+            running: [runs.clone()].into(),
+            hooks: [].into(),
+        };
+        let there = |name: &str| fs::read_to_string(state.jobs().join(name)).ok();
+        for with_backup in [true, false] {
+            fs::write(state.jobs().join(format!("{ended}.jsonl")), &twice).unwrap();
+            let aside = folder.path().join(format!("aside-{with_backup}"));
+            let outputs = Outputs { state: &state, known: &known, aside: Some(aside.clone()) };
+            if with_backup {
+                outputs.take(&backup).unwrap();
+            }
+            outputs.cut().unwrap();
+            assert_eq!(there(&format!("{waits}.jsonl")).or(there(&format!("{waits}.diff"))), None);
+            assert_eq!(there(&format!("{ended}.jsonl")), Some(said("one attempt")), "{with_backup}");
+            assert_eq!(there(&format!("{runs}.jsonl")), Some([said("begun"), said("more")].concat()));
+            assert_eq!(there(&format!("{unknown}.jsonl")), Some(said("other")));
+            assert_eq!(fs::read_to_string(aside.join(format!("{ended}.jsonl"))).unwrap(), twice);
+            assert_eq!(aside.join(format!("{waits}.jsonl")).exists(), with_backup, "moved the first time");
+        }
+    }
+}

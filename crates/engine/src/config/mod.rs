@@ -1,0 +1,157 @@
+//! Where the config is, and the reading of its files. What is in them is core's.
+
+mod env_file;
+mod watch;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use cowhand_core::config::parse::MOST_BYTES;
+use cowhand_core::config::{Loaded, Outside, load as load_files};
+use cowhand_core::policy::Zone;
+
+use crate::state::StateFolder;
+use cowhand_system::named_file;
+pub use watch::ConfigWatch;
+
+/// In each directory, the first of these that exists.
+const NAMES: [&str; 4] = ["cowhand.yaml", "cowhand.yml", "herdctl.yaml", "herdctl.yml"];
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    pub file: PathBuf,
+    /// Something the user should know about the choice.
+    pub note: Option<String>,
+}
+
+/// `asked` is a file, or a directory to search from; unset means `here`. Searching goes up to the root.
+pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
+    let from = asked.map_or_else(|| here.to_owned(), |asked| here.join(asked));
+    if let Some(asked) = asked.filter(|_| !from.is_dir()) {
+        // A daemon goes on when its file is gone, and has to be reached to be stopped.
+        let runs = || StateFolder::beside(&from).is_locked();
+        ensure!(
+            from.exists() || runs(),
+            "{} does not exist; `-c` takes a config file or its folder",
+            asked.display()
+        );
+        return Ok(Found { file: from, note: None });
+    }
+    // `..` in a path is no place: what stands before it would count as above.
+    let from = from.canonicalize().unwrap_or(from);
+    let in_directory = |directory: &Path| {
+        let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
+        let file = present.next()?;
+        Some(Found { note: present.next().map(|other| ignored(&other, &file)), file })
+    };
+    let left = |directory: &Path| {
+        let file = directory.join(NAMES[0]);
+        let note = format!(
+            "there is no config in {}, but the daemon of the one that was there runs; `cowhand stop` ends it",
+            directory.display()
+        );
+        StateFolder::beside(&file).is_locked().then_some(Found { file, note: Some(note) })
+    };
+    for directory in from.ancestors() {
+        if let Some(found) = in_directory(directory).or_else(|| left(directory)) {
+            return Ok(found);
+        }
+        // Nobody means the fleet of a folder above.
+        if let Some(odd) = NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists()) {
+            bail!("{} is not a regular file", odd.display());
+        }
+    }
+    None.with_context(|| {
+        format!("no cowhand.yaml (or herdctl.yaml) in {} or above; name one with -c FILE", from.display())
+    })
+}
+
+fn ignored(other: &Path, file: &Path) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    format!("{} is ignored, because {} stands beside it", name(other), name(file))
+}
+
+/// What would be found in place of this file, were it there.
+fn before(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let others = NAMES.iter().map(|name| file.with_file_name(name));
+    others.take_while(move |other| other != file)
+}
+
+/// A fleet from the disk.
+#[derive(Debug)]
+pub struct FromDisk {
+    pub loaded: Loaded,
+    /// What the `.env` beside the root file names.
+    pub variables: HashMap<String, String>,
+    /// What the user should know about that.
+    pub notes: Vec<String>,
+    /// Those of the notes that are about the `.env`.
+    pub env_notes: Vec<String>,
+    /// All that was asked for, there or not, and what would be asked for instead if it were there.
+    pub files: Vec<PathBuf>,
+}
+
+/// Loads a fleet with the real environment and, below it, the `.env` beside the root file.
+pub fn load(file: &Path) -> FromDisk {
+    let dotenv = file.with_file_name(".env");
+    let (variables, env_notes) = match read(&dotenv) {
+        Ok(text) => env_file::parse(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), Vec::new()),
+        Err(error) => (HashMap::new(), vec![format!(".env cannot be read: {error}")]),
+    };
+    let env = |name: &str| {
+        let real = std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        real.or_else(|| variables.get(name).cloned())
+    };
+    let mut files = vec![dotenv];
+    files.extend(before(file));
+    let mut read = |path: &Path| {
+        files.push(path.to_owned());
+        read(path)
+    };
+    let outside =
+        Outside { read: &mut read, env: &env, is_folder: &|path| path.is_dir(), zone: system_zone() };
+    let loaded = load_files(file, outside);
+    let mut notes = env_notes.clone();
+    notes.extend(inherited_environment(&loaded));
+    notes.extend(left_by_herdctl(file));
+    FromDisk { loaded, variables, notes, env_notes, files }
+}
+
+/// A note about agents that get the daemon's whole environment because herdctl passes it on.
+fn inherited_environment(loaded: &Loaded) -> Option<String> {
+    let inherits = loaded.roster.agents.iter().any(|agent| agent.inherits_environment);
+    inherits.then(|| {
+        "agents of a herdctl.yaml get the daemon's whole environment, as under herdctl; \
+         with `pass_env: [NAME, …]` an agent gets the minimal set and these variables only"
+            .to_owned()
+    })
+}
+
+/// A note about state of herdctl that the first start of a fleet does not take over, because the file's name says that the
+/// fleet is none of herdctl's.
+pub fn left_by_herdctl(file: &Path) -> Option<String> {
+    let of_herdctl = file.file_stem().is_some_and(|stem| stem == "herdctl");
+    let folder = file.with_file_name(".herdctl");
+    let has_begun = StateFolder::beside(file).path().join("node").exists();
+    (!of_herdctl && !has_begun && folder.is_dir()).then(|| {
+        format!(
+            "{} holds state of herdctl, which a fleet in {} does not take over: schedules that are disabled there would run; \
+             to import it, name the file herdctl.yaml for the first start",
+            folder.display(),
+            file.file_name().unwrap_or_default().to_string_lossy()
+        )
+    })
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    named_file::read_text(path, MOST_BYTES as u64)
+}
+
+/// UTC if the machine does not say.
+fn system_zone() -> Zone {
+    let system = jiff::tz::TimeZone::system();
+    system.iana_name().and_then(|name| name.parse().ok()).unwrap_or(Zone::UTC)
+}

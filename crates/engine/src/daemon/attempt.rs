@@ -1,0 +1,499 @@
+//! Looking after one attempt, from its start (or from where a daemon before us left it) to its settled end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::ask::{self, ASK_TIMEOUT, LONGEST_STANDSTILL};
+use cowhand_core::breaker::Breaker;
+use cowhand_core::budget::Breach;
+use cowhand_core::config::shape::Runtime;
+use cowhand_core::interval::Interval;
+use cowhand_core::job::{
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, NotBegun, Outcome, Settlement,
+    Termination,
+};
+use cowhand_core::moment::{Moment, SMALLEST};
+use cowhand_core::policy::{Retry, Timeout};
+use cowhand_core::provider::OnLimit;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::workspace::Isolation;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::spending::Told;
+use super::stop::OBEDIENCE;
+use super::unwritten;
+use super::workspaces;
+use crate::context::{Engine, Wish};
+use crate::hook::metadata;
+use crate::loaded::Loaded;
+use crate::secrets::veil_over;
+use crate::view::output::OutputLog;
+use cowhand_run::attempt::{Attempt, Standing};
+use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::launch;
+use cowhand_run::runtime::Finish;
+use cowhand_run::shortage;
+use cowhand_run::tail::{Files, Tail};
+use cowhand_run::veil::Veil;
+use cowhand_system::aside::aside;
+use cowhand_system::fault;
+
+/// Why we stopped an attempt ourselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    Asked,
+    Abandoned,
+    TookTooLong(SignedDuration),
+    SilentTooLong(SignedDuration),
+    OverBudget(Breach),
+}
+
+#[derive(Clone)]
+pub(super) struct Charge {
+    pub(super) engine: Arc<Engine>,
+    pub(super) job: Job,
+    pub(super) epoch: i64,
+    pub(super) wishes: watch::Receiver<Wish>,
+    /// The number of the fallback that it is to start with.
+    pub(super) stand_in: Option<usize>,
+    /// Set once we have asked for its end.
+    pub(super) stopped: Option<Reason>,
+}
+
+/// What following an attempt came to.
+enum Followed {
+    Over(Settlement),
+    /// There is nothing to settle: the daemon leaves, or the job is somebody else's.
+    NotOurs,
+    /// The session that it was to go on with is not there, so nothing has happened.
+    NoSession,
+    /// The agent was not started, and may be later.
+    NotBegun(NotBegun),
+}
+
+/// The rules of the config for this job, as they are when it starts or is taken up again.
+pub(super) struct Rules {
+    pub(super) agent: Agent,
+    pub(super) retry: Retry,
+    pub(super) breaker: Option<Breaker>,
+    timeout: Timeout,
+    idle_timeout: Timeout,
+    output_to_file: bool,
+    /// Over all that it says.
+    pub(super) veil: Veil,
+}
+
+impl Rules {
+    pub(super) fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
+        let schedule = agent.holding(job).schedule();
+        let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
+            schedule.map(of).or(own).unwrap_or(default)
+        };
+        let mut settings = agent.settings.clone();
+        settings.isolation = Some(Isolation::Rules(agent.isolation_of(job.schedule())));
+        Self {
+            retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
+            timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
+            idle_timeout: timeout(
+                |schedule| schedule.idle_timeout,
+                agent.settings.idle_timeout,
+                Timeout::IDLE,
+            ),
+            // Strangers do not get to pause a schedule.
+            breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
+            output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
+            agent: Agent { settings, ..agent.clone() },
+            veil: veil_over(loaded, Some(agent)),
+        }
+    }
+}
+
+impl Charge {
+    pub(super) fn attempt(&self) -> Attempt {
+        Attempt::new(self.engine.home.state.path(), self.job.id(), self.job.attempts())
+    }
+
+    pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
+        if !fresh && !self.attempt().folder().exists() && !self.end_strays().await {
+            return self.give_back(NotBegun::Interrupted, rules).await;
+        }
+        if !fresh {
+            if let Some(settlement) = self.settled_before().await {
+                return self.settle(settlement, rules).await;
+            }
+            self.stopped = self.stopped_before().await;
+        }
+        let mut pause = Duration::from_millis(200);
+        let mut failures = 0;
+        loop {
+            // Its output is a view, which must not hold it up.
+            match self.follow(rules, failures >= MOST_FAILURES).await {
+                Ok(Followed::Over(settlement)) => {
+                    if unwritten::is_unwritten(&self.attempt()) {
+                        self.write_up(rules).await;
+                    }
+                    workspaces::keep_diff(&self.engine, self.job.id(), &rules.veil).await;
+                    return self.settle(settlement, rules).await;
+                }
+                Ok(Followed::NotOurs) => return,
+                Ok(Followed::NotBegun(why)) => return self.give_back(why, rules).await,
+                Ok(Followed::NoSession) => {
+                    if !Box::pin(self.launch_anew(rules)).await {
+                        return;
+                    }
+                    continue;
+                }
+                Err(error) if !self.attempt().folder().exists() => {
+                    self.end_strays().await;
+                    let lost = self.lost(format!("lost: its folder is gone: {error:#}"));
+                    return self.settle(lost, rules).await;
+                }
+                // A disk may be full for a while. The agent runs on, so the job is not over.
+                Err(error) => warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}"),
+            }
+            failures += 1;
+            if *self.wishes.borrow() == Wish::Leave {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// `aside`: the job's output cannot be written where it belongs, and is kept with the attempt meanwhile.
+    async fn follow(&mut self, rules: &Rules, aside: bool) -> anyhow::Result<Followed> {
+        let attempt = self.attempt();
+        let wake = self.engine.watch.folder(attempt.folder());
+        let files = if aside {
+            unwritten::files_aside(&attempt)
+        } else {
+            unwritten::files(&attempt, &self.engine.home.state, self.job.id())
+        };
+        let files = Files { before: self.before(files.attempt).await, ..files };
+        let reader = attempt.start().ok().and_then(|start| start.reader);
+        let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
+        let tail = Tail::open(files, reader, rules.veil.clone(), self.now())?;
+        let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
+        let mut output = Output { tail, log };
+        let mut session = self.job.session_id().map(str::to_owned);
+        let mut told = Told::default();
+        let began = self.began().await;
+        let mut silence = Silence::begin(began, attempt.last_output(), self.engine.clock.moment());
+        let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
+        loop {
+            // First how it stands, then what it wrote: so nothing that was written before its end is missed.
+            let standing = attempt.aside(Attempt::standing).await?;
+            if attempt.began()? {
+                output.tail.begin(self.now())?;
+            }
+            output = self.advance(output).await?;
+            fault::place("looked");
+            self.tell_session(&output.tail, &mut session).await;
+            let over = self.hear(&mut output.tail, &mut told).await;
+            let ending = match standing {
+                Standing::Ended(ending) => Some(ending),
+                Standing::Gone if attempt.began()? => Some(vanished(self.now())),
+                Standing::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
+                Standing::Kept => None,
+                Standing::Unkept => {
+                    attempt.aside(Attempt::end_leftovers).await?;
+                    None
+                }
+            };
+            if let Some(ending) = ending {
+                fault::place("ended");
+                if let Some(why) = not_begun(&ending).filter(|_| self.stopped.is_none()) {
+                    return Ok(Followed::NotBegun(why));
+                }
+                if self.stopped.is_none() && self.lost_its_session(rules) {
+                    return Ok(Followed::NoSession);
+                }
+                let finish = output.tail.finish(&ending, self.now(), &mut |_| {})?;
+                output.log(&self.job);
+                fault::place("read");
+                if let Err(error) = attempt.forget_private() {
+                    warn!(job = %self.job.id(), "its private files are still there: {error}");
+                }
+                let usage = finish.usage.clone().map(|usage| self.priced(usage));
+                return Ok(self.ended(rules, &attempt, finish, usage, &ending, &mut output.tail).await);
+            }
+            let wish = *self.wishes.borrow_and_update();
+            if wish == Wish::Leave {
+                return Ok(Followed::NotOurs);
+            }
+            // Whoever has spent too much may spend more until its grace is over, so it gets only a moment.
+            let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
+            let mut reason = spends.or_else(|| Self::reason(wish, over));
+            if reason.is_none() {
+                let now = self.engine.clock.moment();
+                silence.look(attempt.last_output(), now);
+                reason = self.too_long(rules, began, silence.since, now).await;
+            }
+            if let Some(reason) = reason {
+                let hurry =
+                    spends.is_some() || (wish == Wish::CancelNow && self.stopped == Some(Reason::Asked));
+                self.stop(reason, hurry, &attempt, &mut kill_at).await;
+            }
+            tokio::select! {
+                () = wake.changed() => {}
+                _ = self.wishes.changed() => {}
+                () = tokio::time::sleep(LOOK), if !output.tail.is_behind() => {}
+                () = tokio::task::yield_now(), if output.tail.is_behind() => {}
+            }
+        }
+    }
+
+    async fn ended(
+        &mut self,
+        rules: &Rules,
+        attempt: &Attempt,
+        finish: Finish,
+        usage: Option<JobUsage>,
+        ending: &Ending,
+        tail: &mut Tail,
+    ) -> Followed {
+        // Its program may have kept the limit that we told it, or a daemon before us stopped it.
+        let budget = |error: &JobError| error.kind == ErrorKind::Budget;
+        let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
+            || (ending.stopped.is_some() && self.stopped.is_none());
+        if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
+            self.stopped = Some(Reason::OverBudget(Breach::Over(over)));
+        }
+        // Of a command that tells nothing it uses, nobody knows what it does.
+        let tells = usage.is_some() || rules.agent.runtime() != Runtime::Command;
+        let used_no_tool = tells && tail.tool_calls() == 0;
+        let metadata = self.metadata(rules, attempt);
+        let resets_at = finish.resets_at;
+        match self.outcome(finish, ending) {
+            Some(outcome) => {
+                let limit = self.limit(rules, &outcome, resets_at);
+                let silent = self.tells_in_the_end() && !matches!(outcome, Outcome::Completed { .. });
+                Followed::Over(Settlement {
+                    outcome,
+                    usage,
+                    silent,
+                    metadata,
+                    breaker: None,
+                    used_no_tool,
+                    limit,
+                    ended_at: (ending.status != ExitStatus::Lost).then_some(ending.at),
+                })
+            }
+            None => Followed::NotOurs,
+        }
+    }
+
+    /// What it waits for, if its provider has sent it away.
+    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
+        let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
+        let loaded = self.engine.loaded();
+        let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
+        (on_limit == OnLimit::Park).then_some(Limit { resets_at })
+    }
+
+    /// What the agent left for its hooks, before the next one can write over it.
+    fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
+        rules.agent.settings.hooks.as_ref()?;
+        let ran_in = attempt.start().ok().map(|start| start.directory);
+        let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
+        let place = metadata::Place {
+            file: rules.agent.settings.metadata_file.as_deref(),
+            directory: &ran_in,
+            workspaces: &self.engine.home.state.workspaces(),
+            writable: &self.engine.loaded().writable,
+        };
+        let mut metadata = metadata::read(&place, self.job.id())?;
+        rules.veil.hide_in(&mut metadata);
+        Some(metadata)
+    }
+
+    /// Dollars from the table of prices, where the runtime told none.
+    pub(super) fn priced(&self, mut usage: JobUsage) -> JobUsage {
+        self.engine.loaded().roster.prices.fill_in(&mut usage);
+        usage
+    }
+
+    /// Reading may take a while, so it is not done where everything else waits.
+    async fn advance(&self, mut output: Output) -> anyhow::Result<Output> {
+        let (now, job, growth) = (self.now(), self.job.clone(), self.engine.growth.clone());
+        aside(move || {
+            let mut grew = false;
+            output.tail.advance(now, &mut |_| grew = true)?;
+            if grew {
+                growth.tell(job.id());
+            }
+            output.log(&job);
+            Ok(output)
+        })
+        .await
+    }
+
+    /// Why the attempt should end now whatever the time, if it should.
+    fn reason(wish: Wish, over: Option<Breach>) -> Option<Reason> {
+        match wish {
+            Wish::Abandon => Some(Reason::Abandoned),
+            Wish::Cancel | Wish::CancelNow => Some(Reason::Asked),
+            Wish::GoOn | Wish::Leave => over.map(Reason::OverBudget),
+        }
+    }
+
+    /// Whoever waits for a person spends no time, and is not silent of its own accord. For one who may be waiting, a store
+    /// that is away is no reason to end it.
+    async fn too_long(
+        &self,
+        rules: &Rules,
+        began: Moment,
+        silent_since: Moment,
+        now: Moment,
+    ) -> Option<Reason> {
+        let over = |limit: Timeout, from| limit.duration().filter(|limit| now.since(from) > *limit);
+        let took = over(rules.timeout, began);
+        let silent = over(rules.idle_timeout, silent_since);
+        took.or(silent)?;
+        let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
+            Ok(asks) => asks,
+            Err(_) if rules.agent.needs_a_voice() => return None,
+            // It cannot ask, so nobody has to be asked whether it did.
+            Err(_) => Vec::new(),
+        };
+        let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
+        let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
+        let waited = waited.min(longest.max(LONGEST_STANDSTILL));
+        let took = took.filter(|limit| now.since(began) - waited > *limit);
+        let silent = silent.filter(|limit| {
+            let lately = |answered| now.wall.duration_since(answered) <= *limit;
+            !asks.iter().any(|ask| ask.state.since().is_none_or(lately))
+        });
+        took.map(Reason::TookTooLong).or(silent.map(Reason::SilentTooLong))
+    }
+
+    /// When the attempt was started, on both clocks.
+    async fn began(&self) -> Moment {
+        let JobState::Running { since } = *self.job.state() else { return self.engine.clock.moment() };
+        match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
+            Ok(began) => began.unwrap_or_else(|| since.into()),
+            Err(error) => {
+                warn!(job = %self.job.id(), "only the wall clock tells when it was started: {error}");
+                since.into()
+            }
+        }
+    }
+
+    /// The runtime's own name for the conversation, as soon as it is known.
+    async fn tell_session(&self, tail: &Tail, told: &mut Option<String>) {
+        let Some(session) = tail.session_id().filter(|session| told.as_deref() != Some(*session)) else {
+            return;
+        };
+        let session = session.to_owned();
+        match self
+            .engine
+            .store
+            .set_session(self.job.id().clone(), self.epoch, session.clone(), self.now())
+            .await
+        {
+            Ok(_) => *told = Some(session),
+            Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
+        }
+    }
+
+    /// None if the job is not ours to settle.
+    fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
+        let how = ending.stopped.map_or("", |how| match how {
+            Termination::Forced => " and had to be killed",
+            Termination::Graceful | Termination::NotStarted => "",
+        });
+        let too_long = |kind, message: String| {
+            let error = JobError { kind, message: format!("{message}{how}") };
+            Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
+        };
+        match self.stopped {
+            Some(Reason::Abandoned) => None,
+            Some(Reason::TookTooLong(limit)) => {
+                too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
+            }
+            Some(Reason::SilentTooLong(limit)) => {
+                too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
+            }
+            // It had no time to end by itself, so how it ended says nothing.
+            Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over, finish.usage)),
+            // Without a keeper nobody saw the end that we brought about.
+            Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
+                Some(Outcome::Cancelled { how: Termination::Forced })
+            }
+            Some(Reason::Asked) | None => Some(finish.outcome),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.engine.clock.now()
+    }
+}
+
+/// Since when an attempt is silent. Files tell the time of the last output by the wall clock, which may be set meanwhile:
+/// so only a change of that time counts.
+struct Silence {
+    last_output: Option<Timestamp>,
+    since: Moment,
+}
+
+impl Silence {
+    /// Of an attempt that is taken up the last output counts, unless the clock was set since it began.
+    fn begin(began: Moment, last_output: Option<Timestamp>, now: Moment) -> Self {
+        let is_steady = now.step_since(began).is_some_and(|step| step.abs() < SMALLEST);
+        let since = match last_output.map(|at| now.wall.duration_since(at)) {
+            Some(ago) if is_steady && !ago.is_negative() => now.plus(-ago),
+            Some(_) => now,
+            None => began,
+        };
+        let since = if since.since(began).is_negative() { began } else { since };
+        Self { last_output, since }
+    }
+
+    fn look(&mut self, last_output: Option<Timestamp>, now: Moment) {
+        if last_output != self.last_output {
+            *self = Self { last_output, since: now };
+        }
+    }
+}
+
+/// What is kept of what an attempt says: the JSONL, and for those who asked for it a view of it.
+struct Output {
+    tail: Tail,
+    log: Option<OutputLog>,
+}
+
+impl Output {
+    fn log(&mut self, job: &Job) {
+        if let Some(Err(error)) = self.log.as_mut().map(OutputLog::catch_up) {
+            warn!(job = %job.id(), "its output.log is behind: {error}");
+        }
+    }
+}
+
+/// So often it is tried to write a job's output where it belongs, before it is followed without that.
+const MOST_FAILURES: u32 = 3;
+
+/// Before something that failed is tried again.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How often an attempt is looked at even if nothing moves.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Why the agent could not be started, if the machine has run out of something.
+fn not_begun(ending: &Ending) -> Option<NotBegun> {
+    match &ending.status {
+        ExitStatus::StartFailed { message } if shortage::is_named_in(message) => {
+            Some(NotBegun::Shortage(message.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// Agent and keeper are gone without a word: what the agent said last has to tell.
+fn vanished(at: Timestamp) -> Ending {
+    Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
+}

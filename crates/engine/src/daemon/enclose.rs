@@ -1,0 +1,169 @@
+//! What holds an attempt's processes, before there are any.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::config::shape::Runtime;
+use cowhand_core::roster::Agent;
+use cowhand_core::sandbox::{Reaches, SandboxKind};
+use cowhand_core::workspace::IsolationKind;
+
+use super::attempt::Charge;
+use super::withhold;
+use cowhand_run::launch::Launch;
+use cowhand_run::runtime::plan;
+use cowhand_run::sandbox::proxy;
+use cowhand_run::sandbox::{self, Enclosure, Setting};
+
+impl Charge {
+    /// The launch, enclosed as the config asks for it; or why that cannot be done, which means that nothing is started.
+    /// `base` is the agent's own directory, which need not be where it works.
+    pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {
+        let asked = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
+        if self.job.confined().is_some() && asked.kind == SandboxKind::None {
+            return Err("it is of a stranger's words, and its strict sandbox is none".to_owned());
+        }
+        let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
+        let (attempt, loaded) = (self.attempt(), self.engine.loaded());
+        let private = attempt.private();
+        let runtime = agent.runtime();
+        let argv = launch.start.by(&self.engine.program).argv;
+        let client = runtime == Runtime::Acp;
+        let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
+        let confined = self.job.confined().is_some();
+        let stead = self.engine.home.state.of_strangers(&agent.name);
+        let files = if confined { loaded.files_and_queues() } else { loaded.files.clone() };
+        let setting = Setting {
+            asked: &asked,
+            base,
+            directory: &agent.directory,
+            isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
+            runtime: plan::description(agent.program()),
+            environment: &environment,
+            argv: &argv,
+            agent: command.map(String::as_str),
+            private: &private,
+            has_private: !launch.files.is_empty(),
+            state: self.engine.home.state.path(),
+            files: &files,
+            program: &self.engine.program,
+            stead: confined.then_some(stead.as_path()),
+        };
+        let Some(mut enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
+        enclosure.talk = self.talk(agent, enclosure.kind)?;
+        if enclosure.gateway {
+            let credentials = withhold::from(agent, &mut launch.start.argv, &mut environment)?;
+            let written = attempt.write_credentials(&credentials);
+            written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
+        }
+        let temporary = match enclosure.kind {
+            SandboxKind::None => None,
+            SandboxKind::Landlock => Some(sandbox::temporary(&private).to_string_lossy().into_owned()),
+            SandboxKind::Bubblewrap | SandboxKind::Docker => Some("/tmp".to_owned()),
+        };
+        if let Some(container) = &mut enclosure.container {
+            let own =
+                agent.settings.docker.as_ref().and_then(|docker| docker.env.clone()).unwrap_or_default();
+            let meant = |name: &str| own.contains_key(name) || agent.settings.env.contains_key(name);
+            let outside = OUTSIDE.iter().filter(|name| !meant(name));
+            container.left_outside = outside.map(|name| (*name).to_owned()).collect();
+            environment.extend(own);
+        }
+        environment.extend(temporary.map(|folder| ("TMPDIR".to_owned(), folder)));
+        if enclosure.kind == SandboxKind::Landlock && !environment.contains_key(GIT_CONFIG) {
+            environment
+                .extend(git_config(&enclosure, &environment).map(|file| (GIT_CONFIG.to_owned(), file)));
+        }
+        if enclosure.has_proxy() {
+            by_proxy(&enclosure, &mut environment);
+        }
+        launch.environment = environment.into_iter().collect();
+        launch.start.enclosure = Some(enclosure);
+        Ok(launch)
+    }
+}
+
+/// Where things are on this machine; an image has its own places.
+const OUTSIDE: [&str; 6] =
+    ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
+
+/// Names the file that git reads in the place of the user's own config.
+const GIT_CONFIG: &str = "GIT_CONFIG_GLOBAL";
+
+/// Returns what git has to read in the place of the user's config. Git runs no command if there is a config that it cannot
+/// open, and Landlock does not let it know that before. Returns none if all that is there can be read.
+fn git_config(enclosure: &Enclosure, environment: &HashMap<String, String>) -> Option<String> {
+    let home = environment.get("HOME").map(Path::new)?;
+    let settings = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let there =
+        [home.join(".gitconfig"), settings.join("git/config")].into_iter().filter(|file| file.exists());
+    let given = |file: &PathBuf| {
+        let real = file.canonicalize().unwrap_or_else(|_| file.clone());
+        enclosure.read.iter().chain(&enclosure.write).any(|given| real.starts_with(given))
+    };
+    let (readable, closed): (Vec<_>, Vec<_>) = there.partition(given);
+    let file = readable.into_iter().next().unwrap_or_else(|| PathBuf::from("/dev/null"));
+    (!closed.is_empty()).then(|| file.to_string_lossy().into_owned())
+}
+
+/// What programs read to find a proxy. Their own loopback is theirs, unless the config means the one outside.
+fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {
+    let outside = match &enclosure.network {
+        Reaches::Hosts(hosts) => hosts.iter().any(|host| {
+            host.name() == "localhost" || host.address().is_some_and(|address| address.is_loopback())
+        }),
+        Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => false,
+    };
+    let direct = if outside { "" } else { "localhost,127.0.0.1,::1" };
+    environment.retain(|name, _| !name.to_ascii_lowercase().ends_with("_proxy"));
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+        environment.insert(name.to_owned(), format!("http://{}", proxy::INSIDE));
+    }
+    if !direct.is_empty() {
+        environment.extend(["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), direct.to_owned())));
+    }
+    // Node looks at them only when it is told to.
+    environment.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> HashMap<String, String> {
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn git_is_not_led_to_a_config_that_it_cannot_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        let own = environment(&[("HOME", home.to_str().unwrap())]);
+        let read = |read: &[&str]| {
+            let read = read.iter().map(|name| home.join(name)).collect();
+            git_config(&Enclosure { read, ..Enclosure::default() }, &own)
+        };
+        assert_eq!(read(&[]), None, "there is none");
+        let ours = home.join(".gitconfig");
+        std::fs::write(&ours, "").unwrap();
+        assert_eq!(read(&[]).as_deref(), Some("/dev/null"));
+        assert_eq!(read(&[".gitconfig"]), None);
+        std::fs::create_dir_all(home.join(".config/git")).unwrap();
+        std::fs::write(home.join(".config/git/config"), "").unwrap();
+        assert_eq!(read(&[".gitconfig"]).as_deref(), ours.to_str());
+        assert_eq!(read(&[".gitconfig", ".config"]), None);
+    }
+
+    #[test]
+    fn whose_loopback_it_is() {
+        for (hosts, direct) in [("api.example.com", true), ("127.0.0.1:81", false), ("localhost:81", false)] {
+            let enclosure =
+                Enclosure { network: Reaches::Hosts(vec![hosts.parse().unwrap()]), ..Enclosure::default() };
+            let mut own = environment(&[("no_proxy", "x"), ("ALL_PROXY", "y")]);
+            by_proxy(&enclosure, &mut own);
+            assert_eq!(own.contains_key("NO_PROXY"), direct, "{hosts}");
+            assert!(!own.contains_key("ALL_PROXY"));
+            assert_eq!(own["HTTPS_PROXY"], "http://127.0.0.1:3128");
+        }
+    }
+}

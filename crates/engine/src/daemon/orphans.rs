@@ -1,0 +1,204 @@
+//! Attempts that this node started and has no lease on any more: their job was settled by another node, which may run its
+//! next attempt by now. Their processes are ended, whatever the job's status is.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::id::JobId;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::stop::OBEDIENCE;
+use super::unwritten::is_unwritten;
+use crate::context::Engine;
+use crate::error::FleetError;
+use crate::prune::files::entries;
+use crate::state::StateFolder;
+use cowhand_run::attempt::{Attempt, Standing, Stop};
+
+/// Between two looks at what is left of an attempt.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long it may take until killed processes are gone.
+const LAST_LOOKS: Duration = Duration::from_secs(15);
+
+/// An attempt whose processes still run. Its job has no other attempt here until they are gone.
+#[derive(Debug)]
+pub(super) struct Orphan {
+    engine: Arc<Engine>,
+    attempt: Attempt,
+    job: JobId,
+}
+
+/// Finds all orphans on this machine. Called after the leases of this node were taken up, before anything is planned.
+pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
+    let (state, known) = (engine.home.state.clone(), Arc::clone(engine));
+    let found = tokio::task::spawn_blocking(move || {
+        let current = |job: &JobId, number| known.is_current(job, number);
+        let running = Attempt::running()?;
+        let with_folder = with_folder(&state, &running, current)?;
+        Ok::<_, io::Error>((with_folder, without_folder(&state, &running, current)))
+    });
+    let (mut found, homeless) = match found.await.map_err(io::Error::other).flatten() {
+        Ok(found) => found,
+        Err(error) => {
+            error!("cannot look for attempts that are no longer ours: {error}; a restart looks again");
+            return Vec::new();
+        }
+    };
+    for (attempt, job, number) in homeless {
+        if is_of_this_node(engine, &job, number).await {
+            found.push((attempt, job));
+        }
+    }
+    let orphan = |(attempt, job): (Attempt, JobId)| {
+        engine.orphan_found(job.clone());
+        Orphan { engine: Arc::clone(engine), attempt, job }
+    };
+    found.into_iter().map(orphan).collect()
+}
+
+/// Fails if there is no store although attempts that it knew still run: a new store would know nothing of them, and they would
+/// be ended.
+pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
+    if state.database().exists() {
+        return Ok(());
+    }
+    let place = state.database().display().to_string();
+    let cannot = |source| FleetError::State { place: state.path().display().to_string(), source };
+    let running = Attempt::running().map_err(cannot)?;
+    let left = with_folder(state, &running, |_, _| false).map_err(cannot)?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    let jobs = left.iter().map(|(_, job)| job.clone()).collect();
+    let keepers = left.iter().filter_map(|(attempt, _)| attempt.keeper_pid()).collect();
+    Err(FleetError::StoreGone { place, jobs, keepers })
+}
+
+/// Attempts that have a folder, are not current, and still run. All processes are looked at once, not for each of them.
+fn with_folder(
+    state: &StateFolder,
+    running: &BTreeSet<String>,
+    is_current: impl Fn(&JobId, u32) -> bool,
+) -> io::Result<Vec<(Attempt, JobId)>> {
+    let mut found = Vec::new();
+    for entry in entries(&state.attempts())? {
+        let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
+        // Hooks have limits of their own and are forgotten with their folders.
+        let Some((job, number)) = attempt.of_job() else { continue };
+        if is_current(&job, number) {
+            continue;
+        }
+        match attempt.standing_if(|| Ok(running.contains(attempt.name()))) {
+            Ok(Standing::Ended(_) | Standing::Gone) => {}
+            Ok(Standing::Kept | Standing::Unkept) => found.push((attempt, job)),
+            // What cannot be read may run all the same.
+            Err(error) => {
+                warn!(%job, attempt = number, "how it stands cannot be read: {error}");
+                found.push((attempt, job));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Attempts whose folder somebody removed, by the marks of their processes. They may be those of another fleet.
+fn without_folder(
+    state: &StateFolder,
+    running: &BTreeSet<String>,
+    is_current: impl Fn(&JobId, u32) -> bool,
+) -> Vec<(Attempt, JobId, u32)> {
+    let attempts = running.iter().filter_map(|name| Attempt::at(&state.attempts().join(name)).ok());
+    let homeless = attempts.filter(|attempt| !attempt.folder().exists());
+    let homeless = homeless.filter_map(|attempt| {
+        let (job, number) = attempt.of_job()?;
+        (!is_current(&job, number)).then_some((attempt, job, number))
+    });
+    homeless.collect()
+}
+
+async fn is_of_this_node(engine: &Engine, job: &JobId, number: u32) -> bool {
+    match engine.store.history(job.clone()).await {
+        Ok(history) => history.is_some_and(|history| {
+            let own = |node: &str| node == engine.home.node;
+            history.attempts.iter().any(|attempt| attempt.number == number && own(&attempt.node))
+        }),
+        Err(error) => {
+            warn!(%job, attempt = number, "whose it is cannot be found out, so it is left alone: {error}");
+            false
+        }
+    }
+}
+
+impl Orphan {
+    pub(super) fn job(&self) -> &JobId {
+        &self.job
+    }
+
+    /// Ends it: asks its keeper, then kills what is left.
+    pub(super) async fn end(self) {
+        let (job, attempt) = (&self.job, &self.attempt);
+        warn!(%job, attempt = attempt.name(), "found running, although its lease is gone; ending it");
+        if end(attempt).await {
+            info!(%job, attempt = attempt.name(), "ended an attempt that is no longer ours");
+            attempt.aside(forget).await;
+        } else {
+            error!(%job, attempt = attempt.name(), "its processes cannot be ended; end them by hand");
+        }
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        self.engine.orphan_ended(&self.job);
+    }
+}
+
+/// Ends an attempt, and says whether nothing of it is left.
+pub(super) async fn end(attempt: &Attempt) -> bool {
+    let kill_at = Instant::now() + OBEDIENCE;
+    let give_up_at = kill_at + LAST_LOOKS;
+    let mut asked = false;
+    loop {
+        let now = Instant::now();
+        let by_force = now >= kill_at;
+        let step =
+            attempt.aside(move |attempt| step(attempt, &mut asked, by_force).map(|over| (over, asked)));
+        match step.await {
+            Ok((true, _)) => return true,
+            Ok((false, now_asked)) => asked = now_asked,
+            Err(error) => warn!(attempt = attempt.name(), "it cannot be ended at the moment: {error}"),
+        }
+        if now >= give_up_at {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Does what is due to end it, and says whether it is over.
+fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool> {
+    if !attempt.folder().exists() {
+        return attempt.end_strays().map(|any| !any);
+    }
+    if matches!(attempt.standing()?, Standing::Ended(_) | Standing::Gone) {
+        return Ok(true);
+    }
+    if by_force {
+        attempt.kill()?;
+    } else if !*asked {
+        // Without a keeper, this kills what is left. A keeper that is just starting is asked at the next look.
+        *asked = attempt.stop()? == Stop::Asked;
+    }
+    Ok(false)
+}
+
+/// Removes what may hold secrets and is not needed after the end. Output that is nowhere else is left to the next start.
+fn forget(attempt: &Attempt) {
+    let output = || if is_unwritten(attempt) { Ok(()) } else { attempt.forget_output() };
+    if let Err(error) = attempt.forget_private().and_then(|()| output()) {
+        warn!(attempt = attempt.name(), "its private files and raw output are still there: {error}");
+    }
+}

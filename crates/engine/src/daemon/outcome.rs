@@ -1,0 +1,57 @@
+//! What an attempt came to, kept in its folder.
+//!
+//! The store knows it as well, but a store that is restored from a backup may know the attempt as one that runs. Its raw
+//! output, of which the outcome was made, is gone by then.
+
+use std::fs;
+use std::path::PathBuf;
+
+use cowhand_core::job::Settlement;
+use tracing::warn;
+
+use super::attempt::Charge;
+use crate::view::write_whole;
+use cowhand_run::attempt::{Attempt, Standing};
+use cowhand_run::ending::{Ending, ExitStatus};
+
+const NAME: &str = "outcome.json";
+
+fn file(attempt: &Attempt) -> PathBuf {
+    attempt.folder().join(NAME)
+}
+
+impl Charge {
+    /// Keeps it, before the raw output is removed.
+    pub(super) fn keep_outcome(&self, settlement: &Settlement) {
+        let written = serde_json::to_vec(settlement).map_err(std::io::Error::from);
+        let written = written.and_then(|text| write_whole(&file(&self.attempt()), &text));
+        if let Err(error) = written {
+            warn!(job = %self.job.id(), "what it came to is in the store only: {error}");
+        }
+    }
+
+    /// What the attempt came to if it was settled before, in a history that the store does not have: its raw output is gone.
+    pub(super) async fn settled_before(&self) -> Option<Settlement> {
+        let (attempt, lost) = (self.attempt(), |message| self.lost(message));
+        let standing = attempt.aside(Attempt::standing).await.ok()?;
+        let Standing::Ended(ending) = standing else { return None };
+        if attempt.stdout().exists() {
+            return None;
+        }
+        let kept = fs::read(file(&attempt)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        warn!(job = %self.job.id(), "it was settled before, and the store does not know it; was a backup restored?");
+        Some(kept.unwrap_or_else(|| Settlement { ended_at: Some(ending.at), ..lost(sentence(&ending)) }))
+    }
+}
+
+fn sentence(ending: &Ending) -> String {
+    let how = match &ending.status {
+        ExitStatus::Code { code } => format!(" with exit code {code}"),
+        ExitStatus::Signal { signal } => format!(" by signal {signal}"),
+        ExitStatus::StartFailed { message } => format!(" before it began: {message}"),
+        ExitStatus::Lost => String::new(),
+    };
+    format!(
+        "lost: it ended{how} after the backup from which the store was restored was made, and what it came to is not kept"
+    )
+}

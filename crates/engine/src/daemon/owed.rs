@@ -1,0 +1,259 @@
+//! What is owed to work sources: how jobs ended, items that go back, claims that still hold.
+//!
+//! It all stands in the store, so this is one loop that may die and begin again at any time. Telling a source twice is
+//! safe; that is what sources promise.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::job::CancelReason;
+use cowhand_core::work::{ClaimResult, Closing, ReleaseResult};
+use futures_util::future::try_join_all;
+use jiff::{SignedDuration, Timestamp};
+use tracing::{info, warn};
+
+use super::prepare::HELD;
+use crate::context::Engine;
+use crate::context::Wish;
+use crate::queues::HELD_BY_PERSON;
+use cowhand_store::audit;
+use cowhand_store::{HeldItem, ItemState, StoreError};
+use cowhand_system::fault;
+use cowhand_work::{Claimant, Standing, WorkSource, WorkSourceError, guarded, tries_the_next, within};
+
+/// One who takes a debt in hand has so long to pay it before another may try.
+const LEASE: SignedDuration = SignedDuration::from_mins(2);
+/// A source that does not answer for so long could not be told. Shorter than the lease.
+const TELLING: Duration = Duration::from_secs(100);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
+/// Between two looks while anything is in hand.
+const LOOK: SignedDuration = SignedDuration::from_mins(1);
+/// So many sources are told at the same time.
+const AT_ONCE: usize = 8;
+/// So long a result is kept whose item cannot be found. It may come back with its folder; if a person deleted it, the result
+/// is not kept for ever.
+const MISSING: SignedDuration = SignedDuration::from_hours(7 * 24);
+const AFTER_TROUBLE: Duration = Duration::from_secs(5);
+
+pub(super) async fn settle_debts(engine: Arc<Engine>) {
+    let desk = Desk { engine };
+    loop {
+        match desk.work_off().await {
+            Ok(Some(next)) => desk.wait(next).await,
+            Ok(None) => desk.engine.owed.notified().await,
+            Err(error) => {
+                warn!("cannot see what is owed to work sources: {error}");
+                tokio::time::sleep(AFTER_TROUBLE).await;
+            }
+        }
+    }
+}
+
+struct Desk {
+    engine: Arc<Engine>,
+}
+
+impl Desk {
+    /// Everything that is due; says when to look again, if anything is left in hand.
+    async fn work_off(&self) -> Result<Option<Timestamp>, StoreError> {
+        let store = &self.engine.store;
+        store.give_up_stale_claims(self.now()).await?;
+        for holder in self.engine.noticed.take() {
+            store.try_owed_now(holder, self.engine.home.node.clone(), self.now()).await?;
+        }
+        let node = || self.engine.home.node.clone();
+        loop {
+            let mut owed = Vec::new();
+            while owed.len() < AT_ONCE
+                && let Some(one) = store.take_owed(node(), self.in_future(LEASE), self.now()).await?
+            {
+                owed.push(one);
+            }
+            if owed.is_empty() {
+                break;
+            }
+            // Side by side: a source that does not answer holds up no other.
+            try_join_all(owed.into_iter().map(|owed| self.pay(owed))).await?;
+        }
+        for held in store.items_to_renew(self.in_future(HELD / 2)).await? {
+            self.renew(held).await?;
+        }
+        let next = store.next_item_time().await?;
+        Ok(next.map(|next| next.clamp(self.now(), self.in_future(LOOK))))
+    }
+
+    async fn wait(&self, until: Timestamp) {
+        tokio::select! {
+            () = self.engine.clock.wait_until(Some(until)) => {}
+            () = self.engine.owed.notified() => {}
+        }
+    }
+
+    async fn pay(&self, owed: HeldItem) -> Result<(), StoreError> {
+        let ItemState::Closing { tries, by, .. } = &owed.state else { return Ok(()) };
+        let (item, store) = (owed.item.id.clone(), &self.engine.store);
+        let error = match guarded(within(TELLING, self.tell(&owed))).await {
+            Ok(()) => {
+                fault::place("told");
+                info!(%item, holder = owed.holder, "its source knows how it ended");
+                let (by, paid) = (by.clone(), store.paid(owed, self.now()));
+                return match by {
+                    Some(by) => audit::by(by, paid).await,
+                    None => paid.await,
+                };
+            }
+            Err(error) => error,
+        };
+        let kept_until = Self::kept_until(&owed);
+        if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
+            warn!(%item, "there is nothing to tell its source: {error}");
+            // How often the old text failed says nothing about the new one.
+            if matches!(error, WorkSourceError::Replaced(_)) {
+                store.forget_failures(owed.queue.clone(), item).await?;
+            }
+            return store.drop_item(owed, error.to_string(), self.now()).await;
+        }
+        let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(LONGEST_PAUSE);
+        let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
+        let again = self.in_future(asked.unwrap_or(pause));
+        warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
+        let message = if error.is_missing() {
+            format!("{error}; it is looked for until {kept_until:.0}")
+        } else {
+            error.to_string()
+        };
+        store.postpone(owed, message, again, self.now()).await
+    }
+
+    /// Until when an item is looked for that cannot be found. One that is to be given back is available again anyway when
+    /// its claim has run out.
+    fn kept_until(owed: &HeldItem) -> Timestamp {
+        let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &owed.state else {
+            return owed.until;
+        };
+        since.unwrap_or(owed.until).checked_add(MISSING).unwrap_or(Timestamp::MAX)
+    }
+
+    async fn tell(&self, owed: &HeldItem) -> Result<(), WorkSourceError> {
+        let ItemState::Closing { closing, .. } = &owed.state else { return Ok(()) };
+        let source = self.engine.loaded().sources.source(&owed.agent, &owed.source)?;
+        let by = self.claimant(owed, owed.until).await?;
+        match closing {
+            Closing::Complete(result) => {
+                is_the_same(source.as_ref(), owed).await?;
+                source.complete_work(&owed.item.id, result, &by).await
+            }
+            Closing::Release(options) => {
+                if !options.unfinished {
+                    is_the_same(source.as_ref(), owed).await?;
+                }
+                let ReleaseResult { success, message } =
+                    source.release_work(&owed.item.id, options, &by).await?;
+                let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+                if success {
+                    Ok(())
+                } else {
+                    Err(WorkSourceError::NotReleased { item: owed.item.id.clone(), why })
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, held: HeldItem) -> Result<(), StoreError> {
+        let until = self.in_future(if held.job().is_some() { HELD } else { HELD_BY_PERSON });
+        let told = async {
+            let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
+            let (id, by) = (&held.item.id, self.claimant(&held, until).await?);
+            match source.renew_claim(id, &by).await {
+                Err(lost @ WorkSourceError::NotHeld { .. }) => {
+                    is_the_same(source.as_ref(), &held).await?;
+                    again(source.claim_work(id, &by).await?, lost)
+                }
+                told => told,
+            }
+        };
+        match guarded(within(TELLING, told)).await {
+            Ok(()) => {
+                self.engine.store.renewed(held.holder, until).await?;
+                // A job that waited for this may start.
+                self.engine.nudge.notify_one();
+                Ok(())
+            }
+            Err(error) if error.is_moot() || (error.is_missing() && held.until <= self.now()) => {
+                self.lost(&held, &error).await
+            }
+            Err(error) => {
+                warn!(item = %held.item.id, "its claim could not be renewed: {error}");
+                // Asked again at the next look, and no sooner.
+                Ok(())
+            }
+        }
+    }
+
+    /// Somebody else has the item, or nobody: a job that went on with it would do the same work a second time.
+    async fn lost(&self, held: &HeldItem, error: &WorkSourceError) -> Result<(), StoreError> {
+        warn!(item = %held.item.id, holder = held.holder, "its claim is lost: {error}");
+        let Some(job) = held.job() else {
+            return self.engine.store.drop_item(held.clone(), error.to_string(), self.now()).await;
+        };
+        let why = Some(CancelReason::ClaimLost);
+        self.engine.store.cancel_because(job.clone(), why, self.now()).await?;
+        self.engine.wish(&job, Wish::Cancel);
+        self.engine.nudge.notify_one();
+        Ok(())
+    }
+
+    async fn claimant(&self, held: &HeldItem, until: Timestamp) -> Result<Claimant, WorkSourceError> {
+        let fleet =
+            self.engine.store.fleet_id().await.map_err(|error| WorkSourceError::Other(error.into()))?;
+        Ok(Claimant { fleet, holder: held.holder.clone(), until })
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.clock.now()
+    }
+
+    fn in_future(&self, time: SignedDuration) -> Timestamp {
+        self.now().checked_add(time).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// An item that could not be found and is there again may be another one, of the same name; so may one that does not say
+/// any more that it is claimed by us, because a person put in new work. What was done for the first one says nothing
+/// about it.
+async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
+    let id = &held.item.id;
+    let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);
+    // A source whose items do not say who has them knows that itself.
+    if !was_missing(held) && !is_claimed(&held.item) {
+        return Ok(());
+    }
+    let now = source.get_work(id).await?.ok_or_else(|| WorkSourceError::NotFound(id.clone()))?;
+    let is_same_text = now.title == held.item.title && now.description.trim() == held.item.description.trim();
+    if is_claimed(&now) || is_same_text {
+        return Ok(());
+    }
+    match source.standing(id).await? {
+        Standing::Available => Err(WorkSourceError::Replaced(id.clone())),
+        Standing::Claimed | Standing::Withdrawn | Standing::Done => Ok(()),
+    }
+}
+
+/// Whether the item could not be found when its source was last to be told.
+fn was_missing(held: &HeldItem) -> bool {
+    let missing = WorkSourceError::NotFound(held.item.id.clone()).to_string();
+    matches!(&held.state, ItemState::Closing { last_error: Some(last), .. } if last.starts_with(&missing))
+}
+
+/// A claim that ran out while we were away is made again, if nobody has come since. Otherwise it is lost, unless the
+/// source is only ill.
+fn again(claimed: ClaimResult, lost: WorkSourceError) -> Result<(), WorkSourceError> {
+    match claimed {
+        ClaimResult::Claimed(_) => Ok(()),
+        ClaimResult::Refused { reason, .. } if tries_the_next(reason) => Err(lost),
+        ClaimResult::Refused { reason, message } => {
+            let why = message.unwrap_or_else(|| format!("{reason:?}"));
+            Err(WorkSourceError::Other(anyhow::anyhow!(why)))
+        }
+    }
+}

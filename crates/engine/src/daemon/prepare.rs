@@ -1,0 +1,187 @@
+//! Finding out what a firing runs for: whether a command allows it, and which items there are to work on.
+//!
+//! The firing is recorded before and settled after, so a crash in between is followed by another try.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use cowhand_core::cut::cut;
+use cowhand_core::firing::{self, Occasion};
+use cowhand_core::id::ScheduleId;
+use cowhand_core::job::NewJob;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::schedule::{ScheduleState, SkipReason};
+use cowhand_core::trigger::FiringKey;
+use cowhand_core::trust::Verdict;
+use cowhand_core::work::WorkItem;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::context::Engine;
+use crate::schedule_view::WHEN_COMMAND;
+use crate::secrets::veil_over;
+use cowhand_run::gate::{self, Heard, it_printed};
+use cowhand_store::{Preparation, Prepared, TakePreparing, Taking, Unless};
+use cowhand_system::fault;
+use cowhand_system::panic::caught;
+use cowhand_work::{For, WorkSourceError};
+
+/// Nobody else prepares a firing for so long after we took it in hand.
+const LEASE: SignedDuration = SignedDuration::from_mins(5);
+/// A claim that is not finished by then is taken back.
+pub(super) const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
+/// A claim outside holds for so long without another word; it is renewed when half of it is over.
+pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
+
+/// What is kept of a note.
+const NOTE_CAP: usize = 2_000;
+
+/// What came of a try.
+pub(super) enum Step {
+    /// It is decided, or nothing can be done about it.
+    Done,
+    /// Another node prepares it, or one that comes before it.
+    Elsewhere,
+    /// `tries` counts this one; `wait` is what a source asks for.
+    Failed { error: anyhow::Error, tries: u32, wait: Option<Duration> },
+}
+
+pub(super) struct Errand<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) schedule: ScheduleId,
+    pub(super) key: &'a FiringKey,
+}
+
+/// What the errand is for.
+pub(super) struct Order<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) schedule: &'a Schedule,
+    preparation: Preparation,
+}
+
+impl Order<'_> {
+    pub(super) const fn occasion(&self) -> &Occasion {
+        &self.preparation.occasion
+    }
+}
+
+impl Errand<'_> {
+    pub(super) async fn try_to_run(&self) -> Step {
+        let (engine, now) = (self.engine, self.now());
+        let loaded = engine.loaded();
+        // A schedule that is gone from the config keeps its firing, in case it comes back.
+        let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Step::Done };
+        let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE).unwrap_or(Timestamp::MAX));
+        let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await;
+        let preparation = match taken {
+            Ok(TakePreparing::Ours(preparation)) => preparation,
+            Ok(TakePreparing::Done) => return Step::Done,
+            Ok(TakePreparing::Elsewhere) => return Step::Elsewhere,
+            Err(error) => return Step::Failed { error: error.into(), tries: 1, wait: None },
+        };
+        let tries = preparation.tries;
+        let order = Order { agent, schedule, preparation };
+        // A work source, which may be anybody's, can panic as well as fail.
+        match caught(self.run(order)).await.context("preparing it").and_then(|done| done) {
+            Ok(()) => Step::Done,
+            Err(error) => {
+                let wait = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
+                Step::Failed { error, tries, wait }
+            }
+        }
+    }
+
+    async fn run(&self, mut order: Order<'_>) -> anyhow::Result<()> {
+        let (prepared, words) = self.outcome(&mut order).await?;
+        fault::place("prepared");
+        let words = words.map(|words| cut(&words, 0, NOTE_CAP));
+        self.engine.store.prepared(self.schedule, self.key.clone(), prepared, words, self.now()).await?;
+        Ok(())
+    }
+
+    /// What it comes to, and what there is to say about it.
+    async fn outcome(&self, order: &mut Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
+        if let Some(reason) = self.turned_off().await? {
+            return Ok((Prepared::Skip(reason), None));
+        }
+        // Before anything is run for it.
+        let verdict = if self.key.is_by_hand() { Verdict::Trusted } else { self.judge_firing(order).await? };
+        let note = match verdict {
+            Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
+            Verdict::Confined(why) => {
+                order.preparation.occasion.confined = Some(why.clone());
+                Some(format!("in the strict sandbox: {why}"))
+            }
+            Verdict::Trusted => None,
+        };
+        let heard = self.ask_command(order).await?;
+        if let Some(Heard { allows: false, said }) = heard {
+            let note = format!("{WHEN_COMMAND} did not let it through{}", it_printed(&said));
+            return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
+        }
+        if For::schedule(order.agent, order.schedule).config().is_some() {
+            let (prepared, of_items) = self.items(order).await?;
+            let notes: Vec<String> = note.into_iter().chain(of_items).collect();
+            return Ok((prepared, (!notes.is_empty()).then(|| notes.join("; "))));
+        }
+        Ok((Prepared::Job(self.job(order, None, None)), note))
+    }
+
+    /// A schedule that went off since does not run, unless somebody wants it to.
+    async fn turned_off(&self) -> anyhow::Result<Option<SkipReason>> {
+        let record = self.engine.store.schedule(self.schedule).await?;
+        // A delay is off as soon as it has fired.
+        if !self.key.is_by_hand() && self.key.kind() != "delay" {
+            match record.map(|record| record.state) {
+                Some(ScheduleState::Disabled { .. } | ScheduleState::Error { .. }) => {
+                    return Ok(Some(SkipReason::Disabled));
+                }
+                // What came from outside makes its jobs, and they wait.
+                Some(ScheduleState::Paused { .. }) if self.key.is_by_clock() => {
+                    return Ok(Some(SkipReason::Paused));
+                }
+                Some(ScheduleState::Active | ScheduleState::Paused { .. } | ScheduleState::Finished)
+                | None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// What `when_command` says, without secrets; none if there is no such command.
+    async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<Heard>> {
+        let Some(command) = &order.schedule.when_command else { return Ok(None) };
+        let veil = veil_over(&self.engine.loaded(), Some(order.agent));
+        let heard = gate::allows(&self.engine.program, command, &order.agent.directory, veil).await;
+        heard.map(Some).with_context(|| format!("`when_command` of {}", order.schedule.name))
+    }
+
+    /// `confined` is why the item's words are not trusted; the firing's own may not be, either.
+    pub(super) fn job(&self, order: &Order<'_>, item: Option<&WorkItem>, confined: Option<String>) -> NewJob {
+        let Order { agent, schedule, preparation } = order;
+        let due = self.key.is_by_clock().then_some(preparation.due);
+        let (schedule, zone) = (Some(*schedule), &TimeZone::system());
+        let of_stranger =
+            confined.map(|why| Occasion { confined: Some(why), ..preparation.occasion.clone() });
+        let occasion = of_stranger.as_ref().unwrap_or(&preparation.occasion);
+        firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
+    }
+
+    pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<Taking>> {
+        let (engine, whose) = (self.engine, For::schedule(order.agent, order.schedule));
+        let Some(config) = whose.config() else { return Ok(None) };
+        Ok(Some(Taking {
+            queue: config.queue(&engine.loaded().sources.setting().base),
+            item,
+            source: config.clone(),
+            node: engine.home.node.clone(),
+            agent: order.agent.name.clone(),
+            schedule: Some(order.schedule.name.clone()),
+            until: self.now().checked_add(CLAIMING)?,
+            unless: Unless { given_up: true, released_since: None },
+        }))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.engine.clock.now()
+    }
+}

@@ -1,0 +1,104 @@
+//! The firings of one schedule that wait to know what they run for: prepared one after another, in their order.
+//!
+//! Each schedule has a task of its own while it has such firings, so a slow one holds up no other schedule. A firing that
+//! cannot be prepared holds up those behind it, so that nothing overtakes it while a source is away; one that has failed
+//! too often does so no longer, so that it alone is stuck.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::id::ScheduleId;
+use cowhand_core::trigger::FiringKey;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::prepare::{Errand, Step};
+use crate::context::Engine;
+use cowhand_store::MOST_TRIES_IN_FRONT;
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// Prepares the firings of the schedule until none is left. `more` says that there are new ones.
+pub(super) async fn prepare_in_order(engine: Arc<Engine>, schedule: ScheduleId, more: Arc<Notify>) {
+    let mut line = Line { engine: &engine, schedule, stuck: HashMap::new() };
+    while let Some(again) = line.go_through().await {
+        tokio::select! {
+            () = tokio::time::sleep_until(again) => {}
+            () = more.notified() => {}
+        }
+    }
+    engine.prepared(schedule);
+}
+
+struct Line<'a> {
+    engine: &'a Engine,
+    schedule: ScheduleId,
+    /// Firings that could not be prepared.
+    stuck: HashMap<FiringKey, Stuck>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stuck {
+    again: Instant,
+    /// Those behind it wait for it.
+    in_front: bool,
+}
+
+impl Line<'_> {
+    /// Prepares what can be prepared now; says when to go on, if something is left.
+    async fn go_through(&mut self) -> Option<Instant> {
+        let firings = match self.engine.store.to_prepare(self.schedule).await {
+            Ok(firings) => firings,
+            Err(error) => {
+                warn!("cannot read which firings are to be prepared: {error}");
+                return Some(Instant::now() + FIRST_PAUSE);
+            }
+        };
+        self.stuck.retain(|key, _| firings.contains(key));
+        let mut next: Option<Instant> = None;
+        for key in firings {
+            let stuck = match self.stuck.get(&key) {
+                Some(stuck) if stuck.again > Instant::now() => Some(*stuck),
+                _ => self.prepare(&key).await,
+            };
+            if let Some(stuck) = stuck {
+                next = Some(next.map_or(stuck.again, |next| next.min(stuck.again)));
+                if stuck.in_front {
+                    break;
+                }
+            }
+        }
+        next
+    }
+
+    async fn prepare(&mut self, key: &FiringKey) -> Option<Stuck> {
+        let errand = Errand { engine: self.engine, schedule: self.schedule, key };
+        let stuck = match errand.try_to_run().await {
+            Step::Done => {
+                self.stuck.remove(key);
+                return None;
+            }
+            Step::Elsewhere => Stuck { again: Instant::now() + FIRST_PAUSE, in_front: true },
+            Step::Failed { error, tries, wait } => {
+                self.say(key, &error).await;
+                let pause = FIRST_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1).min(6));
+                let again = Instant::now() + wait.unwrap_or(pause.min(LONGEST_PAUSE));
+                Stuck { again, in_front: tries < MOST_TRIES_IN_FRONT }
+            }
+        };
+        self.stuck.insert(key.clone(), stuck);
+        Some(stuck)
+    }
+
+    async fn say(&self, key: &FiringKey, error: &anyhow::Error) {
+        let message = format!("{error:#}");
+        warn!(firing = %key, "cannot prepare it at the moment: {message}");
+        let now = self.engine.clock.now();
+        if let Err(error) = self.engine.store.note_trouble(self.schedule, Some(message), now).await {
+            warn!("and cannot write that down: {error}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! After a restart: what ran goes on, what ended meanwhile is settled, what never began waits again, and what is no
+//! longer ours is ended.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
+use tracing::{info, warn};
+
+use cowhand_system::fault;
+
+use super::attempt::Charge;
+use super::unwritten::{self, is_unwritten};
+use super::{Daemon, orphans};
+use crate::context::LEASE;
+use crate::error::FleetError;
+use crate::prune::files::entries;
+use crate::state::StateFolder;
+use cowhand_run::attempt::Attempt;
+use cowhand_store::RunsAt;
+
+impl Daemon {
+    /// Every attempt that this node started and nobody settled gets somebody who looks after it again, before
+    /// anything is planned.
+    pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
+        let engine = &self.engine;
+        for held in engine.store.adopt(engine.home.node.clone(), LEASE, engine.clock.now()).await? {
+            fault::place("adopted");
+            let Some(job) = engine.store.job(held.job).await? else { continue };
+            let stand_in = self.stand_in_of(&job).await?;
+            if let Some(wishes) = engine.begin(&job, held.epoch) {
+                info!(job = %job.id(), agent = %job.agent(), "taken up again");
+                let charge = Charge {
+                    engine: Arc::clone(engine),
+                    job,
+                    epoch: held.epoch,
+                    wishes,
+                    stand_in,
+                    stopped: None,
+                };
+                self.tasks.spawn(charge.look_after(false));
+            }
+        }
+        let orphans = orphans::find(engine).await;
+        let held = engine.held().into_iter().map(|(job, _)| job);
+        let held: HashSet<JobId> = held.chain(orphans.iter().map(|orphan| orphan.job().clone())).collect();
+        for orphan in orphans {
+            self.tasks.spawn(orphan.end());
+        }
+        let (state, loaded, now) = (engine.home.state.clone(), engine.loaded(), engine.clock.now());
+        let write =
+            move |attempt: &Attempt, state: &StateFolder| unwritten::catch_up(attempt, state, &loaded, now);
+        let forgotten = tokio::task::spawn_blocking(move || forget_output(&state, &held, &write)).await;
+        if let Err(error) = forgotten.map_err(io::Error::other).flatten() {
+            warn!("the raw output of attempts that were settled is still there: {error}");
+        }
+        Ok(())
+    }
+
+    /// The number of the fallback that its attempt was started with.
+    async fn stand_in_of(&self, job: &Job) -> Result<Option<usize>, FleetError> {
+        let loaded = self.engine.loaded();
+        let agent = loaded.roster.agent(job.agent());
+        let place = self.engine.store.runs_at(job.id().clone()).await?;
+        Ok(agent.zip(place).and_then(|(agent, RunsAt { provider, runtime })| {
+            agent.stand_in_at(provider.as_deref(), runtime.as_deref())
+        }))
+    }
+}
+
+/// Whoever settled an attempt may have died before he removed what it had written.
+/// What could not be written before is written first, by `write`, which says whether that went well.
+fn forget_output(
+    state: &StateFolder,
+    held: &HashSet<JobId>,
+    write: &dyn Fn(&Attempt, &StateFolder) -> bool,
+) -> io::Result<()> {
+    for entry in entries(&state.attempts())? {
+        let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
+        // Hooks are forgotten with their folders.
+        if attempt.job().is_some_and(|job| !held.contains(&job))
+            && (!is_unwritten(&attempt) || write(&attempt, state))
+        {
+            attempt.forget_output()?;
+        }
+    }
+    Ok(())
+}

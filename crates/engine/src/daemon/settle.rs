@@ -1,0 +1,140 @@
+//! Writing down how an attempt ended, for as long as that takes: a database that is away for a while must not make us
+//! forget it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cowhand_core::job::{MAX_REQUEUES, NotBegun, Outcome, Settlement};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::attempt::{Charge, LONGEST_PAUSE, Rules};
+use super::unwritten::is_unwritten;
+use crate::context::Wish;
+use cowhand_run::attempt::Attempt;
+use cowhand_store::{GivenBack, Settled, StoreError};
+use cowhand_system::fault;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// A daemon that is to end waits so long for a store that cannot be written.
+const LAST_TRIES: Duration = Duration::from_secs(5);
+
+impl Charge {
+    /// Why the attempt before this one ended: `attempt 1 failed: exit code 3 (exit)`. None for the first, and if nobody knows.
+    pub(super) async fn before(&self, number: u32) -> Option<String> {
+        let before = number.checked_sub(1).filter(|before| *before > 0)?;
+        let history = self.engine.store.history(self.job.id().clone()).await.ok()??;
+        let ended = history.attempts.into_iter().find(|attempt| attempt.number == before)?;
+        match ended.outcome? {
+            Outcome::Failed { error, .. } => {
+                Some(format!("attempt {before} failed: {} ({})", error.message, error.kind))
+            }
+            Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+        }
+    }
+
+    /// Until it is written.
+    pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
+        let mut settlement = settlement.into();
+        settlement.breaker = rules.breaker;
+        rules.veil.hide_in_outcome(&mut settlement.outcome);
+        let (mut pause, mut until) = (FIRST_PAUSE, None);
+        loop {
+            let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
+            match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
+                Ok(Settled::Done(job)) => {
+                    fault::place("settled");
+                    info!(job = %job.id(), agent = %job.agent(), status = %job.status(), "settled");
+                    let attempt = self.attempt();
+                    if is_unwritten(&attempt) {
+                        return;
+                    }
+                    self.keep_outcome(&settlement);
+                    if let Err(error) = attempt.forget_output() {
+                        warn!(job = %job.id(), "its raw output is still there: {error}");
+                    }
+                    return;
+                }
+                // Perhaps it has been pruned since.
+                Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
+                    warn!(job = %self.job.id(), "somebody else has settled it");
+                    return;
+                }
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    warn!(job = %self.job.id(), "its end is not written yet: {error}");
+                    if self.is_left(&mut until) {
+                        return;
+                    }
+                    pause = self.wait(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Puts the job back: its attempt never began. What has kept it from that too often fails it, and if the store knows that
+    /// it began, it is lost.
+    pub(super) async fn give_back(&self, why: NotBegun, rules: &Rules) {
+        let why = match why {
+            NotBegun::Interrupted => NotBegun::Interrupted,
+            NotBegun::Shortage(reason) => NotBegun::Shortage(rules.veil.hide(&reason).into_owned()),
+            NotBegun::Failed(reason) => NotBegun::Failed(rules.veil.hide(&reason).into_owned()),
+        };
+        if let Some(reason) = why.reason() {
+            warn!(job = %self.job.id(), "it could not be started: {reason}");
+        }
+        let (mut pause, mut until) = (FIRST_PAUSE, None);
+        loop {
+            let (id, why) = (self.job.id().clone(), why.clone());
+            match self.engine.store.give_back(id, self.epoch, why.clone(), self.now()).await {
+                Ok(GivenBack::Done(_)) => return self.discard().await,
+                Ok(GivenBack::Fenced) | Err(StoreError::NoJob(_) | StoreError::Closed) => return,
+                Ok(GivenBack::TooOften) => {
+                    let reason = why.reason().unwrap_or_default();
+                    let message = format!(
+                        "{reason}; the job was put back {MAX_REQUEUES} times in a row for this reason"
+                    );
+                    return self.start_failed(message, rules).await;
+                }
+                Ok(GivenBack::Began) => {
+                    let lost = "lost: nothing is left of it, though something was heard of it before";
+                    return self.settle(self.lost(lost.to_owned()), rules).await;
+                }
+                Err(error) => {
+                    warn!(job = %self.job.id(), "it never began, and is not given back yet: {error}");
+                }
+            }
+            if *self.wishes.borrow() == Wish::Leave || self.is_left(&mut until) {
+                // The next start takes it up.
+                return;
+            }
+            pause = self.wait(pause).await;
+        }
+    }
+
+    /// Removes the folder of an attempt that never began; the next one has its own.
+    async fn discard(&self) {
+        if let Err(error) = self.attempt().aside(Attempt::discard).await {
+            warn!(job = %self.job.id(), "the folder of an attempt that never began is still there: {error}");
+        }
+    }
+
+    /// Whether a daemon that ends has tried for long enough. The attempt's folder says how it ended, so the next start
+    /// settles it.
+    fn is_left(&self, until: &mut Option<Instant>) -> bool {
+        if !self.engine.ending.load(Ordering::Relaxed) {
+            return false;
+        }
+        *until.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now()
+    }
+
+    /// Says how long to wait the next time. A daemon that is asked to end does not wait for long.
+    async fn wait(&self, pause: Duration) -> Duration {
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !self.engine.ending.load(Ordering::Relaxed) {
+            tokio::time::sleep(FIRST_PAUSE.min(until - Instant::now())).await;
+        }
+        tokio::time::sleep(FIRST_PAUSE).await;
+        (pause * 2).min(LONGEST_PAUSE)
+    }
+}

@@ -1,0 +1,144 @@
+//! What an attempt spends while it runs: heard, written down, and held against its budgets.
+
+use std::time::{Duration, Instant};
+
+use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Purse, Reservation, Spending, Tells};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome, Settlement};
+use cowhand_core::policy::Retry;
+use cowhand_core::roster::Agent;
+use tracing::warn;
+
+use super::attempt::{Charge, Rules};
+use cowhand_run::tail::Tail;
+use cowhand_store::Hearing;
+
+/// What the store was told of one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// How many lines the output had when it was last looked through.
+    lines: u64,
+    usage: Option<JobUsage>,
+    over: Option<(Breach, Instant)>,
+}
+
+/// An agent that has given its result is about to end by itself, and is left to it for so long.
+const LAST_CALL: Duration = Duration::from_secs(10);
+
+impl Charge {
+    /// Tells the store what the attempt has spent until now, and says which budget is used up by that.
+    pub(super) async fn hear(&self, tail: &mut Tail, told: &mut Told) -> Option<Breach> {
+        if tail.lines() != told.lines {
+            let usage = tail.usage().map(|usage| self.priced(usage));
+            if usage == told.usage {
+                told.lines = tail.lines();
+            } else if let Some(usage) = usage {
+                match self.tell_usage(usage.clone()).await {
+                    Ok(over) => {
+                        let over = over.map(Breach::Over).or_else(|| self.unpriced(&usage));
+                        told.over = over.map(|over| (over, Instant::now()));
+                        (told.usage, told.lines) = (Some(usage), tail.lines());
+                    }
+                    Err(error) => warn!(job = %self.job.id(), "what it spends is not written yet: {error}"),
+                }
+            }
+        }
+        let patience = if tail.has_result() { LAST_CALL } else { Duration::ZERO };
+        told.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
+    }
+
+    /// The budget that is used up by what it has spent in the end, if it was stopped for one.
+    pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
+        match self.tell_usage(usage?.clone()).await {
+            Ok(over) => over,
+            Err(error) => {
+                warn!(job = %self.job.id(), "which budget it has used up is not known: {error}");
+                None
+            }
+        }
+    }
+
+    /// Tokens without a price, while dollars are limited: of agents that would have told them by now.
+    fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
+        let known = matches!(self.tells()?, Tells::AllAsItGoes | Tells::TokensAsItGoes);
+        let limited = self.purse().is_some_and(|purse| purse.is_in_dollars());
+        (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
+    }
+
+    /// When the program that runs tells what it uses.
+    fn tells(&self) -> Option<Tells> {
+        let loaded = self.engine.loaded();
+        let agent = loaded.roster.agent(self.job.agent())?;
+        let other = self.stand_in.and_then(|number| agent.standing_in(number));
+        Some(other.as_ref().unwrap_or(agent).tells())
+    }
+
+    pub(super) fn tells_in_the_end(&self) -> bool {
+        self.tells() == Some(Tells::AllInTheEnd)
+    }
+
+    async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
+        let id = self.job.id().clone();
+        Ok(match self.engine.store.hear(id, self.epoch, usage, self.purse()).await? {
+            Hearing::Noted(over) => over,
+            Hearing::Fenced => None,
+        })
+    }
+
+    fn purse(&self) -> Option<Purse> {
+        let loaded = self.engine.loaded();
+        let gone = || Agent::new(self.job.agent().clone());
+        // One that is gone from the config still spends the fleet's money.
+        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
+        Purse::of(&loaded.roster, &agent, self.now())
+    }
+
+    /// What the agent's program may be told to spend at most: what its budgets leave now.
+    pub(super) async fn allowance(&self) -> Option<Budget> {
+        let purse = self.purse()?;
+        let loaded = self.engine.loaded();
+        let ledger = match self.engine.store.spending(&loaded.roster, self.now()).await {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                // It is stopped all the same once it has spent too much.
+                warn!(job = %self.job.id(), "what it may spend is not known: {error}");
+                cowhand_core::budget::Ledger::default()
+            }
+        };
+        let (own, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();
+        let most = purse.most_dollars(self.spent_before(), &own, &ledger.fleet)?;
+        #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
+        let per_job_usd = Some(most as f64 / 1e6);
+        Some(Budget { per_job_usd, ..Budget::default() })
+    }
+
+    fn spent_before(&self) -> Amount {
+        self.job.usage().map(Amount::of).unwrap_or_default()
+    }
+
+    /// A job that has used up its own budget is not tried again.
+    pub(super) fn retry_after(&self, settlement: &Settlement, rules: &Rules) -> Retry {
+        let whatever = Reservation { amount: Amount { microdollars: u64::MAX, tokens: 0 } };
+        let used = budget::assume(settlement.usage.clone(), settlement.silent, whatever);
+        let spent = self.spent_before().plus(used.as_ref().map(Amount::of).unwrap_or_default());
+        let nobody = Spending::default();
+        let is_over = self.purse().is_some_and(|purse| purse.passed(spent, &nobody, &nobody).is_some());
+        if is_over { Retry::default() } else { rules.retry.clone() }
+    }
+
+    /// How a job ends that was stopped for its budget, or whose program stopped itself for what we told it.
+    pub(super) fn stopped_for(&self, breach: &Breach, usage: Option<JobUsage>) -> Outcome {
+        let loaded = self.engine.loaded();
+        let message = match breach {
+            Breach::Over(over) => {
+                format!("stopped: {}", over.sentence(self.job.agent(), loaded.roster.zone()))
+            }
+            Breach::Unpriced => {
+                let usage = self.priced(usage.unwrap_or_default());
+                let model = budget::unpriced(&usage).unwrap_or("its model");
+                budget::unpriced_sentence(self.job.agent(), model)
+            }
+        };
+        let error = JobError { kind: ErrorKind::Budget, message };
+        Outcome::Failed { reason: FailReason::Error, error, summary: None }
+    }
+}

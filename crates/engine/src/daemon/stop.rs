@@ -1,0 +1,120 @@
+//! Ending an attempt that is no longer wanted, and why, for a daemon after us.
+
+use std::time::Duration;
+
+use cowhand_core::budget::Breach;
+use jiff::SignedDuration;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::attempt::{Charge, Reason};
+use cowhand_run::attempt::{Attempt, Stop};
+use cowhand_run::stopped::Stopped;
+
+/// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
+/// little more. In a hurry there is no grace.
+pub(super) const OBEDIENCE: Duration = Duration::from_secs(15);
+const HURRY: Duration = Duration::from_secs(2);
+/// Before processes that could not be listed are looked for again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Charge {
+    /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all
+    /// that it keeps: neither the job nor whoever waits for its end may depend on it.
+    pub(super) async fn stop(
+        &mut self,
+        reason: Reason,
+        hurry: bool,
+        attempt: &Attempt,
+        kill_at: &mut Option<Instant>,
+    ) {
+        let (job, now) = (self.job.id(), Instant::now());
+        if self.stopped.is_none() || hurry {
+            if self.stopped.is_none() {
+                if reason == Reason::Abandoned {
+                    warn!(%job, "its lease is lost; ending it here");
+                }
+                self.note_stop(reason, attempt);
+            }
+            let patience = match attempt.aside(Attempt::stop).await {
+                Ok(Stop::TooEarly) => return self.forget_stop(attempt),
+                Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
+                Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
+                Err(error) => {
+                    warn!(%job, "its keeper cannot be asked to end it: {error}");
+                    Duration::ZERO
+                }
+            };
+            let until = now + patience;
+            *kill_at = Some(kill_at.map_or(until, |at| at.min(until)));
+            self.stopped = Some(reason);
+        }
+        if kill_at.is_some_and(|at| at <= now) {
+            warn!(%job, "it cannot be cancelled in good order and is killed");
+            if let Err(error) = attempt.aside(Attempt::kill).await {
+                warn!(%job, "it cannot be killed at the moment: {error}");
+            }
+            *kill_at = Some(now + HURRY);
+        }
+    }
+
+    /// Kills what is left of an attempt without a folder, and says whether there was anything.
+    pub(super) async fn end_strays(&self) -> bool {
+        loop {
+            match self.attempt().aside(Attempt::end_strays).await {
+                Ok(any) => return any,
+                Err(error) => warn!(job = %self.job.id(), "what is left of it cannot be seen now: {error}"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Whoever cannot write it down stops the attempt all the same.
+    fn note_stop(&self, reason: Reason, attempt: &Attempt) {
+        let written = written(reason).map_or(Ok(()), |why| attempt.note_stop(why));
+        if let Err(error) = written {
+            warn!(job = %self.job.id(), "why it is stopped is not written: {error}");
+        }
+    }
+
+    fn forget_stop(&self, attempt: &Attempt) {
+        if let Err(error) = attempt.forget_stop() {
+            warn!(job = %self.job.id(), "it says that it was stopped, and was not: {error}");
+        }
+    }
+
+    /// Why a daemon before us has stopped it, if it has.
+    pub(super) async fn stopped_before(&self) -> Option<Reason> {
+        let attempt = self.attempt();
+        if !attempt.folder().exists() {
+            return None;
+        }
+        let stopped = attempt.aside(Attempt::stopped).await.unwrap_or_else(|error| {
+            warn!(job = %self.job.id(), "why it was stopped is not known: {error}");
+            None
+        });
+        Some(match stopped? {
+            Stopped::Asked => Reason::Asked,
+            Stopped::TookTooLong { limit_ms } => Reason::TookTooLong(SignedDuration::from_millis(limit_ms)),
+            Stopped::SilentTooLong { limit_ms } => {
+                Reason::SilentTooLong(SignedDuration::from_millis(limit_ms))
+            }
+            Stopped::Unpriced => Reason::OverBudget(Breach::Unpriced),
+            // By what it has spent in the end.
+            Stopped::OverBudget => return None,
+        })
+    }
+}
+
+/// None for what is somebody else's by now.
+fn written(reason: Reason) -> Option<Stopped> {
+    let millis = |limit: SignedDuration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+    match reason {
+        Reason::Abandoned => None,
+        Reason::Asked => Some(Stopped::Asked),
+        Reason::TookTooLong(limit) => Some(Stopped::TookTooLong { limit_ms: millis(limit) }),
+        Reason::SilentTooLong(limit) => Some(Stopped::SilentTooLong { limit_ms: millis(limit) }),
+        Reason::OverBudget(Breach::Over(_)) => Some(Stopped::OverBudget),
+        Reason::OverBudget(Breach::Unpriced) => Some(Stopped::Unpriced),
+    }
+}

@@ -1,0 +1,321 @@
+//! Taking items from a work source: the rows first, then the claims outside, then the jobs, with the ids that stand there.
+
+use std::sync::Arc;
+
+use cowhand_core::plan::free_places;
+use cowhand_core::schedule::SkipReason;
+use cowhand_core::trust::Verdict;
+use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem, WorkItemId};
+use jiff::Timestamp;
+use tracing::{debug, info, warn};
+
+use super::prepare::{Errand, HELD, Order};
+use cowhand_store::{FailedItem, OfFiring, Prepared, Taken};
+use cowhand_system::fault;
+use cowhand_work::{Claimant, For, Standing, WorkSource, WorkSourceError, guarded, tries_the_next};
+
+/// So many items are claimed together at most: what is not finished in time is taken back.
+const MOST_AT_ONCE: usize = 8;
+
+/// An item whose row is ours.
+struct Picked {
+    holder: cowhand_core::id::JobId,
+    item: WorkItem,
+    /// Why its words are not trusted.
+    confined: Option<String>,
+}
+
+/// An item that may be worked on, as far as trust is concerned.
+struct Judged {
+    item: WorkItem,
+    /// Why its words are not trusted.
+    confined: Option<String>,
+}
+
+/// What a look for work has come to so far.
+#[derive(Default)]
+struct Found {
+    made: usize,
+    /// There was no place for an item.
+    full: bool,
+    refused: Vec<String>,
+    /// Why it could not be found out whether an item's author is trusted.
+    unknown: Option<anyhow::Error>,
+}
+
+impl Errand<'_> {
+    /// One job for each item, as many as the agent has places for.
+    pub(super) async fn items(&self, order: &Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
+        let whose = For::schedule(order.agent, order.schedule);
+        let sources = Arc::clone(&self.engine.loaded().sources);
+        let (Some(config), Some(source)) = (whose.config(), sources.source_of(whose)?) else {
+            return Ok((Prepared::Skip(SkipReason::NoWork), None));
+        };
+        // What a try before us has made counts, too.
+        let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
+        let made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
+        // Only to spare a question: the places are counted again when items are taken.
+        if self.places(order, made).await? == 0 {
+            return Found { made, full: true, ..Found::default() }.outcome(true);
+        }
+        let is_time = self.engine.looks_for_lapsed(config, self.now());
+        if is_time {
+            self.put_back_lapsed(order, source.as_ref()).await;
+        }
+        let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
+        let queue = config.queue(&sources.setting().base);
+        if let Err(error) = self.engine.notice(&queue, source.as_ref()).await {
+            warn!(agent = %order.agent.name, "cannot look for items whose results are to be told: {error}");
+        }
+        if let Some(quota) = source.quota() {
+            let left = quota.rate_limit.map(|info| info.remaining);
+            let (requests, unchanged, waits) = (quota.requests, quota.conditional_hits, quota.waits);
+            debug!(agent = %order.agent.name, requests, unchanged, waits, left, "asked for work");
+        }
+        if !self.key.is_fill()
+            && let Err(error) = self.review_failed(&queue, source.as_ref(), &candidates, is_time).await
+        {
+            warn!(agent = %order.agent.name, "cannot look at items that failed before: {error:#}");
+        }
+        let mut found = Found { made, ..Found::default() };
+        let mut candidates = candidates.into_iter();
+        let mut next = None;
+        while !found.full {
+            let picked = self.pick(order, source.as_ref(), (&mut next, &mut candidates), &mut found).await?;
+            if picked.is_empty() {
+                break;
+            }
+            let wanted = picked.len();
+            let made = self.claim(order, source.as_ref(), picked).await?;
+            found.made += made;
+            // A claim that was lost to somebody else leaves its place to the next item.
+            found.full &= made == wanted;
+        }
+        let more = found.full && (next.is_some() || candidates.next().is_some());
+        found.outcome(more)
+    }
+
+    /// How many items may be taken now. Those that are being claimed have their places, whichever schedule takes them. What
+    /// came from outside, or from a person, gets an item in any case, which may have to wait for a place.
+    async fn places(&self, order: &Order<'_>, made: usize) -> anyhow::Result<usize> {
+        let snapshot = self.engine.store.snapshot().await?;
+        let claiming = self.engine.store.items_being_claimed(order.agent.name.clone(), self.now()).await?;
+        let free = free_places(self.now(), order.agent, &snapshot).saturating_sub(claiming);
+        Ok(if self.key.is_by_clock() || made > 0 { free } else { free.max(1) })
+    }
+
+    /// The next items that are trusted and that nobody of this fleet has, as many as there are places for at this moment.
+    async fn pick(
+        &self,
+        order: &Order<'_>,
+        source: &dyn WorkSource,
+        (next, candidates): (&mut Option<Judged>, &mut std::vec::IntoIter<WorkItem>),
+        found: &mut Found,
+    ) -> anyhow::Result<Vec<Picked>> {
+        let mut picked = Vec::new();
+        while picked.len() < MOST_AT_ONCE {
+            // Others do not wait while its author is judged.
+            let judged = match next.take() {
+                Some(judged) => judged,
+                None => match self.judge(order, candidates, found).await {
+                    Some(judged) => judged,
+                    None => break,
+                },
+            };
+            let _turn = self.engine.taking_turn(&order.agent.name).await;
+            if self.places(order, found.made + picked.len()).await? == 0 {
+                (found.full, *next) = (true, Some(judged));
+                break;
+            }
+            if let Some(holder) = self.take(order, source, &judged.item).await? {
+                fault::place("item_taken");
+                picked.push(Picked { holder, item: judged.item, confined: judged.confined });
+            }
+        }
+        Ok(picked)
+    }
+
+    /// The next item whose author is trusted, at least in a sandbox.
+    async fn judge(
+        &self,
+        order: &Order<'_>,
+        candidates: &mut std::vec::IntoIter<WorkItem>,
+        found: &mut Found,
+    ) -> Option<Judged> {
+        for item in candidates {
+            let confined = match self.judge_item(order, &item).await {
+                Ok(Verdict::Refused(why)) => {
+                    debug!(item = %item.id, "left alone: {why}");
+                    found.refused.push(format!("{}: {why}", item.id));
+                    continue;
+                }
+                // Others' items do not wait for this one's author.
+                Err(error) => {
+                    warn!(item = %item.id, "left for now: {error:#}");
+                    found.unknown = Some(error);
+                    continue;
+                }
+                Ok(Verdict::Confined(why)) => Some(why),
+                Ok(Verdict::Trusted) => None,
+            };
+            return Some(Judged { item, confined });
+        }
+        None
+    }
+
+    /// The id of the item's job, if its row is ours now.
+    async fn take(
+        &self,
+        order: &Order<'_>,
+        source: &dyn WorkSource,
+        item: &WorkItem,
+    ) -> anyhow::Result<Option<cowhand_core::id::JobId>> {
+        let (store, id) = (&self.engine.store, &item.id);
+        if self.tells_again(order, item, source.claimer(item)).await? {
+            return Ok(None);
+        }
+        let Some(mut taking) = self.taking(order, item.clone())? else { return Ok(None) };
+        // What a job has just given back waits for the next look that was due, or it would be tried without a pause.
+        if self.key.is_fill() {
+            let polled_at = store.schedule(self.schedule).await?.and_then(|record| record.polled_at);
+            let polled_at = polled_at.map(|at| at.wall);
+            taking.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
+        }
+        let mut taken = store.take_item(taking.clone(), None, self.now()).await?;
+        if taken == Taken::PutBack && source.standing(id).await? == Standing::Available {
+            info!(item = %id, "a person has put it back, so the count of its failures starts anew");
+            taking.unless.given_up = false;
+            taken = store.take_item(taking, None, self.now()).await?;
+        }
+        match taken {
+            Taken::Ours(holder) => return Ok(Some(holder)),
+            Taken::Held => {}
+            Taken::TooOften { failures } => {
+                debug!(item = %id, failures, "left for a person: it failed too often");
+            }
+            Taken::PutBack => debug!(item = %id, "left for a person, who has not put it back"),
+            Taken::Released => debug!(item = %id, "left for the next poll: a job has just given it back"),
+        }
+        Ok(None)
+    }
+
+    /// Claims outside what was picked, and makes the jobs; says how many there are. Each item is seen to before what went
+    /// wrong with one of them is told.
+    async fn claim(
+        &self,
+        order: &Order<'_>,
+        source: &dyn WorkSource,
+        picked: Vec<Picked>,
+    ) -> anyhow::Result<usize> {
+        let (fleet, until) = (self.engine.store.fleet_id().await?, self.now().checked_add(HELD)?);
+        let claimant = |picked: &Picked| {
+            let by = Claimant { fleet: fleet.clone(), holder: picked.holder.to_string(), until };
+            (picked.item.id.clone(), by)
+        };
+        let claims: Vec<(WorkItemId, Claimant)> = picked.iter().map(claimant).collect();
+        let results = guarded(async { Ok(source.claim_all(&claims).await) }).await;
+        let (mut results, whole) = match results {
+            Ok(results) => (results.into_iter(), None),
+            Err(error) => (Vec::new().into_iter(), Some(error.to_string())),
+        };
+        let (mut made, mut trouble) = (0, None);
+        for picked in picked {
+            let unanswered = || {
+                let why = whole.clone().unwrap_or_else(|| "the work source did not answer".to_owned());
+                Err(WorkSourceError::Other(anyhow::anyhow!(why)))
+            };
+            match self.claimed(order, picked, results.next().unwrap_or_else(unanswered), until).await {
+                Ok(is_ours) => made += usize::from(is_ours),
+                Err(error) => trouble = trouble.or(Some(error)),
+            }
+        }
+        trouble.map_or(Ok(made), Err)
+    }
+
+    /// What follows from how a claim went; says whether there is a job.
+    async fn claimed(
+        &self,
+        order: &Order<'_>,
+        picked: Picked,
+        claimed: Result<ClaimResult, WorkSourceError>,
+        until: Timestamp,
+    ) -> anyhow::Result<bool> {
+        let (engine, Picked { holder, item, confined }) = (self.engine, picked);
+        match claimed {
+            Ok(ClaimResult::Claimed(item)) => {
+                fault::place("item_claimed");
+                let new = self.job(order, Some(&item), confined);
+                let of = OfFiring { schedule: self.schedule, key: self.key.clone() };
+                let job = engine.store.hold_item(holder, new, of, until, self.now()).await?;
+                engine.nudge.notify_one();
+                engine.owed.notify_one();
+                Ok(job.is_some())
+            }
+            Ok(ClaimResult::Refused { reason, message }) => {
+                engine.store.leave_item(holder.to_string()).await?;
+                if tries_the_next(reason) {
+                    info!(item = %item.id, ?reason, "not ours");
+                    return Ok(false);
+                }
+                anyhow::bail!(
+                    "{} cannot be claimed: {}",
+                    item.id,
+                    message.unwrap_or_else(|| format!("{reason:?}"))
+                )
+            }
+            Err(error) => {
+                let reason = format!("the claim did not succeed: {error}");
+                engine.store.give_up_item(holder.to_string(), reason, self.now()).await?;
+                engine.owed.notify_one();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Looks at items that failed before and are not offered now. One that a person took out of its queue, and puts back
+    /// later, is counted anew; one that is done is forgotten. Those that are known to wait for a person are asked about
+    /// now and then only.
+    async fn review_failed(
+        &self,
+        queue: &str,
+        source: &dyn WorkSource,
+        offered: &[WorkItem],
+        is_time: bool,
+    ) -> anyhow::Result<()> {
+        let store = &self.engine.store;
+        let mut known = store.item_failures().await?;
+        known.retain(|known| known.queue == queue && !offered.iter().any(|item| item.id == known.id));
+        if known.is_empty() {
+            return Ok(());
+        }
+        let held = store.items().await?;
+        let is_held = |id: &WorkItemId| held.iter().any(|held| held.queue == queue && held.item.id == *id);
+        for known in known.into_iter().filter(|known| !is_held(&known.id)) {
+            if known.state != FailedItem::Offered && !is_time {
+                continue;
+            }
+            match source.standing(&known.id).await? {
+                Standing::Done => store.forget_failures(known.queue, known.id).await?,
+                Standing::Withdrawn => store.withdraw_failed(known.queue, known.id).await?,
+                Standing::Available | Standing::Claimed => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    fn outcome(self, more: bool) -> anyhow::Result<(Prepared, Option<String>)> {
+        let Self { made, full, refused, unknown } = self;
+        if let Some(error) = unknown.filter(|_| made == 0) {
+            return Err(error);
+        }
+        let prepared = match (made, refused.is_empty()) {
+            (0, _) if full => Prepared::Skip(SkipReason::AtCapacity),
+            (0, true) => Prepared::Skip(SkipReason::NoWork),
+            (0, false) => Prepared::Skip(SkipReason::Filtered),
+            _ => Prepared::Jobs { more },
+        };
+        Ok((prepared, (!refused.is_empty()).then(|| format!("left alone: {}", refused.join("; ")))))
+    }
+}

@@ -1,0 +1,213 @@
+//! One look at the world and what follows from it.
+//!
+//! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
+//! store that refuses what is done already.
+
+use cowhand_core::budget::{Purse, Tells};
+use cowhand_core::firing::Occasion;
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::job::{CancelReason, Job};
+use cowhand_core::plan::{Action, Snapshot, plan};
+use cowhand_core::policy::Retry;
+use cowhand_core::roster::Roster;
+use cowhand_core::schedule::FiringOutcome;
+use cowhand_core::trigger::FiringKey;
+use cowhand_core::uptime::Uptime;
+use jiff::{SignedDuration, Timestamp};
+use tracing::{error, info, warn};
+
+use crate::trigger::dispatch::Dispatch;
+use cowhand_store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
+use cowhand_system::fault;
+
+/// What a tick leaves to do: processes to start and to stop, and when to look again.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tick {
+    pub start: Vec<Startable>,
+    pub stop: Vec<JobId>,
+    /// Firings that wait to know what they run for.
+    pub prepare: Vec<(ScheduleId, FiringKey)>,
+    pub wake_at: Option<Timestamp>,
+    /// How many jobs were made.
+    pub fired: u64,
+}
+
+/// A job that has a place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Startable {
+    pub job: JobId,
+    pub agent: AgentName,
+    pub max_concurrent: u32,
+    /// Of those that have the same, one runs at a time.
+    pub session_key: Option<String>,
+    /// The number of the fallback that it starts with.
+    pub stand_in: Option<usize>,
+}
+
+/// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
+pub struct AtOnce<'a> {
+    pub node: &'a str,
+    pub lease: SignedDuration,
+    /// Told before anything is written that a job is likely to begin soon.
+    pub expect: &'a (dyn Fn() + Sync),
+    /// Whether it looks after a job. Then the job is not lost, however late its lease is renewed: this process may have been
+    /// stopped between two looks.
+    pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
+    /// Told of each job that was claimed, with its epoch, before the next look.
+    pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
+}
+
+impl std::fmt::Debug for AtOnce<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AtOnce").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// Before what failed is tried again.
+const RETRY: SignedDuration = SignedDuration::from_secs(2);
+
+/// A firing makes a job that can start in the next look; more looks than this mean that something is wrong.
+const MOST_LOOKS: usize = 10;
+
+/// Decides and records everything that is due now.
+pub async fn tick(
+    store: &Store,
+    roster: &Roster,
+    now: Timestamp,
+    uptime: &Uptime,
+    mut at_once: Option<AtOnce<'_>>,
+) -> Result<Tick, StoreError> {
+    let mut fired = 0;
+    for _ in 0..MOST_LOOKS {
+        let snapshot = Snapshot { uptime: uptime.clone(), ..store.snapshot_of(roster, now).await? };
+        let plan = plan(now, roster, &snapshot);
+        let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
+        let mut changed = false;
+        for action in plan.actions {
+            // One row that cannot be written must not keep the rest of the fleet waiting.
+            match act(store, roster, action, now, &mut tick, at_once.as_mut()).await {
+                Ok(news) => changed |= news,
+                Err(error) => {
+                    error!("cannot act: {error}");
+                    tick.wake_at = Some(now + RETRY);
+                }
+            }
+        }
+        if !changed {
+            return Ok(tick);
+        }
+        fired = tick.fired;
+    }
+    warn!("more is due than {MOST_LOOKS} looks could decide; going on in the next tick");
+    Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
+}
+
+/// Says whether the world changed, so that another look is due.
+async fn act(
+    store: &Store,
+    roster: &Roster,
+    action: Action,
+    now: Timestamp,
+    tick: &mut Tick,
+    at_once: Option<&mut AtOnce<'_>>,
+) -> Result<bool, StoreError> {
+    match action {
+        Action::Start { job, agent, max_concurrent, session_key, stand_in } => {
+            tick.start.push(Startable { job, agent, max_concurrent, session_key, stand_in });
+            Ok(false)
+        }
+        Action::Prepare { schedule, key } => {
+            tick.prepare.push((schedule, key));
+            Ok(false)
+        }
+        Action::Stop { job } => {
+            tick.stop.push(job);
+            Ok(false)
+        }
+        Action::CancelPrevious { job } => {
+            store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
+        }
+        Action::Lapse { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
+        Action::Lapse { job, epoch } => {
+            let (retry, silent) = lapse_of(store, roster, &job).await?;
+            let settled = store.release_lapsed(job.clone(), epoch, silent, retry, now).await?;
+            let lost = matches!(settled, Settled::Done(_));
+            if lost {
+                warn!(%job, "its node stopped renewing the lease; the attempt is lost");
+            }
+            Ok(lost)
+        }
+        Action::Resume { schedule } => {
+            let resumed = store.resume(schedule, now).await?;
+            if let (true, Some((agent, schedule))) = (resumed, roster.schedule(schedule)) {
+                info!(agent = %agent.name, schedule = %schedule.name, "its pause is over");
+            }
+            Ok(resumed)
+        }
+        Action::Finish { schedule } => {
+            let finished = store.finish(schedule, now).await?;
+            if let (true, Some((agent, schedule))) = (finished, roster.schedule(schedule)) {
+                info!(agent = %agent.name, schedule = %schedule.name, "its end_at has passed; it has finished");
+            }
+            Ok(finished)
+        }
+        Action::Reopen { schedule } => store.reopen(schedule, now).await,
+        Action::Recount { schedule } => store.recount(schedule, now).await,
+        Action::Wait { schedule, due, hold } => {
+            if store.hold(schedule, due, hold.reason(), now).await?
+                && let Some((agent, schedule)) = roster.schedule(schedule)
+            {
+                info!(agent = %agent.name, schedule = %schedule.name, "{}", hold.line(&agent.name, schedule));
+            }
+            Ok(false)
+        }
+        Action::Fire { schedule, key, due, outcome } => {
+            let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
+            let decision = match outcome {
+                FiringOutcome::Ran | FiringOutcome::Preparing => {
+                    let occasion = Occasion::by_clock(known, &key, due);
+                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
+                }
+                FiringOutcome::Skipped(reason) => Decision::Skip(reason),
+                FiringOutcome::Missed => Decision::Miss,
+                FiringOutcome::Coalesced => Decision::Coalesce,
+            };
+            let firing = Firing { schedule, key, due, decision };
+            let fired = match &at_once {
+                Some(AtOnce { node, lease, expect, .. }) => {
+                    if matches!(firing.decision, Decision::Run(_)) {
+                        expect();
+                    }
+                    let (node, lease) = ((*node).to_owned(), *lease);
+                    // What the clock fires has no work item yet, and no chat.
+                    let (max_concurrent, session_key) =
+                        (agent.max_concurrent, agent.session_key(None, None, false));
+                    let purse = Purse::of(roster, agent, now);
+                    let seat = roster.seat(agent);
+                    let starter = Starter { node, lease, max_concurrent, session_key, purse, seat };
+                    store.fire_and_claim(firing, starter, now).await?
+                }
+                None => store.fire_once(firing, now).await?,
+            };
+            fault::place("fired");
+            tick.fired += u64::from(matches!(fired, Fired::Recorded(Some(_)) | Fired::Claimed { .. }));
+            let news = fired != Fired::Duplicate;
+            if let (Fired::Claimed { job, epoch }, Some(at_once)) = (fired, at_once) {
+                (at_once.begin)(job, epoch);
+            }
+            Ok(news)
+        }
+    }
+}
+
+/// The policy of the job's schedule, or of its agent, and whether what ran it is one that would have told only in the end
+/// what it used. One that is gone from the config is not tried again.
+async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
+    let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
+    let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
+    let retry = agent.holding(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
+    let place = store.runs_at(id.clone()).await?;
+    let number = place.and_then(|at| agent.stand_in_at(at.provider.as_deref(), at.runtime.as_deref()));
+    let other = number.and_then(|number| agent.standing_in(number));
+    Ok((retry.clone(), other.as_ref().unwrap_or(agent).tells() == Tells::AllInTheEnd))
+}

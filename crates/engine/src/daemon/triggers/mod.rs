@@ -1,0 +1,138 @@
+//! The strategies under way: one runner for each schedule that is on and does not live by the clock.
+
+mod pace;
+mod runner;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cowhand_core::id::ScheduleId;
+use cowhand_core::roster::Schedule;
+use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
+use cowhand_core::trigger::{Driver, TriggerConfig};
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use crate::context::Engine;
+use crate::loaded::Loaded;
+use cowhand_store::StoreError;
+use runner::Runner;
+
+#[derive(Debug, Default)]
+pub(super) struct Triggers {
+    running: HashMap<ScheduleId, Running>,
+    /// What they were last matched to: nothing can be different while this is the same.
+    seen: Option<(Arc<Loaded>, i64)>,
+}
+
+#[derive(Debug)]
+struct Running {
+    arming: Arming,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// Another one needs another runner.
+#[derive(Debug, PartialEq)]
+struct Arming {
+    trigger: TriggerConfig,
+    generation: u32,
+    armed_at: Timestamp,
+}
+
+impl Arming {
+    fn of(record: &ScheduleRecord) -> Self {
+        Self { trigger: record.trigger.clone(), generation: record.generation, armed_at: record.armed_at }
+    }
+}
+
+impl Triggers {
+    /// Starts and stops runners so that they match the fleet.
+    pub(super) async fn follow(&mut self, engine: &Arc<Engine>) {
+        let loaded = engine.loaded();
+        let wanted: Vec<&Schedule> = loaded
+            .roster
+            .agents
+            .iter()
+            .flat_map(|agent| &agent.schedules)
+            .filter(|schedule| needs_runner(schedule))
+            .collect();
+        if wanted.is_empty() && self.running.is_empty() {
+            return;
+        }
+        if let Err(error) = self.try_follow(engine, &loaded, &wanted).await {
+            warn!("cannot look after the triggers: {error}");
+        }
+    }
+
+    async fn try_follow(
+        &mut self,
+        engine: &Arc<Engine>,
+        loaded: &Arc<Loaded>,
+        wanted: &[&Schedule],
+    ) -> Result<(), StoreError> {
+        let newest = engine.store.last_event().await?;
+        let same = |(seen, event): &(Arc<Loaded>, i64)| Arc::ptr_eq(seen, loaded) && *event == newest;
+        if self.seen.as_ref().is_some_and(same) {
+            return Ok(());
+        }
+        let mut on: HashMap<ScheduleId, Arming> = engine
+            .store
+            .schedules()
+            .await?
+            .iter()
+            .filter(|record| record.state == ScheduleState::Active)
+            .map(|record| (record.id, Arming::of(record)))
+            .collect();
+        let wanted: HashMap<ScheduleId, Arming> =
+            wanted.iter().filter_map(|schedule| Some((schedule.id, on.remove(&schedule.id)?))).collect();
+        self.running.retain(|id, running| {
+            let stays = wanted.contains_key(id);
+            if !stays {
+                running.stop.send_replace(true);
+            }
+            stays
+        });
+        for (id, arming) in wanted {
+            let same = |running: &Running| running.arming == arming && !running.task.is_finished();
+            if !self.running.get(&id).is_some_and(same) {
+                self.start(engine, id, arming);
+            }
+        }
+        self.seen = Some((Arc::clone(loaded), newest));
+        Ok(())
+    }
+
+    /// After the one that it follows has ended, if there is one.
+    fn start(&mut self, engine: &Arc<Engine>, schedule: ScheduleId, arming: Arming) {
+        let before = self.running.remove(&schedule);
+        let (stop, shutdown) = watch::channel(false);
+        let runner = Runner { engine: Arc::clone(engine), schedule, shutdown };
+        let task = tokio::spawn(async move {
+            if let Some(before) = before {
+                before.stop.send_replace(true);
+                // How it ended makes no difference.
+                let _ = before.task.await;
+            }
+            runner.run().await;
+        });
+        self.running.insert(schedule, Running { arming, stop, task });
+    }
+
+    /// All of them at once, and answers when they have ended.
+    pub(super) async fn stop(&mut self) {
+        let ending = self.running.drain().map(|(_, running)| {
+            running.stop.send_replace(true);
+            running.task
+        });
+        join_all(ending.collect::<Vec<_>>()).await;
+        self.seen = None;
+    }
+}
+
+fn needs_runner(schedule: &Schedule) -> bool {
+    schedule.enabled && schedule.trigger.driver() == Driver::Strategy
+}

@@ -1,0 +1,225 @@
+//! The runner: asks a strategy, dispatches what it hands on, and asks again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use cowhand_core::cut::cut;
+use cowhand_core::firing::Occasion;
+use cowhand_core::id::ScheduleId;
+use cowhand_core::trigger::{FiringKey, Occurrence};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+use uuid::Uuid;
+
+use super::pace::Pace;
+use crate::context::Engine;
+use crate::trigger::dispatch::Dispatch;
+use crate::trigger::{
+    FatalTriggerError, Paced, Setting, Surroundings, Task, TriggerStrategy, is_stopped, marker, retry_after,
+    stopped, strategy,
+};
+use cowhand_store::{Fired, StoreError};
+use cowhand_system::fault;
+use cowhand_system::panic::caught;
+
+/// Firings that share a transaction.
+const TOGETHER: usize = 100;
+/// How long a strategy may think about a shutdown before it is dropped.
+const GRACE: Duration = Duration::from_secs(1);
+/// What is shown of an error.
+const ERROR_CAP: usize = 2_000;
+
+/// Drives the strategy of one schedule.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    pub engine: Arc<Engine>,
+    pub schedule: ScheduleId,
+    pub shutdown: watch::Receiver<bool>,
+}
+
+/// What came of asking once.
+enum Answer {
+    Tasks {
+        tasks: Vec<Task>,
+        is_listing: bool,
+    },
+    Failed(anyhow::Error),
+    /// It was told to stop.
+    Stopped,
+}
+
+impl Runner {
+    /// Until it is told to stop, or the strategy has given up.
+    pub(super) async fn run(self) {
+        let Some(setting) = Setting::of(self.surroundings(), self.schedule) else { return };
+        let (mut strategy, mut pace) = (None, Pace::default());
+        while !is_stopped(&self.shutdown) {
+            let began = Instant::now();
+            let pause = match self.ask(&setting, &mut strategy).await {
+                Answer::Stopped => return,
+                Answer::Failed(error) => match fatal(&error) {
+                    Some(reason) => return self.give_up(reason).await,
+                    None => self.failed(&error, &mut pace).await,
+                },
+                Answer::Tasks { tasks, is_listing } => {
+                    if pace.is_failing() {
+                        self.note_trouble(None).await;
+                    }
+                    let is_empty = tasks.is_empty();
+                    self.dispatch(tasks, is_listing).await;
+                    if is_empty {
+                        pace.nothing(began.elapsed())
+                    } else {
+                        pace.tasks();
+                        Duration::ZERO
+                    }
+                }
+            };
+            self.pause(pause).await;
+        }
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        let Engine { config, clock, store, home, .. } = &*self.engine;
+        let state = home.state.clone();
+        Surroundings { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
+    }
+
+    /// A strategy that panics may have left anything behind: a new one takes its place.
+    async fn ask(&self, setting: &Setting, current: &mut Option<Box<dyn TriggerStrategy>>) -> Answer {
+        let asked = async {
+            let current = match current {
+                Some(current) => current,
+                None => current.insert(strategy(&self.engine.triggers, &self.engine.wakes, setting)?),
+            };
+            let tasks = current.next_tasks(&self.shutdown).await?;
+            Ok((tasks, current.is_listing()))
+        };
+        let overdue = async {
+            stopped(&self.shutdown).await;
+            tokio::time::sleep(GRACE).await;
+        };
+        let answer = tokio::select! {
+            answer = caught(asked) => answer,
+            () = overdue => return Answer::Stopped,
+        };
+        match answer {
+            // What it said last may be "nothing" only because it was told to stop; a list is read again later.
+            Ok(Ok((_, true))) if is_stopped(&self.shutdown) => Answer::Stopped,
+            Ok(Ok((tasks, is_listing))) => Answer::Tasks { tasks, is_listing },
+            Ok(Err(error)) => Answer::Failed(error),
+            Err(panicked) => {
+                *current = None;
+                Answer::Failed(anyhow!("the trigger {panicked}"))
+            }
+        }
+    }
+
+    /// Says so once for each row of errors.
+    async fn failed(&self, error: &anyhow::Error, pace: &mut Pace) -> Duration {
+        let is_first = !pace.is_failing();
+        let backoff = pace.error();
+        if is_first {
+            warn!(schedule = %self.name(), "its trigger failed and is tried again: {error:#}");
+            self.note_trouble(Some(cut(&format!("{error:#}"), 0, ERROR_CAP))).await;
+        }
+        if marker::<Paced>(error).is_some() { Duration::ZERO } else { retry_after(error).unwrap_or(backoff) }
+    }
+
+    async fn give_up(&self, reason: String) {
+        error!(schedule = %self.name(), "its trigger has given up: {reason}");
+        let mut pace = Pace::default();
+        while let Err(error) =
+            self.engine.store.give_up(self.schedule, reason.clone(), self.engine.clock.now()).await
+        {
+            if !self.tries_again(&error, &mut pace).await {
+                return;
+            }
+        }
+        self.engine.nudge.notify_one();
+    }
+
+    async fn note_trouble(&self, trouble: Option<String>) {
+        if let Err(error) =
+            self.engine.store.note_trouble(self.schedule, trouble, self.engine.clock.now()).await
+        {
+            warn!("cannot write down how a trigger stands: {error}");
+        }
+    }
+
+    /// Every task, in order. A store that is away for a while is asked again: whoever handed them on may not do so
+    /// twice.
+    async fn dispatch(&self, mut tasks: Vec<Task>, is_listing: bool) {
+        for task in tasks.iter_mut().filter(|task| task.source_id.is_empty() && !is_listing) {
+            task.source_id = Uuid::now_v7().to_string();
+        }
+        let nameless = tasks.len();
+        tasks.retain(|task| !task.source_id.is_empty());
+        if tasks.len() < nameless {
+            warn!(schedule = %self.name(), "entries of its list have no id and are left out");
+        }
+        let mut pace = Pace::default();
+        while let Err(error) = self.fire(&tasks, is_listing).await {
+            if !self.tries_again(&error, &mut pace).await {
+                return;
+            }
+        }
+    }
+
+    async fn fire(&self, tasks: &[Task], is_listing: bool) -> Result<(), StoreError> {
+        let loaded = self.engine.loaded();
+        let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Ok(()) };
+        let first_key = |task| Occurrence::of_task(&schedule.trigger, task).key(0);
+        let keys: Vec<FiringKey> = tasks.iter().map(first_key).collect();
+        let open = if is_listing {
+            self.engine.store.sight(self.schedule, keys).await?
+        } else {
+            keys.into_iter().enumerate().collect()
+        };
+        fault::place("sighted");
+        let dispatch = Dispatch { agent, schedule, due: None };
+        for part in open.chunks(TOGETHER) {
+            let now = self.engine.clock.now();
+            let firing = |(place, key): &(usize, FiringKey)| {
+                dispatch.firing(key.clone(), Occasion::of_task(tasks[*place].clone()), now)
+            };
+            let fired = self.engine.store.fire_all(part.iter().map(firing).collect(), now).await?;
+            fault::place("dispatched");
+            let jobs = fired.iter().filter(|fired| matches!(fired, Fired::Recorded(Some(_)))).count();
+            (0..jobs).for_each(|_| self.engine.count_trigger());
+            self.engine.nudge.notify_one();
+        }
+        if !open.is_empty() {
+            info!(schedule = %self.name(), tasks = open.len(), "fired");
+        }
+        Ok(())
+    }
+
+    /// After a pause, unless it was told to stop meanwhile.
+    async fn tries_again(&self, error: &StoreError, pace: &mut Pace) -> bool {
+        error!(schedule = %self.name(), "cannot write down what its trigger did: {error}");
+        self.pause(pace.error()).await;
+        !is_stopped(&self.shutdown)
+    }
+
+    async fn pause(&self, pause: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stopped(&self.shutdown) => {}
+        }
+    }
+
+    fn name(&self) -> String {
+        let loaded = self.engine.loaded();
+        let found = loaded.roster.schedule(self.schedule);
+        found.map_or_else(
+            || self.schedule.to_string(),
+            |(agent, schedule)| format!("{}/{}", agent.name, schedule.name),
+        )
+    }
+}
+
+fn fatal(error: &anyhow::Error) -> Option<String> {
+    marker(error).map(|FatalTriggerError(reason)| cut(reason, 0, ERROR_CAP))
+}

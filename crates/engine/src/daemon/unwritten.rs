@@ -1,0 +1,98 @@
+//! Output that could not be written where it belongs: a view must not hold up a job. It is kept with the attempt, and
+//! written once that is possible, at the latest by a later daemon.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use cowhand_core::id::JobId;
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use super::attempt::{Charge, Rules};
+use crate::loaded::Loaded;
+use crate::secrets::veil_over;
+use crate::state::StateFolder;
+use cowhand_run::attempt::{Attempt, Standing};
+use cowhand_run::runtime::Reader;
+use cowhand_run::tail::{Files, Tail};
+use cowhand_run::veil::Veil;
+use cowhand_system::gone::gone;
+
+/// What was read of an attempt while its job's output could not be written. It is there as long as that is so.
+const UNWRITTEN: &str = "unwritten.jsonl";
+const INDEX: &str = "unwritten.index";
+
+/// Where the output of an attempt comes from, and where it belongs.
+pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> Files {
+    Files {
+        stdout: attempt.stdout(),
+        stderr: attempt.stderr(),
+        jsonl: state.output(job),
+        index: attempt.folder().join("index"),
+        attempt: attempt.number().unwrap_or(1),
+        before: None,
+    }
+}
+
+/// The same, written into the attempt's own folder.
+pub(super) fn files_aside(attempt: &Attempt) -> Files {
+    let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
+    let (index, number) = (attempt.folder().join(INDEX), attempt.number().unwrap_or(1));
+    Files { stdout, stderr, jsonl: aside(attempt), index, attempt: number, before: None }
+}
+
+fn aside(attempt: &Attempt) -> PathBuf {
+    attempt.folder().join(UNWRITTEN)
+}
+
+/// Whether the raw output of an attempt is all that there is of what it said.
+pub(super) fn is_unwritten(attempt: &Attempt) -> bool {
+    aside(attempt).exists()
+}
+
+impl Charge {
+    /// Tries once more to write the output of an attempt that has ended where it belongs.
+    pub(super) async fn write_up(&self, rules: &Rules) {
+        let (attempt, state, veil) = (self.attempt(), self.engine.home.state.clone(), rules.veil.clone());
+        let now = self.now();
+        let written = cowhand_system::aside::aside(move || write_up(&attempt, &state, &veil, now)).await;
+        if let Err(error) = written {
+            warn!(job = %self.job.id(), "its output is not written; the next start tries again: {error:#}");
+        }
+    }
+}
+
+fn write_up(attempt: &Attempt, state: &StateFolder, veil: &Veil, now: Timestamp) -> anyhow::Result<()> {
+    let job = attempt.job().context("it is no attempt of a job")?;
+    let start = attempt.start()?;
+    let reader = start.reader.unwrap_or_else(Reader::command);
+    let mut tail = Tail::open(files(attempt, state, &job), reader, veil.clone(), now)?;
+    if let Standing::Ended(ending) = attempt.standing()? {
+        tail.finish(&ending, now, &mut |_| {})?;
+    } else {
+        tail.advance(now, &mut |_| {})?;
+    }
+    gone(fs::remove_file(attempt.folder().join(INDEX)))?;
+    gone(fs::remove_file(aside(attempt)))?;
+    Ok(())
+}
+
+/// Writes the output that an earlier daemon could not write. An attempt that another one followed is left as it is, since
+/// its output has to stand before that of the other.
+pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
+    let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
+    if Attempt::new(state.path(), &job, number + 1).folder().exists() {
+        return false;
+    }
+    match write_up(attempt, state, &veil_over(loaded, None), now) {
+        Ok(()) => {
+            info!(%job, "its output is written now");
+            true
+        }
+        Err(error) => {
+            warn!(%job, "its output is still not written: {error:#}");
+            false
+        }
+    }
+}

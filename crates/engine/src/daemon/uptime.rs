@@ -1,0 +1,81 @@
+//! The clocks of the machine: since when a daemon watches them, and what happened to them meanwhile.
+
+use cowhand_core::uptime::{Reading, Uptime};
+use jiff::SignedDuration;
+use tracing::{info, warn};
+
+use super::Daemon;
+use crate::error::FleetError;
+use cowhand_store::{Joined, Presence, Store};
+use cowhand_system::clock::Clock;
+
+/// Records the start of the daemon. What fell due since the oldest daemon of the fleet was started was not missed.
+pub(super) async fn begin(
+    store: &Store,
+    node: &str,
+    clock: &Clock,
+) -> Result<(Uptime, Presence), FleetError> {
+    let reading = clock.reading();
+    let presence = store.appear(node).await?;
+    let Joined { step, others_since } = store.join(node.to_owned(), reading.now.wall).await?;
+    if let Some(by) = step {
+        tell_step(by);
+    }
+    let mut uptime = Uptime::since(reading.now);
+    uptime.look(reading);
+    if let Some(since) = others_since {
+        uptime.shared_with(since, reading.now);
+    }
+    Ok((uptime, presence))
+}
+
+impl Daemon {
+    /// Notices steps of the wall clock and suspensions of the machine, and tells of a step once.
+    pub(super) async fn watch_clock(&mut self, reading: Reading) {
+        let noticed = self.uptime.look(reading);
+        let (store, node) = (&self.engine.store, self.engine.home.node.clone());
+        if let Some(by) = noticed.step {
+            tell_step(by);
+            if let Err(error) = store.clock_stepped(node.clone(), by, reading.now.wall).await {
+                warn!("cannot record the step of the clock: {error}");
+            }
+            // What waits for a time may be due, or wait too long.
+            self.engine.owed.notify_one();
+            self.engine.hooks.notify_one();
+        }
+        if let Some(time) = noticed.suspended {
+            info!("the machine was suspended for {:#}", whole_seconds(time));
+        }
+        if noticed.step.is_some() || noticed.suspended.is_some() {
+            match store.others_since(node).await {
+                Ok(Some(since)) => self.uptime.shared_with(since, reading.now),
+                Ok(None) => {}
+                Err(error) => warn!("cannot tell whether other nodes watched the clock: {error}"),
+            }
+        }
+        self.stay_present().await;
+    }
+
+    /// The database may have been restarted, or the connection to it lost.
+    async fn stay_present(&mut self) {
+        if self.presence.is_seen().await {
+            return;
+        }
+        match self.engine.store.appear(&self.engine.home.node).await {
+            Ok(presence) => self.presence = presence,
+            Err(error) => warn!("other nodes cannot see that this one runs: {error}"),
+        }
+    }
+}
+
+fn tell_step(by: SignedDuration) {
+    let time = whole_seconds(by.abs());
+    let way = if by.is_negative() { "back" } else { "forward" };
+    warn!(
+        "the wall clock was set {way} by {time:#}; intervals and timeouts go on as before, cron times follow the new time"
+    );
+}
+
+fn whole_seconds(time: SignedDuration) -> SignedDuration {
+    time.round(jiff::Unit::Second).unwrap_or(time)
+}

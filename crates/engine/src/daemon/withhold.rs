@@ -1,0 +1,144 @@
+//! Keys of providers that an agent does not get: the proxy of its sandbox has them.
+
+use std::collections::HashMap;
+
+use cowhand_core::config::shape::Runtime;
+use cowhand_core::roster::Agent;
+
+use cowhand_run::runtime::plan::{self, Lead};
+use cowhand_run::sandbox::proxy::{self, Credentials};
+
+/// What stands where a key was; programs ask for one before they ask anybody anything.
+const WITHHELD: &str = "withheld-by-cowhand";
+/// Keys that no agent has whose credentials are outside, whichever its own is.
+const KEYS: [&str; 8] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "OPENAI_API_KEY",
+    "CODEX_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "OPENCODE_API_KEY",
+];
+
+/// Takes the provider's key out of the environment, and leads the program to us.
+pub(crate) fn from(
+    agent: &Agent,
+    argv: &mut Vec<String>,
+    environment: &mut HashMap<String, String>,
+) -> Result<Credentials, String> {
+    let runtime = agent.runtime();
+    // Behind a client there is one that variables are enough for.
+    let program = Some(agent.program()).filter(|program| *program == Runtime::Gemini);
+    let provider = plan::description(program.unwrap_or(runtime)).provider.ok_or_else(|| {
+        format!(
+            "`credentials: outside` cannot be had for `runtime: {}`: nobody knows how its program is told where its provider is",
+            runtime.name()
+        )
+    })?(agent);
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
+    let upstream = set(provider.address).unwrap_or_else(|| provider.home.to_owned());
+    if upstream.is_empty() {
+        return Err(format!(
+            "`credentials: outside` needs {} in the environment of the daemon, in .env or in `env`: where the provider of {} is",
+            provider.address,
+            agent.settings.model.as_deref().unwrap_or("its model")
+        ));
+    }
+    let key = provider.keys.iter().find_map(|(variable, header, before)| {
+        let value = format!("{before}{}", set(variable)?);
+        Some((*variable, Credentials { upstream: upstream.clone(), header: (*header).to_owned(), value }))
+    });
+    let (key, credentials) = key.ok_or_else(|| {
+        let names = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");
+        format!("`credentials: outside` needs {names} in the environment of the daemon or in .env")
+    })?;
+    environment.retain(|name, _| !KEYS.contains(&name.as_str()));
+    let to = format!("http://{}", proxy::INSIDE);
+    environment.insert(key.to_owned(), WITHHELD.to_owned());
+    environment.insert(provider.address.to_owned(), to.clone());
+    (provider.lead)(&mut Lead { agent, argv, environment, to: &to, key });
+    Ok(credentials)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of the agent's settings in this environment: who is asked with what, then argv and environment.
+    fn withheld(settings: &str, variables: &[(&str, &str)]) -> Result<(String, String), String> {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings = serde_json::from_str(settings).unwrap();
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut environment: HashMap<String, String> = variables.collect();
+        let mut argv = vec!["program".to_owned(), "exec".to_owned(), "-".to_owned()];
+        let credentials = from(&agent, &mut argv, &mut environment)?;
+        assert!(!format!("{credentials:?}").contains("canary"), "{credentials:?}");
+        let asked = format!("{} {}: {}", credentials.upstream, credentials.header, credentials.value);
+        let mut inside: Vec<_> =
+            environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        inside.sort_unstable();
+        Ok((asked, format!("{} {}", argv.join(" "), inside.join(" "))))
+    }
+
+    #[test]
+    fn keys_stay_outside() {
+        let keys = [
+            ("ANTHROPIC_AUTH_TOKEN", "canary-a"),
+            ("OPENAI_API_KEY", "canary-o"),
+            ("GEMINI_API_KEY", "canary-g"),
+            ("OPENAI_BASE_URL", "http://o/v1"),
+            ("HOME", "/h"),
+        ];
+        for (settings, asked, inside) in [
+            (
+                r#"{"runtime": "claude"}"#,
+                "https://api.anthropic.com authorization: Bearer canary-a",
+                "ANTHROPIC_BASE_URL=http://127.0.0.1:3128",
+            ),
+            (
+                r#"{"runtime": "acp", "command": ["/opt/gemini", "--acp"]}"#,
+                "https://generativelanguage.googleapis.com x-goog-api-key: canary-g",
+                "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:3128",
+            ),
+            (
+                r#"{"runtime": "codex"}"#,
+                "http://o/v1 authorization: Bearer canary-o",
+                r#"program exec -c model_providers.cowhand.name="cowhand" -c model_providers.cowhand.base_url="http://127.0.0.1:3128" -c model_providers.cowhand.env_key="OPENAI_API_KEY" -c model_providers.cowhand.wire_api="responses" -c model_provider="cowhand" - "#,
+            ),
+            (
+                r#"{"runtime": "opencode", "model": "own/m"}"#,
+                "http://o/v1 authorization: Bearer canary-o",
+                r#"{"provider":{"own":{"options":{"baseURL":"http://127.0.0.1:3128","apiKey":"withheld-by-cowhand"}}}}"#,
+            ),
+        ] {
+            let (whom, given) = withheld(settings, &keys).unwrap();
+            assert_eq!(whom, asked, "{settings}");
+            assert!(given.contains(inside) && given.contains("HOME=/h"), "{settings}: {given}");
+            assert!(!given.contains("canary"), "{settings}: {given}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        for (settings, variables, word) in [
+            (r#"{"runtime": "claude"}"#, vec![], "needs ANTHROPIC_API_KEY or"),
+            (
+                r#"{"runtime": "codex"}"#,
+                vec![("OPENAI_API_KEY", "")],
+                "needs OPENAI_API_KEY or CODEX_API_KEY",
+            ),
+            (r#"{"runtime": "command"}"#, vec![], "cannot be had for `runtime: command`"),
+            (r#"{"runtime": "acp", "command": ["opencode"]}"#, vec![], "cannot be had for `runtime: acp`"),
+            (
+                r#"{"runtime": "opencode", "model": "groq/m"}"#,
+                vec![("OPENAI_API_KEY", "k")],
+                "needs OPENAI_BASE_URL in the environment of the daemon, in .env or in `env`: where the provider of groq/m is",
+            ),
+        ] {
+            let why = withheld(settings, &variables).unwrap_err();
+            assert!(why.contains(word), "{settings}: {why}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Workspaces over time: made for a job, handed on with a session, kept or removed after the end.
+
+use std::collections::HashMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::{Job, JobRecord, JobStatus};
+use cowhand_core::roster::Agent;
+use cowhand_core::session::SessionPolicy;
+use cowhand_core::workspace::{Cleanup, IsolationKind, IsolationRules, Workspace};
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use crate::context::Engine;
+use crate::prune::files;
+use crate::view::write_whole;
+use cowhand_run::veil::Veil;
+use cowhand_run::workspace::{self, Ground, Left};
+use cowhand_store::{KnownWorkspace, StoreError, WorkspaceState};
+use cowhand_system::beneath::Root;
+use cowhand_system::fault;
+
+/// Where an agent works.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) directory: PathBuf,
+    /// Nobody has set it up.
+    pub(super) fresh: bool,
+}
+
+/// The agent's own directory, or a workspace for the job, made now if it has none yet. The error is a sentence.
+pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Result<Desk, String> {
+    let rules = agent.isolation();
+    if rules.kind == IsolationKind::Shared {
+        return Ok(Desk { directory: agent.directory.clone(), fresh: false });
+    }
+    let ground = {
+        let (directory, rules) = (agent.directory.clone(), rules.clone());
+        apart(move || Ground::of(&directory, &rules)).await?
+    };
+    let node = engine.home.node.clone();
+    let earlier = engine.store.workspace_of(node.clone(), job.id().clone()).await;
+    let earlier = earlier.map_err(|error| format!("cannot look for its workspace: {error}"))?;
+    let folder = folder(engine)?;
+    if let Some(known) = earlier {
+        let whole = known.state != WorkspaceState::Making;
+        match workspace::desk(&known.workspace, &ground.below) {
+            Ok(directory) if whole => return Ok(Desk { directory, fresh: true }),
+            // Half made, or taken away by its agent.
+            _ => {
+                let folder = folder.clone();
+                apart(move || workspace::remove(&known.workspace, &folder)).await?;
+            }
+        }
+    }
+    let below = ground.below.clone();
+    let names = branches(&rules.branch(&agent.name, job.id()), job.attempts());
+    let (ground, branch) = apart(move || {
+        let branch = ground.first_free(&names)?;
+        Ok((ground, branch))
+    })
+    .await?;
+    let workspace = Workspace {
+        node,
+        path: folder.join(job.id().as_str()),
+        job: job.id().clone(),
+        agent: agent.name.clone(),
+        kind: rules.kind,
+        repository: ground.repository,
+        branch,
+        base: ground.base,
+    };
+    make(engine, workspace, below, folder).await
+}
+
+/// Its name, and another for a later attempt: an earlier one may have left commits on the first.
+fn branches(name: &str, attempt: u32) -> Vec<String> {
+    let later = (attempt > 1).then(|| format!("{name}-{attempt}"));
+    [name.to_owned()].into_iter().chain(later).collect()
+}
+
+async fn make(
+    engine: &Arc<Engine>,
+    workspace: Workspace,
+    below: PathBuf,
+    folder: PathBuf,
+) -> Result<Desk, String> {
+    let (store, now) = (&engine.store, engine.clock.now());
+    let unwritten = |error| format!("cannot write down its workspace: {error}");
+    store.note_workspace(workspace.clone(), now).await.map_err(unwritten)?;
+    fault::place("workspace-noted");
+    let whole = workspace.clone();
+    // git reads the records of all worktrees when it makes or removes one, and stumbles over one that is half written.
+    let alone = match workspace.kind {
+        IsolationKind::Worktree => Some(engine.workspaces.lock().await),
+        IsolationKind::Clone | IsolationKind::Shared => None,
+    };
+    let made = apart(move || {
+        workspace::make(&workspace, &below).inspect_err(|_| {
+            // What is left of it, the next sweep removes.
+            let _ = workspace::remove(&workspace, &folder);
+        })
+    });
+    let directory = made.await?;
+    drop(alone);
+    store.keep_workspace(&whole, WorkspaceState::Used, now).await.map_err(unwritten)?;
+    Ok(Desk { directory, fresh: true })
+}
+
+/// Hands the workspace that this directory is in on to the job, if nobody else is in it. The inner error is a sentence.
+pub(super) async fn take(
+    engine: &Arc<Engine>,
+    directory: &Path,
+    job: &JobId,
+) -> Result<Result<Option<PathBuf>, String>, StoreError> {
+    let _alone = engine.workspaces.lock().await;
+    let Ok(folder) = folder(engine) else { return Ok(Err("there are no workspaces here".to_owned())) };
+    let below = directory.strip_prefix(&folder).ok();
+    let is_there = |below: &&Path| Root::open(&folder).and_then(|root| root.directory(below)).is_ok();
+    let name = below.filter(is_there).and_then(|below| below.components().next());
+    let Some(name) = name else {
+        return Ok(Err(format!("the workspace that it belongs to, {}, is gone", directory.display())));
+    };
+    let (node, path) = (engine.home.node.clone(), folder.join(name));
+    Ok(match engine.store.take_workspace(node, path, job.clone()).await? {
+        Some(_) => Ok(Some(directory.to_owned())),
+        None => Err("another job works in the workspace that it belongs to".to_owned()),
+    })
+}
+
+/// What the job changed, beside its output. No diff is no reason to hold a job up.
+pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
+    let known = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
+        Ok(Some(known)) => known.workspace,
+        Ok(None) => return,
+        Err(error) => return warn!(%job, "its diff is not kept: {error}"),
+    };
+    let since = match engine.store.job(job.clone()).await {
+        Ok(found) => found.map_or(Timestamp::UNIX_EPOCH, |job| job.created_at()),
+        Err(error) => return warn!(%job, "its diff is not kept: {error}"),
+    };
+    let (state, veil) = (engine.home.state.clone(), veil.clone());
+    let kept = apart(move || {
+        let scratch = state.workspaces().join(format!("{}.index", known.job));
+        // An empty diff would say that nothing was changed.
+        let text = workspace::diff(&known, &scratch, since.into()).unwrap_or_else(|why| {
+            warn!(job = %known.job, "its diff cannot be made: {why}");
+            format!("# cowhand: no diff could be made: {}\n", why.replace('\n', " ")).into_bytes()
+        });
+        let written = write_whole(&state.diff(&known.job), &veil.hide_in_bytes(&text));
+        written.map_err(|error| error.to_string())
+    });
+    if let Err(error) = kept.await {
+        warn!(%job, "its diff is not kept: {error}");
+    }
+    fault::place("diffed");
+}
+
+/// After a job's attempt: if the job is over, so is its workspace, or it is kept as its agent says.
+pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
+    match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
+        Ok(Some(known)) if !known.is_live() => settle(engine, &known, true).await,
+        Ok(_) => {}
+        Err(error) => warn!(%job, "its workspace is looked at later: {error}"),
+    }
+}
+
+/// Everything on this machine that no job needs any more: what a crash left, what was kept for long enough or is too
+/// much, and branches whose commits are elsewhere by now.
+pub(super) async fn sweep(engine: Arc<Engine>) {
+    let known = match engine.store.workspaces(engine.home.node.clone()).await {
+        Ok(known) => known,
+        Err(error) => return warn!("cannot look at the workspaces: {error}"),
+    };
+    let now = engine.clock.now();
+    let mut kept: HashMap<AgentName, Vec<KnownWorkspace>> = HashMap::new();
+    for known in known.into_iter().filter(|known| !known.is_live()) {
+        match known.state {
+            WorkspaceState::Branch => drop_branch(&engine, known.workspace).await,
+            WorkspaceState::Kept { .. } if known.job_status.is_none() => remove(&engine, &known).await,
+            WorkspaceState::Kept { until: Some(until) } if until <= now => {
+                settle(&engine, &known, false).await;
+            }
+            WorkspaceState::Kept { .. } => {
+                kept.entry(known.workspace.agent.clone()).or_default().push(known);
+            }
+            WorkspaceState::Making => remove(&engine, &known).await,
+            WorkspaceState::Used => settle(&engine, &known, true).await,
+        }
+    }
+    for (agent, kept) in kept {
+        limit(&engine, &agent, kept).await;
+    }
+}
+
+/// The newest that fit stay.
+async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace>) {
+    // Whoever of the agent may keep most: its workspaces are counted together.
+    let loaded = engine.loaded();
+    let agent = loaded.roster.agent(agent);
+    let most = agent.into_iter().flat_map(Agent::isolations).map(|rules| rules.max_kept()).max();
+    let most = most.unwrap_or_else(|| IsolationRules::default().max_kept());
+    let mut sum: u64 = 0;
+    for known in kept {
+        let path = known.workspace.path.clone();
+        let size = apart(move || files::size(&path).map_err(|error| error.to_string())).await;
+        sum = sum.saturating_add(size.unwrap_or_else(|why| {
+            warn!(job = %known.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
+            0
+        }));
+        if sum > most {
+            info!(job = %known.workspace.job, "its workspace goes: `max_kept` is used up");
+            remove(engine, &known).await;
+        }
+    }
+}
+
+/// What becomes of the workspace of a job that is over. `for_session`: one that may go on is waited for.
+async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool) {
+    let Some(status) = known.job_status else { return remove(engine, known).await };
+    let roster = Arc::clone(&engine.loaded().roster);
+    // Of an agent that has left the fleet, what failed is kept.
+    let agent = roster.agent(&known.workspace.agent);
+    let job = match engine.store.job(known.workspace.job.clone()).await {
+        Ok(job) => job,
+        Err(error) => return warn!(job = %known.workspace.job, "its workspace is looked at later: {error}"),
+    };
+    let schedule = job.as_ref().and_then(Job::schedule);
+    let rules = agent.map(|agent| agent.isolation_of(schedule)).unwrap_or_default();
+    let now = engine.clock.now();
+    let until = match agent.filter(|_| for_session) {
+        Some(agent) => job.and_then(|job| session_until(job, agent)).filter(|until| *until > now),
+        None => None,
+    };
+    let keep = until.is_some()
+        || match rules.cleanup {
+            Cleanup::Always => false,
+            Cleanup::KeepOnFailure => status != JobStatus::Completed,
+            Cleanup::Never => true,
+        };
+    if !keep {
+        return remove(engine, known).await;
+    }
+    let state = WorkspaceState::Kept { until };
+    if let Err(error) = engine.store.keep_workspace(&known.workspace, state, now).await {
+        warn!(job = %known.workspace.job, "its workspace is looked at later: {error}");
+    }
+}
+
+/// How long the job's session may go on, which needs the directory it belongs to.
+fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
+    if agent.session_policy() == SessionPolicy::Fresh {
+        return None;
+    }
+    let expires = agent.settings.session.clone().unwrap_or_default().expires();
+    job.session_id()?;
+    JobRecord::from(job).finished_at?.checked_add(expires).ok()
+}
+
+async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
+    let _alone = engine.workspaces.lock().await;
+    let workspace = known.workspace.clone();
+    // Somebody may have taken it up meanwhile.
+    match engine.store.workspace_of(workspace.node.clone(), workspace.job.clone()).await {
+        Ok(Some(now)) if now.workspace.path == workspace.path && !now.is_live() => {}
+        _ => return,
+    }
+    let job = workspace.job.clone();
+    let removed = match folder(engine) {
+        Ok(folder) => {
+            let workspace = workspace.clone();
+            apart(move || workspace::remove(&workspace, &folder)).await
+        }
+        Err(why) => Err(why),
+    };
+    fault::place("workspace-removed");
+    let written = match removed {
+        Ok(Left::Nothing) => engine.store.forget_workspace(&workspace).await,
+        Ok(Left::Branch) => {
+            let now = engine.clock.now();
+            engine.store.keep_workspace(&workspace, WorkspaceState::Branch, now).await
+        }
+        Err(why) => return warn!(%job, "its workspace is still there: {why}"),
+    };
+    if let Err(error) = written {
+        warn!(%job, "its workspace is looked at again later: {error}");
+    }
+}
+
+async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
+    let looked = {
+        let workspace = workspace.clone();
+        apart(move || workspace::branch_has_gone(&workspace)).await
+    };
+    let forgotten = match looked {
+        Ok(true) => engine.store.forget_workspace(&workspace).await,
+        Ok(false) => return,
+        Err(why) => return warn!(job = %workspace.job, "cannot look at its branch: {why}"),
+    };
+    if let Err(error) = forgotten {
+        warn!(job = %workspace.job, "its branch is looked at again later: {error}");
+    }
+}
+
+/// Where all workspaces are, without links in its path: git tells paths like that.
+fn folder(engine: &Engine) -> Result<PathBuf, String> {
+    let folder = engine.home.state.workspaces();
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.and_then(|()| folder.canonicalize())
+        .map_err(|error| format!("cannot use {}: {error}", folder.display()))
+}
+
+/// On a thread of its own: git takes its time.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+}

@@ -1,0 +1,91 @@
+//! Variables that programs often need and that an agent does not get.
+
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::sandbox::SandboxKind;
+
+use super::Finding;
+use cowhand_run::launch;
+
+/// Variables that the programs of many agents read: tokens, keys of providers, and where things are.
+const WELL_KNOWN: [&str; 24] = [
+    "GITHUB_TOKEN",
+    "GH_TOKEN",
+    "GITLAB_TOKEN",
+    "NPM_TOKEN",
+    "CARGO_REGISTRY_TOKEN",
+    "PYPI_TOKEN",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AZURE_CLIENT_SECRET",
+    "DATABASE_URL",
+    "DEEPSEEK_API_KEY",
+    "DOCKER_HOST",
+    "GIT_SSH_COMMAND",
+    "GROQ_API_KEY",
+    "HF_TOKEN",
+    "KUBECONFIG",
+    "LINEAR_API_KEY",
+    "MISTRAL_API_KEY",
+    "OPENROUTER_API_KEY",
+    "SLACK_BOT_TOKEN",
+    "SSH_AUTH_SOCK",
+    "XAI_API_KEY",
+];
+
+/// Names the well-known variables that are set and that agents do not get. `is_set` answers for the daemon's environment.
+pub(super) fn look(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Finding> {
+    let set: Vec<&str> = WELL_KNOWN.into_iter().filter(|name| is_set(name)).collect();
+    let mut missing = Vec::new();
+    for name in set {
+        let agents: Vec<&str> = roster
+            .agents
+            .iter()
+            .filter(|agent| !gets(agent, name))
+            .map(|agent| agent.name.as_str())
+            .collect();
+        if agents.len() == roster.agents.len() {
+            missing.push(format!("{name} (no agent gets it)"));
+        } else if !agents.is_empty() {
+            missing.push(format!("{name} (not passed to {})", agents.join(", ")));
+        }
+    }
+    let advice = "an agent gets a variable that its `pass_env` or `env` names";
+    (!missing.is_empty()).then(|| Finding::of("environment", Ok(format!("{}; {advice}", missing.join(", ")))))
+}
+
+fn gets(agent: &Agent, name: &str) -> bool {
+    let sandboxed = agent.sandbox(None, false).kind != SandboxKind::None;
+    agent.settings.env.contains_key(name) || launch::is_passed_on(agent, sandboxed, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_named_that_exist_and_are_not_passed() {
+        let agent = |name: &str, settings: serde_json::Value| {
+            let settings = serde_json::from_value(settings).unwrap();
+            Agent { settings, ..Agent::new(name.parse().unwrap()) }
+        };
+        let plain = agent("plain", serde_json::json!({}));
+        let passes =
+            agent("passes", serde_json::json!({"pass_env": ["GH_TOKEN"], "env": {"GITHUB_TOKEN": "x"}}));
+        let told = |agents: Vec<Agent>| {
+            let roster = Roster { agents, ..Roster::default() };
+            let is_set = |name: &str| ["GITHUB_TOKEN", "GH_TOKEN", "KUBECONFIG"].contains(&name);
+            look(&roster, is_set).map(|finding| finding.detail)
+        };
+        let advice = "an agent gets a variable that its `pass_env` or `env` names";
+        assert_eq!(
+            told(vec![plain.clone(), passes]).unwrap(),
+            format!(
+                "GITHUB_TOKEN (not passed to plain), GH_TOKEN (not passed to plain), KUBECONFIG (no agent gets it); {advice}"
+            )
+        );
+        let of_herdctl = Agent { inherits_environment: true, ..plain };
+        assert_eq!(told(vec![of_herdctl]), None);
+    }
+}

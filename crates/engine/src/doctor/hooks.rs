@@ -1,0 +1,92 @@
+//! Whether hooks have what they need, before a job has ended and nobody hears of it.
+
+use cowhand_core::config::shape::{Hook, HookAction};
+use cowhand_core::roster::{Agent, Roster};
+use reqwest::Url;
+
+use super::Finding;
+use crate::hook::SLACK_TOKEN;
+use cowhand_run::address;
+use cowhand_work::Sources;
+
+/// Only what is wrong: a fleet may have many hooks.
+pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+    let is_set = |name: &str| sources.setting().variable(name).is_some();
+    let of_agent = |agent: &Agent| {
+        let lists =
+            agent.settings.hooks.iter().flat_map(|hooks| {
+                [("after_run", hooks.after_run.clone()), ("on_error", hooks.on_error.clone())]
+            });
+        let all = lists.flat_map(|(list, hooks)| {
+            hooks.into_iter().enumerate().map(move |(number, hook)| (list, number, hook))
+        });
+        all.filter_map(|(list, number, hook)| {
+            let what = match &hook.name {
+                Some(name) => format!("hook {name} of {}", agent.name),
+                None => format!("hook {list}[{number}] of {}", agent.name),
+            };
+            Some(Finding::of(what, Err(obstacle(&hook, is_set)?)))
+        })
+        .collect::<Vec<_>>()
+    };
+    roster.agents.iter().flat_map(of_agent).collect()
+}
+
+/// Why it would fail each time.
+fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
+    let (variable, url) = match &hook.action {
+        HookAction::Shell { .. } => return None,
+        HookAction::Webhook { url, secret, secret_env, allow_private, .. } => {
+            let closed = !allow_private.unwrap_or_default();
+            (secret_env.as_deref().filter(|_| secret.is_none()), Some(url).filter(|_| closed))
+        }
+        HookAction::Discord { bot_token_env, .. } => (Some(bot_token_env.as_str()), None),
+        HookAction::Slack { bot_token_env, .. } => {
+            (Some(bot_token_env.as_deref().unwrap_or(SLACK_TOKEN)), None)
+        }
+    };
+    if let Some(name) = variable.filter(|name| !is_set(name)) {
+        return Some(format!(
+            "{name} is not set, so it fails after each job; set it in the environment or in .env"
+        ));
+    }
+    let url = Url::parse(url?).ok().filter(address::is_private_as_written)?;
+    Some(format!(
+        "{} is not on the internet; `allow_private: true` lets this hook reach it",
+        url.host_str().unwrap_or_default()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hooks_need() {
+        for (hook, expected) in [
+            (r#"{"type":"shell","command":"x"}"#, None),
+            (r#"{"type":"webhook","url":"https://example.com/x"}"#, None),
+            (r#"{"type":"webhook","url":"https://example.com/x","secret_env":"SET"}"#, None),
+            (
+                r#"{"type":"webhook","url":"https://example.com/x","secret_env":"UNSET"}"#,
+                Some("UNSET is not set"),
+            ),
+            (r#"{"type":"webhook","url":"https://example.com/x","secret":"s","secret_env":"UNSET"}"#, None),
+            (r#"{"type":"webhook","url":"http://10.0.0.7:9/x"}"#, Some("10.0.0.7 is not on the internet")),
+            (r#"{"type":"webhook","url":"http://localhost/x"}"#, Some("`allow_private: true` lets")),
+            (r#"{"type":"webhook","url":"http://[::1]/x"}"#, Some("[::1] is not on the internet")),
+            (r#"{"type":"webhook","url":"http://localhost/x","allow_private":true}"#, None),
+            (r#"{"type":"discord","channel_id":"1","bot_token_env":"UNSET"}"#, Some("UNSET is not set")),
+            (r#"{"type":"discord","channel_id":"1","bot_token_env":"SET"}"#, None),
+            (r#"{"type":"slack","channel_id":"1"}"#, Some("SLACK_BOT_TOKEN is not set")),
+            (r#"{"type":"slack","channel_id":"1","bot_token_env":"SET"}"#, None),
+        ] {
+            let hook: Hook = serde_json::from_str(hook).unwrap();
+            let said = obstacle(&hook, |name| name == "SET");
+            match expected {
+                None => assert_eq!(said, None, "{hook:?}"),
+                Some(words) => assert!(said.as_ref().is_some_and(|said| said.contains(words)), "{said:?}"),
+            }
+        }
+    }
+}

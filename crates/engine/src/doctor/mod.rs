@@ -1,0 +1,147 @@
+//! Whether agents can start here, and what they need answers: examined in the process that starts them.
+
+mod agents;
+mod environment;
+mod git;
+mod hooks;
+mod sandboxes;
+mod starts;
+mod trust;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::roster::Roster;
+use cowhand_core::server::Tls;
+use cowhand_core::trigger::TriggerConfig;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::queues;
+use crate::state::StateFolder;
+use crate::tls::Certificate;
+use cowhand_work::{self as work, Sources, Verdict, WorkSourceError};
+
+/// A source may be far away.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    pub what: String,
+    pub ok: bool,
+    /// It works, but should not stay like this.
+    pub warning: bool,
+    pub detail: String,
+}
+
+impl Finding {
+    pub fn of(what: impl Into<String>, found: Result<String, String>) -> Self {
+        let ok = found.is_ok();
+        let (Ok(detail) | Err(detail)) = found;
+        Self { what: what.into(), ok, warning: false, detail }
+    }
+}
+
+/// What is examined.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub roster: Arc<Roster>,
+    pub state: StateFolder,
+    /// Of the `.env`.
+    pub variables: HashMap<String, String>,
+    /// The files of the config.
+    pub files: Vec<PathBuf>,
+    pub sources: Arc<Sources>,
+}
+
+/// Examines agents and sources with the environment of this process.
+pub async fn examine(subject: Subject) -> Vec<Finding> {
+    let Subject { roster, sources, .. } = &subject;
+    let mut findings = agents::look(roster).await;
+    findings.extend(git::look(roster).await);
+    findings.extend(environment::look(roster, |name| std::env::var_os(name).is_some()));
+    let of_machine = subject.clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        let Subject { roster, state, variables, files, .. } = &of_machine;
+        let mut findings = sandboxes::look(roster);
+        findings.extend(starts::look(roster, state, variables, files));
+        findings
+    });
+    findings.extend(
+        looked.await.unwrap_or_else(|error| {
+            vec![Finding::of("starts", Err(format!("they cannot be tried: {error}")))]
+        }),
+    );
+    findings.extend(roster.server.tls.as_ref().map(certificate));
+    findings.extend(webhooks(sources, roster));
+    findings.extend(hooks::look(sources, roster));
+    findings.extend(trust::look(sources, roster));
+    findings.extend(work_sources(sources, roster).await);
+    findings
+}
+
+fn certificate(files: &Tls) -> Finding {
+    match Certificate::read(files) {
+        Ok(certificate) => {
+            let (standing, warning) = certificate.standing(Timestamp::now());
+            Finding { warning, ..Finding::of("certificate", Ok(standing)) }
+        }
+        Err(error) => Finding::of("certificate", Err(error.to_string())),
+    }
+}
+
+/// Whether their secrets are there.
+fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+    all.filter_map(|(agent, schedule)| {
+        let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
+            return None;
+        };
+        let is_missing = |name: &&str| sources.setting().variable(name).is_none();
+        let (missing, set): (Vec<&str>, Vec<&str>) = schedule.trigger.secret_names().partition(is_missing);
+        let missing = missing.join(", ");
+        let found = if secret.is_none() && secret_env.is_none() && !allow_unsigned {
+            Err("it has no secret, so every delivery is refused; `secret_env` names the variable that holds one, or \
+                 `allow_unsigned: true` takes deliveries without"
+                .to_owned())
+        } else if secret.is_none() && secret_env.is_none() {
+            Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
+        } else if set.is_empty() && secret.is_none() {
+            Err(format!(
+                "{missing} is not set, so every delivery is refused; set it in the environment or in .env"
+            ))
+        } else if missing.is_empty() {
+            Ok("its secret is set".to_owned())
+        } else {
+            Ok(format!("{missing} is not set; deliveries signed with that secret are refused"))
+        };
+        let warning = found.is_ok() && !missing.is_empty();
+        let what = format!("webhook {}/{}", agent.name, schedule.name);
+        Some(Finding { warning, ..Finding::of(what, found) })
+    })
+    .collect()
+}
+
+/// Whether work can be taken from where the config says.
+async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (agent, config) in queues::named(roster) {
+        let found = match sources.source(agent, config) {
+            Ok(source) => tokio::time::timeout(PATIENCE, source.check()).await.unwrap_or_else(|_| {
+                vec![work::Finding::problem("answer", format!("none within {} seconds", PATIENCE.as_secs()))]
+            }),
+            Err(error @ WorkSourceError::GitHubAuth(_)) => vec![work::Finding::of_error("token", &error)],
+            Err(error) => vec![work::Finding::of_error("config", &error)],
+        };
+        findings.extend(found.into_iter().map(|work::Finding { what, verdict, detail }| {
+            let what = format!("{} {}, {what}", config.name(), config.place());
+            let found = if verdict == Verdict::Problem { Err(detail) } else { Ok(detail) };
+            Finding { warning: verdict == Verdict::Warning, ..Finding::of(what, found) }
+        }));
+    }
+    findings
+}

@@ -1,0 +1,37 @@
+//! What can hold an agent on this machine. Who asks for what is not there is not started, so that is a failure; what
+//! nobody asks for is only told.
+
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::sandbox::{Asked, Container, SandboxKind};
+
+use super::Finding;
+use cowhand_run::caps;
+use cowhand_run::sandbox::{ability, docker};
+
+pub(super) fn look(roster: &Roster) -> Vec<Finding> {
+    let wanted = |of: fn(&Asked) -> bool| {
+        let names = roster.agents.iter().filter(|agent| agent.sandboxes().any(|asked| of(&asked)));
+        names.map(|agent| agent.name.to_string()).collect::<Vec<_>>()
+    };
+    let of_docker = |asked: &Asked| asked.kind == SandboxKind::Docker;
+    let containers: Vec<Asked> = roster.agents.iter().flat_map(Agent::sandboxes).filter(of_docker).collect();
+    let containers: Vec<&Container> = containers.iter().map(|asked| &asked.container).collect();
+    vec![
+        finding("landlock", ability::landlock(), &wanted(|asked| asked.kind == SandboxKind::Landlock)),
+        finding("bubblewrap", ability::bubblewrap(), &wanted(|asked| asked.kind == SandboxKind::Bubblewrap)),
+        finding("caps", caps::ability(), &wanted(|asked| !asked.caps.is_none())),
+        finding("docker", docker::ability(&containers), &wanted(of_docker)),
+    ]
+}
+
+fn finding(what: &str, found: Result<String, String>, wanted_by: &[String]) -> Finding {
+    let what = format!("sandbox, {what}");
+    match found {
+        Err(why) if wanted_by.is_empty() => Finding::of(what, Ok(format!("not here: {why}"))),
+        Err(why) => Finding::of(
+            what,
+            Err(format!("{why}; so these agents are not started: {}", wanted_by.join(", "))),
+        ),
+        found => Finding::of(what, found),
+    }
+}

@@ -1,0 +1,143 @@
+//! Whether agents could start here as their sandboxes ask for it: what a start looks at before anything is forked.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::id::{JobId, ScheduleName};
+use cowhand_core::job::{Job, NewJob, TriggerType};
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::sandbox::SandboxKind;
+use cowhand_core::trust::Trust;
+use cowhand_core::workspace::IsolationKind;
+use jiff::{Timestamp, Zoned};
+use tempfile::TempDir;
+
+use super::{Finding, agents};
+use crate::daemon::withhold;
+use crate::state::StateFolder;
+use cowhand_run::launch::Launch;
+use cowhand_run::runtime::Session;
+use cowhand_run::runtime::plan::{Description, description};
+use cowhand_run::sandbox::{Setting, ability, enclose};
+
+/// What all starts have in common.
+struct Machine<'a> {
+    state: &'a StateFolder,
+    variables: &'a HashMap<String, String>,
+    files: &'a [PathBuf],
+    program: PathBuf,
+    /// For what a start makes; it goes when we do.
+    folder: TempDir,
+}
+
+/// Only what is wrong, each sentence of an agent once.
+pub(super) fn look(
+    roster: &Roster,
+    state: &StateFolder,
+    variables: &HashMap<String, String>,
+    files: &[PathBuf],
+) -> Vec<Finding> {
+    let made = TempDir::new().and_then(|folder| Ok((folder, std::env::current_exe()?)));
+    let (folder, program) = match made {
+        Ok(made) => made,
+        Err(error) => return vec![Finding::of("starts", Err(format!("they cannot be tried: {error}")))],
+    };
+    let machine = Machine { state, variables, files, program, folder };
+    // A program that is not there was told already.
+    let there = roster.agents.iter().filter(|agent| agents::path(agent).is_ok());
+    there.flat_map(|agent| machine.findings(agent)).collect()
+}
+
+impl Machine<'_> {
+    fn findings(&self, agent: &Agent) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        for schedule in [None].into_iter().chain(agent.schedules.iter().map(Some)) {
+            let confines = agent.trusts(schedule).into_iter().any(Trust::confines);
+            for confined in [false].into_iter().chain(confines.then_some(true)) {
+                let Err(why) = self.start(agent, schedule, confined) else { continue };
+                if findings.iter().any(|known| known.detail == why) {
+                    continue;
+                }
+                let of = schedule.map(|schedule| format!("/{}", schedule.name)).unwrap_or_default();
+                let whose = if confined { ", of strangers" } else { "" };
+                findings.push(Finding::of(format!("start of {}{of}{whose}", agent.name), Err(why)));
+            }
+        }
+        findings
+    }
+
+    /// The error is what a job would fail with.
+    fn start(&self, agent: &Agent, schedule: Option<&Schedule>, confined: bool) -> Result<(), String> {
+        let name = schedule.map(|schedule| &schedule.name);
+        let asked = agent.sandbox(name, confined);
+        if asked.kind == SandboxKind::None || ability::refusal(asked.kind).is_some() {
+            // What this machine cannot do at all is told of the machine.
+            return Ok(());
+        }
+        let (private, stead) = (self.folder.path().join("private"), self.folder.path().join("stead"));
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let launch = Launch::of(agent, &job(agent, name), &Session::Fresh, own, self.variables, &private)?;
+        let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
+        let isolated = agent.isolation_of(name).kind != IsolationKind::Shared;
+        let mut argv = launch.start.by(&self.program).argv;
+        let desk = self.desk(agent, isolated, &mut argv)?;
+        let about = description(agent.program());
+        // Trying a start makes no folder in anybody's home.
+        let homes = if confined { about.homes } else { &[] };
+        let about = Description { homes, ..*about };
+        let client = agent.settings.runtime == Some(cowhand_core::config::shape::Runtime::Acp);
+        let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
+        let setting = Setting {
+            asked: &asked,
+            base: &agent.directory,
+            directory: &desk,
+            isolated,
+            runtime: &about,
+            environment: &environment,
+            argv: &argv,
+            agent: command.map(String::as_str),
+            private: &private,
+            has_private: !launch.files.is_empty(),
+            state: self.state.path(),
+            files: self.files,
+            program: &self.program,
+            stead: confined.then_some(stead.as_path()),
+        };
+        let gateway = enclose(&setting)?.is_some_and(|enclosure| enclosure.gateway);
+        if gateway {
+            withhold::from(agent, &mut argv, &mut environment)?;
+        }
+        Ok(())
+    }
+
+    /// Where it would work. A workspace of its own is an empty one here, in which its program would be, too.
+    fn desk(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, String> {
+        if !isolated {
+            return Ok(agent.directory.clone());
+        }
+        if let Some(program) = argv.first_mut().filter(|program| program.contains('/')) {
+            *program = agent.directory.join(Path::new(program)).display().to_string();
+        }
+        let desk = self.folder.path().join("desk");
+        let made = std::fs::create_dir_all(&desk);
+        made.and_then(|()| desk.canonicalize())
+            .map_err(|error| format!("a workspace cannot be tried: {error}"))
+    }
+}
+
+/// Only its environment is made of it.
+fn job(agent: &Agent, schedule: Option<&ScheduleName>) -> Job {
+    let new = NewJob {
+        agent: agent.name.clone(),
+        trigger_type: TriggerType::Manual,
+        schedule: schedule.cloned(),
+        prompt: None,
+        origin: None,
+        work_item: None,
+        chat: None,
+        confined: None,
+        not_before: None,
+    };
+    Job::new(JobId::new(Zoned::now().date(), 1), new, Timestamp::now())
+}

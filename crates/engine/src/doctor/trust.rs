@@ -1,0 +1,94 @@
+//! Whether somebody can be asked what people may do, where `trust` goes by that.
+
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::trigger::TriggerConfig;
+
+use super::Finding;
+use crate::trigger::GithubAccess;
+use cowhand_work::Sources;
+use cowhand_work::github::Place;
+
+/// Only what is wrong. Work sources are asked themselves.
+pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+    let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
+    all.filter_map(|(agent, schedule)| {
+        let error = sources.people().check(&asked(agent, schedule)?, sources.setting()).err()?;
+        let what = format!("trust of {}/{}", agent.name, schedule.name);
+        let why = format!(
+            "{error}; `min_permission` needs it, and until it is there nothing of this schedule runs"
+        );
+        Some(Finding::of(what, Err(why)))
+    })
+    .collect()
+}
+
+/// Where permissions are asked for, by whom; none if nobody asks, or a program of GitHub's own does.
+fn asked(agent: &Agent, schedule: &Schedule) -> Option<Place> {
+    let trusts = agent.trusts(Some(schedule));
+    if trusts.iter().all(|trust| trust.min_permission.is_none()) {
+        return None;
+    }
+    match (GithubAccess::of(&schedule.trigger), &schedule.trigger) {
+        (Some(access), _) if access.is_by_gh() => None,
+        (Some(GithubAccess { owner, repo, api_url, auth, .. }), _) => {
+            Some(Place { repo: format!("{owner}/{repo}"), api_url, auth })
+        }
+        (None, TriggerConfig::Webhook { .. }) => {
+            let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
+            let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();
+            // Deliveries say which; what it takes to ask is the same for all.
+            Some(Place { repo: "owner/name".to_owned(), api_url, auth })
+        }
+        (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use cowhand_work::Setting;
+
+    fn found(trigger: &str, trust: &str) -> Vec<String> {
+        let mut agent = Agent::new("a".parse().unwrap());
+        let trigger = serde_json::from_str(trigger).unwrap();
+        let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
+        schedule.trust = Some(serde_json::from_str(trust).unwrap());
+        agent.schedules.push(schedule);
+        let variables = HashMap::from([("DOCTOR_SET".to_owned(), "ghp_1".to_owned())]);
+        let sources = Sources::new(Arc::default(), Setting::of_base(Path::new("/"), variables));
+        let findings = look(&sources, &Roster::of(vec![agent]));
+        findings.into_iter().map(|finding| format!("{}: {}", finding.what, finding.detail)).collect()
+    }
+
+    #[test]
+    fn permissions_need_a_token() {
+        let webhook = r#"{"type":"webhook","secret":"x"}"#;
+        let issues = |auth: &str| {
+            format!(r#"{{"type":"github_issues","owner":"o","repo":"r","auth":{{"token_env":"{auth}"}}}}"#)
+        };
+        let by = |auth: &str| format!(r#"{{"min_permission":"write","auth":{{"token_env":"{auth}"}}}}"#);
+        let unset = "trust of a/s: ";
+        for (trigger, trust, missing) in [
+            (webhook.to_owned(), by("DOCTOR_UNSET"), true),
+            (webhook.to_owned(), by("DOCTOR_SET"), false),
+            (
+                webhook.to_owned(),
+                r#"{"allow_authors":["ann"],"auth":{"token_env":"DOCTOR_UNSET"}}"#.to_owned(),
+                false,
+            ),
+            // A trigger that asks GitHub asks it as itself.
+            (issues("DOCTOR_UNSET"), by("DOCTOR_SET"), true),
+            (issues("DOCTOR_SET"), by("DOCTOR_UNSET"), false),
+            (r#"{"type":"manual"}"#.to_owned(), by("DOCTOR_UNSET"), false),
+        ] {
+            let said = found(&trigger, &trust);
+            let told = |line: &String| line.starts_with(unset) && line.contains("DOCTOR_UNSET is not set");
+            assert_eq!(said.len(), usize::from(missing), "{trigger} {trust} {said:?}");
+            assert!(said.iter().all(told), "{trigger} {trust} {said:?}");
+        }
+    }
+}

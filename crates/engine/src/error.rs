@@ -1,0 +1,202 @@
+//! Everything that can be wrong with what is asked of a fleet.
+
+use std::io;
+use std::time::Duration;
+
+use cowhand_core::ask::{AskId, AskRefused};
+use cowhand_core::config::suggest::closest;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::JobStatus;
+use cowhand_core::report::ReportRefused;
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::schedule::SkipReason;
+use cowhand_core::work::WorkItemId;
+use jiff::Timestamp;
+
+use crate::herdctl::HerdctlError;
+use cowhand_store::StoreError;
+use cowhand_work::WorkSourceError;
+
+/// The messages are for people; a program decides by the variant.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    #[error("a daemon is running in {0} already; `cowhand stop` ends it")]
+    AlreadyRunning(String),
+    /// The whole report.
+    #[error("{0}")]
+    Config(String),
+    #[error("cannot use the state folder {place}: {source}")]
+    State { place: String, source: io::Error },
+    #[error(
+        "the state folder {place} was removed, moved or replaced while the daemon ran, so nothing can be written down any more; \
+         the daemon ends its agents and itself. Put the folder back before the next start, or bring a backup back with \
+         `cowhand restore FILE`"
+    )]
+    HomeGone { place: String },
+    #[error("{}", store_gone(.place, .jobs, .keepers))]
+    StoreGone { place: String, jobs: Vec<JobId>, keepers: Vec<i32> },
+    #[error(transparent)]
+    Herdctl(HerdctlError),
+    #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]
+    NoAgent { agent: AgentName, nearest: Option<String> },
+    #[error("{}", agent_left(.agent))]
+    AgentLeft { agent: AgentName },
+    #[error("{agent} has no schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
+    NoSchedule { agent: AgentName, schedule: String, nearest: Option<String> },
+    #[error("no agent has a schedule {schedule};{} `cowhand schedule list` lists them", did_you_mean(.nearest.as_deref()))]
+    NoScheduleAnywhere { schedule: String, nearest: Option<String> },
+    #[error("there is no job {0}; `cowhand jobs` lists them")]
+    NoJob(JobId),
+    #[error("there is no ask {0}; `cowhand asks --all` lists them")]
+    NoAsk(AskId),
+    #[error(transparent)]
+    AskRefused(AskRefused),
+    #[error(transparent)]
+    ReportRefused(ReportRefused),
+    #[error("attempt {attempt} of {job} does not run")]
+    NoAttempt { job: JobId, attempt: u32 },
+    #[error("cannot read the output of {job}: {source}")]
+    Output { job: JobId, source: io::Error },
+    #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]
+    NoItem(WorkItemId),
+    #[error("{0} is not there any more, so it cannot be tried again; its failures are forgotten now")]
+    ItemForgotten(WorkItemId),
+    #[error("{item} is held by {by}; {}", let_go(item, by))]
+    ItemHeld { item: WorkItemId, by: String },
+    #[error("{item} cannot be tried again: {why}")]
+    ItemNotOffered { item: WorkItemId, why: String },
+    #[error("{item} cannot be claimed: {why}")]
+    ItemRefused { item: WorkItemId, why: String },
+    /// Somebody else has it.
+    #[error("{item} was left alone: {why}")]
+    ItemLeftAlone { item: WorkItemId, why: String },
+    #[error(transparent)]
+    WorkSource(WorkSourceError),
+    #[error("{job} is {status}; cancel it first, or fork it")]
+    NotFinished { job: JobId, status: JobStatus },
+    #[error("{}", in_use(.job, .by))]
+    InUse { job: JobId, by: JobId },
+    /// What its runtime cannot do.
+    #[error("{0}")]
+    CannotFork(String),
+    #[error("{0}")]
+    Prune(String),
+    #[error("an idempotency key needs a schedule: its firings are what is counted")]
+    KeyWithoutSchedule,
+    #[error("the key was used before for {agent}/{schedule}, and its job is gone")]
+    KeyUsed { agent: AgentName, schedule: ScheduleName },
+    #[error("{agent}/{schedule} is turned off; `cowhand schedule enable {agent}/{schedule}` turns it on")]
+    ScheduleOff { agent: AgentName, schedule: ScheduleName },
+    #[error("{agent}/{schedule} has `enabled: false` in {place}; change it there, and the fleet reloads it")]
+    OffInFile { agent: AgentName, schedule: ScheduleName, place: String },
+    #[error(
+        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; a later one in its file lets it go on"
+    )]
+    Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp },
+    #[error(
+        "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {agent} {schedule}` runs \
+         it again, and a new `run_at` or `in` in its file arms it anew"
+    )]
+    HasFired { agent: AgentName, schedule: ScheduleName },
+    #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
+    TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
+    #[error("{schedule} did not run: {reason}{}", explained(*.reason))]
+    NotRun { schedule: ScheduleName, reason: SkipReason },
+    #[error("the daemon is stopping and takes no new work; start it again first")]
+    Stopping,
+    /// What still ran is being cancelled when this is returned; [`super::Fleet::ended`] waits for that.
+    #[error("shutdown timed out after {}ms with {running_jobs} job(s) still running", .timeout.as_millis())]
+    StopTimedOut { timeout: Duration, running_jobs: usize },
+    #[error("the daemon failed; its log says why")]
+    Died,
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+/// How an item is given back that somebody of this fleet has.
+fn let_go(item: &WorkItemId, by: &str) -> String {
+    if by.contains('@') {
+        format!("`cowhand work release {item}` gives it back")
+    } else {
+        "`cowhand cancel` ends a job and releases its item".to_owned()
+    }
+}
+
+impl FleetError {
+    /// Names the agent that was probably meant. In a sub-fleet, its last name alone is enough to find it.
+    pub fn no_agent(roster: &Roster, agent: &AgentName) -> Self {
+        let names = || roster.agents.iter().map(|agent| agent.name.as_str());
+        let ending = format!(".{agent}");
+        let nearest =
+            names().find(|name| name.ends_with(&ending)).or_else(|| closest(agent.as_str(), names()));
+        Self::NoAgent { agent: agent.clone(), nearest: nearest.map(str::to_owned) }
+    }
+
+    /// Names the schedule that was probably meant.
+    pub fn no_schedule(agent: &Agent, schedule: &str) -> Self {
+        let nearest = closest(schedule, agent.schedules.iter().map(|schedule| schedule.name.as_str()));
+        let (agent, schedule) = (agent.name.clone(), schedule.to_owned());
+        Self::NoSchedule { agent, schedule, nearest: nearest.map(str::to_owned) }
+    }
+}
+
+/// Of an agent that has jobs.
+pub fn agent_left(agent: &AgentName) -> String {
+    format!(
+        "the agent {agent} is not in the config any more; put it back under this name to use it; `cowhand jobs --agent \
+         {agent}` lists its jobs"
+    )
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!(" did you mean {nearest}?")).unwrap_or_default()
+}
+
+fn in_use(job: &JobId, by: &JobId) -> String {
+    if job == by {
+        return format!("{job} has not ended; cancel it first");
+    }
+    format!("{by} began from {job} and has not ended; wait for its end")
+}
+
+fn store_gone(place: &str, jobs: &[JobId], keepers: &[i32]) -> String {
+    let words = |words: Vec<String>, between| words.join(between);
+    let jobs = words(jobs.iter().map(ToString::to_string).collect(), ", ");
+    let keepers = words(keepers.iter().map(ToString::to_string).collect(), " ");
+    format!(
+        "{place} is gone, but agents of its jobs still run ({jobs}), and a new store would end them and know nothing of what \
+         was; `cowhand restore FILE` brings a backup back, or end them first, with `kill {keepers}`, to begin with an \
+         empty history"
+    )
+}
+
+fn explained(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::NoWork => ", its work source has nothing to do",
+        SkipReason::Filtered => {
+            ", its `when_command` or `filter` said no, or whoever wrote the words is not trusted; `cowhand why` tells which"
+        }
+        _ => "",
+    }
+}
+
+impl From<HerdctlError> for FleetError {
+    fn from(error: HerdctlError) -> Self {
+        match error {
+            HerdctlError::Store(error) => error.into(),
+            HerdctlError::State { place, source } => Self::State { place, source },
+            HerdctlError::Died => Self::Died,
+            HerdctlError::Running { .. } | HerdctlError::Unreadable { .. } => Self::Herdctl(error),
+        }
+    }
+}
+
+impl From<StoreError> for FleetError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoJob(id) => Self::NoJob(id),
+            StoreError::Closed => Self::Stopping,
+            other => Self::Store(other),
+        }
+    }
+}

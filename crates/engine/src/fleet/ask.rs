@@ -1,0 +1,175 @@
+//! What agents ask while they run: decided by the rules, or by a person.
+
+use std::sync::Arc;
+
+use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
+use cowhand_core::cut::cut;
+use cowhand_core::id::JobId;
+use cowhand_core::interval::Interval;
+use cowhand_core::job::Job;
+use cowhand_core::permission::{self, Verdict};
+use cowhand_core::roster::Holding;
+use jiff::{SignedDuration, Timestamp};
+use tracing::info;
+
+use super::{Fleet, FleetError};
+use crate::job_token;
+use crate::secrets::{veil, veil_over};
+use cowhand_run::veil::Veil;
+use cowhand_store::{AskAnswered, AskMade};
+use cowhand_system::digest::sha256;
+
+/// What an agent hears at once.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    Allowed,
+    Denied {
+        message: String,
+    },
+    /// A person has to answer, or has already.
+    Asked(Ask),
+}
+
+/// As Claude Code calls the tools of our own server, whose name no other can have beside it.
+const OWN_TOOLS: &str = "mcp__cowhand__";
+
+/// Nobody reads more than this before saying yes.
+const LONGEST: usize = 256 << 10;
+
+/// No tool is called by a longer name than this, unless somebody wants to fill our tables.
+const LONGEST_NAME: usize = 200;
+
+impl Fleet {
+    /// Returns the job whose running attempt has this token.
+    pub async fn job_of_token(&self, token: &str) -> Result<Option<JobId>, FleetError> {
+        Ok(job_token::job_of(&self.engine.home.job_key, self.store(), token).await?)
+    }
+
+    /// An attempt of a job wants something. `key` is its own name for it: whoever wants the same by the same name has
+    /// only lost the connection. A yes is never for something else.
+    pub async fn ask(
+        &self,
+        job: &JobId,
+        attempt: u32,
+        key: String,
+        what: Asked,
+    ) -> Result<Heard, FleetError> {
+        let job = self.job(job).await?;
+        if let Asked::Tool { tool, input } = &what {
+            match self.verdict(&job, tool, input) {
+                Verdict::Allow => return Ok(Heard::Allowed),
+                Verdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
+                Verdict::Ask => {}
+            }
+        }
+        let key = sha256(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
+        let loaded = self.engine.loaded();
+        let agent = loaded.roster.agent(job.agent());
+        let what = veiled(what, &self.veil_of(&job));
+        if serde_json::to_string(&what).is_ok_and(|text| text.len() > LONGEST) {
+            let message = "it is too large for a person to look at, so nobody was asked".to_owned();
+            return Ok(Heard::Denied { message });
+        }
+        let patience = agent.and_then(|agent| agent.settings.ask_timeout);
+        let patience = patience.map_or(ASK_TIMEOUT, Interval::duration);
+        let now = self.engine.clock.now();
+        let expires_at = now.checked_add(patience).unwrap_or(Timestamp::MAX);
+        let made = self.store().make_ask(job.id().clone(), attempt, key, what, expires_at, now).await?;
+        match made {
+            AskMade::Made(ask) => Ok(Heard::Asked(ask)),
+            AskMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
+            AskMade::TooMany => {
+                let message = "this job waits for too many answers already".to_owned();
+                Ok(Heard::Denied { message })
+            }
+        }
+    }
+
+    /// Written down, so that somebody can see what it tried.
+    async fn deny(&self, job: &Job, attempt: u32, tool: &str, rule: String) -> Result<Heard, FleetError> {
+        let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
+        let tool = cut(&self.veil_of(job).hide(tool), 0, LONGEST_NAME);
+        info!(job = %job.id(), %tool, %rule, "denied by a rule");
+        let now = self.engine.clock.now();
+        self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
+        Ok(Heard::Denied { message })
+    }
+
+    /// What hides the secrets of the fleet.
+    pub fn veil(&self) -> Arc<Veil> {
+        veil(&self.engine.loaded())
+    }
+
+    /// Over what a job's agent says to us.
+    pub fn veil_of(&self, job: &Job) -> Veil {
+        let loaded = self.engine.loaded();
+        let token = self.engine.home.job_key.token(job.id(), job.attempts());
+        veil_over(&loaded, loaded.roster.agent(job.agent())).and([token])
+    }
+
+    /// What the config says now, as far as it knows the job's agent and schedule.
+    fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> Verdict {
+        let roster = self.roster();
+        let Some(agent) = roster.agent(job.agent()) else { return Verdict::Ask };
+        let holding = agent.holding(job);
+        let of_schedule = holding.schedule().and_then(|schedule| schedule.permissions.as_ref());
+        let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
+        // Its schedule may have forbidden what the agent's rules allow.
+        let verdict = if matches!(holding, Holding::Gone(_)) { verdict.max(Verdict::Ask) } else { verdict };
+        // Nobody is asked whether an agent may ask.
+        if verdict == Verdict::Ask && tool.starts_with(OWN_TOOLS) { Verdict::Allow } else { verdict }
+    }
+
+    /// As it is now, or as soon as it is answered, whichever comes first.
+    pub async fn wait_for_ask(&self, id: &AskId, patience: SignedDuration) -> Result<Ask, FleetError> {
+        let until = tokio::time::Instant::now() + patience.unsigned_abs();
+        loop {
+            let seen = self.store().committed();
+            let ask = self.ask_by_id(id).await?;
+            let now = self.engine.clock.now();
+            if ask.state != AskState::Open {
+                return Ok(ask);
+            }
+            if !ask.is_open(now) {
+                self.store().expire_asks(now).await?;
+                continue;
+            }
+            let runs_out = self.engine.clock.wait_until(Some(ask.expires_at));
+            tokio::select! {
+                () = self.store().changed(seen) => {}
+                () = runs_out => {}
+                () = tokio::time::sleep_until(until) => return Ok(ask),
+            }
+        }
+    }
+
+    pub async fn ask_by_id(&self, id: &AskId) -> Result<Ask, FleetError> {
+        self.store().ask(id.clone()).await?.ok_or_else(|| FleetError::NoAsk(id.clone()))
+    }
+
+    /// Those that wait for somebody, the oldest first.
+    pub async fn open_asks(&self, limit: u32) -> Result<Vec<Ask>, FleetError> {
+        self.store().expire_asks(self.engine.clock.now()).await?;
+        Ok(self.store().open_asks(limit).await?)
+    }
+
+    pub async fn answer(&self, id: AskId, answer: Answer) -> Result<Ask, FleetError> {
+        let now = self.engine.clock.now();
+        self.store().expire_asks(now).await?;
+        match self.store().answer_ask(id.clone(), answer, now).await? {
+            AskAnswered::Done(ask) => Ok(ask),
+            AskAnswered::Refused(refused) => Err(FleetError::AskRefused(refused)),
+            AskAnswered::NoAsk => Err(FleetError::NoAsk(id)),
+        }
+    }
+}
+
+fn veiled(what: Asked, veil: &Veil) -> Asked {
+    match what {
+        Asked::Tool { tool, mut input } => {
+            veil.hide_in(&mut input);
+            Asked::Tool { tool: veil.hide(&tool).into_owned(), input }
+        }
+        Asked::Question { question } => Asked::Question { question: veil.hide(&question).into_owned() },
+    }
+}

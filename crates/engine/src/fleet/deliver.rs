@@ -1,0 +1,101 @@
+//! What comes from outside for a schedule: webhooks and chat messages, each once.
+
+use cowhand_core::delivery::{Delivery, Reception};
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::job::Job;
+use cowhand_core::roster::Schedule;
+use cowhand_core::schedule::{ScheduleState, SkipReason};
+
+use super::trigger::schedule_of;
+use super::{Fleet, FleetError};
+use crate::trigger::dispatch::Dispatch;
+use cowhand_store::{Decision, Fired, Firing};
+
+/// What became of a delivery. Whatever it is, it is on disk.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivered {
+    New(Job),
+    /// It is asked first what there is to do.
+    Preparing,
+    /// It was decided about before.
+    Duplicate,
+    /// The schedule does not want it; its ledger says so.
+    Filtered,
+    /// The sender only wanted to know whether anybody is there.
+    Ping,
+}
+
+impl Delivered {
+    /// Something happened outside that was not known before.
+    pub const fn is_news(&self) -> bool {
+        match self {
+            Self::New(_) | Self::Preparing | Self::Filtered => true,
+            Self::Duplicate | Self::Ping => false,
+        }
+    }
+}
+
+impl Fleet {
+    /// Whoever calls this has made sure that the delivery is genuine.
+    pub async fn deliver(
+        &self,
+        agent: &AgentName,
+        schedule: &ScheduleName,
+        delivery: Delivery,
+    ) -> Result<Delivered, FleetError> {
+        self.open()?;
+        let roster = self.roster();
+        let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
+        let schedule = schedule_of(agent, schedule)?;
+        let name = || (agent.name.clone(), schedule.name.clone());
+        let reception = delivery.reception(&schedule.trigger);
+        match reception {
+            Reception::Ping => return Ok(Delivered::Ping),
+            Reception::WrongType => {
+                let ((agent, schedule), kind) = (name(), schedule.trigger.type_name());
+                return Err(FleetError::TakesNoDeliveries { agent, schedule, kind });
+            }
+            Reception::Wanted | Reception::Unwanted => {}
+        }
+        if !self.is_on(schedule).await? {
+            let off_in_file = schedule.place_of_off();
+            let (agent, schedule) = name();
+            return Err(match off_in_file {
+                Some(place) => FleetError::OffInFile { agent, schedule, place },
+                None => FleetError::ScheduleOff { agent, schedule },
+            });
+        }
+        let now = self.clock().now();
+        let key = delivery.occurrence().key(0);
+        let firing = if reception == Reception::Unwanted {
+            let decision = Decision::Skip(SkipReason::Filtered);
+            Firing { schedule: schedule.id, key, due: now, decision }
+        } else {
+            Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
+        };
+        let is_prepared_first = matches!(firing.decision, Decision::Prepare(_));
+        Ok(match self.store().fire_once(firing, now).await? {
+            Fired::Duplicate => Delivered::Duplicate,
+            Fired::Recorded(None) if is_prepared_first => {
+                self.nudge();
+                Delivered::Preparing
+            }
+            Fired::Recorded(None) => Delivered::Filtered,
+            Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => {
+                self.engine.count_trigger();
+                self.nudge();
+                Delivered::New(job)
+            }
+        })
+    }
+
+    /// What has paused itself takes deliveries all the same: they wait for the end of the pause.
+    async fn is_on(&self, schedule: &Schedule) -> Result<bool, FleetError> {
+        let record = self.store().schedule(schedule.id).await?;
+        Ok(schedule.enabled
+            && record.is_some_and(|record| match record.state {
+                ScheduleState::Active | ScheduleState::Paused { .. } | ScheduleState::Finished => true,
+                ScheduleState::Disabled { .. } | ScheduleState::Error { .. } => false,
+            }))
+    }
+}

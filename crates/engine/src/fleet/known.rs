@@ -1,0 +1,51 @@
+//! Names by which somebody asks for part of a list: one that never was is a mistake, and not an empty list.
+
+use cowhand_core::config::suggest::closest;
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::roster::Roster;
+
+use super::FleetError;
+use cowhand_store::{JobFilter, Store, StoreError};
+
+/// An agent that left the fleet is known as long as it has jobs.
+pub async fn known_agent(store: &Store, roster: &Roster, agent: &AgentName) -> Result<(), FleetError> {
+    let filter = JobFilter { agent: Some(agent.clone()), ..JobFilter::default() };
+    if roster.agent(agent).is_none() && !has_jobs(store, filter).await? {
+        return Err(FleetError::no_agent(roster, agent));
+    }
+    Ok(())
+}
+
+/// Says of an agent that is not in the config whether it left it or never was there.
+pub async fn missing_agent(store: &Store, roster: &Roster, agent: &AgentName) -> FleetError {
+    match known_agent(store, roster, agent).await {
+        Ok(()) => FleetError::AgentLeft { agent: agent.clone() },
+        Err(error) => error,
+    }
+}
+
+/// A schedule, of this agent or of any, that left the fleet is known as long as it has jobs.
+pub async fn known_schedule(
+    store: &Store,
+    roster: &Roster,
+    agent: Option<&AgentName>,
+    schedule: &ScheduleName,
+) -> Result<(), FleetError> {
+    let agents = || roster.agents.iter().filter(|known| agent.is_none_or(|agent| known.name == *agent));
+    let names = || agents().flat_map(|agent| &agent.schedules).map(|schedule| schedule.name.as_str());
+    let filter =
+        JobFilter { agent: agent.cloned(), schedule: Some(schedule.clone()), ..JobFilter::default() };
+    if names().any(|name| name == schedule.as_str()) || has_jobs(store, filter).await? {
+        return Ok(());
+    }
+    let nearest = closest(schedule.as_str(), names()).map(str::to_owned);
+    let schedule = schedule.to_string();
+    Err(match agent {
+        Some(agent) => FleetError::NoSchedule { agent: agent.clone(), schedule, nearest },
+        None => FleetError::NoScheduleAnywhere { schedule, nearest },
+    })
+}
+
+async fn has_jobs(store: &Store, filter: JobFilter) -> Result<bool, StoreError> {
+    Ok(!store.jobs(filter, 1).await?.is_empty())
+}

@@ -1,0 +1,114 @@
+//! Removing jobs with all they left: those that `retention` does not keep, or one by name.
+
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::Job;
+use cowhand_core::retention::{Excess, Limit, Retention};
+use cowhand_core::roster::Roster;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, FleetError, known_agent};
+use crate::prune::{self, Scope};
+use crate::state::StateFolder;
+use cowhand_store::{Pruned, Store};
+
+/// What is to go.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PruneAsked {
+    /// Only say what would go.
+    pub dry_run: bool,
+    /// Only of this agent.
+    pub agent: Option<AgentName>,
+    /// For this once, key by key over what the config says.
+    pub retention: Retention,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PruneView {
+    pub dry_run: bool,
+    /// No limit is set anywhere, so everything is kept.
+    pub unlimited: bool,
+    /// What went, or would go, the oldest first.
+    pub jobs: Vec<PrunedJob>,
+    /// Of all of them.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PrunedJob {
+    pub id: JobId,
+    pub agent: AgentName,
+    pub finished_at: Timestamp,
+    pub bytes: u64,
+    /// The limit that it was beyond.
+    pub why: Limit,
+}
+
+impl Fleet {
+    /// Removes what is beyond the limits now; a fleet with limits does so by itself, too.
+    pub async fn prune(&self, asked: PruneAsked) -> Result<PruneView, FleetError> {
+        let (roster, now) = (self.roster(), self.clock().now());
+        let pruned = prune(self.store(), self.state_folder(), &roster, asked, now).await;
+        self.nudge();
+        pruned
+    }
+
+    /// Whatever the limits say; only a job that is in use is not removed.
+    pub async fn remove_job(&self, id: &JobId) -> Result<Job, FleetError> {
+        let removed = remove_job(self.store(), self.state_folder(), id, self.clock().now()).await;
+        self.nudge();
+        removed
+    }
+}
+
+/// See [`Fleet::remove_job`], which is this for a fleet that runs.
+pub async fn remove_job(
+    store: &Store,
+    state: &StateFolder,
+    id: &JobId,
+    now: Timestamp,
+) -> Result<Job, FleetError> {
+    let job = match store.remove_job(id.clone(), now).await? {
+        Pruned::Done(job) => job,
+        Pruned::Gone => return Err(FleetError::NoJob(id.clone())),
+        Pruned::InUse { by } => return Err(FleetError::InUse { job: id.clone(), by }),
+    };
+    prune::remove_files(state, vec![job.clone()]).await.map_err(failed)?;
+    Ok(job)
+}
+
+/// See [`Fleet::prune`], which is this for a fleet that runs.
+pub async fn prune(
+    store: &Store,
+    state: &StateFolder,
+    roster: &Roster,
+    asked: PruneAsked,
+    now: Timestamp,
+) -> Result<PruneView, FleetError> {
+    let PruneAsked { dry_run, agent, retention } = asked;
+    if let Some(agent) = &agent {
+        known_agent(store, roster, agent).await?;
+    }
+    let scope = Scope { agent, limits: retention };
+    let unlimited = scope.is_unlimited(roster);
+    let mut excess = scope.excess(store, state, roster, now).await.map_err(failed)?;
+    if !dry_run {
+        excess = prune::prune(store, state, excess, now).await.map_err(failed)?;
+    }
+    let jobs: Vec<_> = excess.into_iter().map(PrunedJob::from).collect();
+    let bytes = jobs.iter().map(|job| job.bytes).sum();
+    Ok(PruneView { dry_run, unlimited, jobs, bytes })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn failed(error: anyhow::Error) -> FleetError {
+    FleetError::Prune(format!("{error:#}"))
+}
+
+impl From<Excess> for PrunedJob {
+    fn from(Excess { job, limit }: Excess) -> Self {
+        Self { id: job.id, agent: job.agent, finished_at: job.at, bytes: job.bytes, why: limit }
+    }
+}

@@ -1,0 +1,58 @@
+//! Whether a fleet can take work: it runs, and what it is given can be written down.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::Fleet;
+use cowhand_system::aside::aside;
+
+/// Why a fleet takes no work now. The words hold no path: whoever asks may be anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unready {
+    #[error("stopping")]
+    Stopping,
+    #[error("the store cannot be written")]
+    Store,
+    #[error("the state folder cannot be written")]
+    Folder,
+}
+
+/// An answer counts for this long, however often it is asked for.
+const FRESH: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a job writes at least, in about.
+const ROOM: usize = 64 << 10;
+
+/// The last answer, and when it was found.
+pub(super) type Probed = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
+
+impl Fleet {
+    /// Writes to the store and to the state folder, and says whether that works.
+    pub async fn ready(&self) -> Result<(), Unready> {
+        if !self.is_running() {
+            return Err(Unready::Stopping);
+        }
+        let mut probed = self.probed.lock().await;
+        if let Some((at, answer)) = *probed
+            && at.elapsed() < FRESH
+        {
+            return answer;
+        }
+        let answer = self.probe().await;
+        *probed = Some((Instant::now(), answer));
+        answer
+    }
+
+    async fn probe(&self) -> Result<(), Unready> {
+        let store = timeout(PATIENCE, self.store().probe_write(self.clock().now())).await;
+        if !matches!(store, Ok(Ok(()))) {
+            return Err(Unready::Store);
+        }
+        let folder = self.state_folder().path().to_owned();
+        let written =
+            aside(move || -> io::Result<()> { tempfile::tempfile_in(folder)?.write_all(&vec![0; ROOM]) });
+        timeout(PATIENCE, written).await.ok().and_then(Result::ok).ok_or(Unready::Folder)
+    }
+}

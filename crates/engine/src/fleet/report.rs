@@ -1,0 +1,115 @@
+//! What agents report of their work: held against what is there, masked, and kept.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::id::JobId;
+use cowhand_core::job::JobStatus;
+use cowhand_core::report::{self, Artifact, Report, ReportRefused, ReportedOutcome, is_plain};
+
+use super::{Fleet, FleetError};
+use cowhand_store::ReportMade;
+
+impl Fleet {
+    /// What the work of a running attempt came to; the last time counts.
+    pub async fn report(
+        &self,
+        job: &JobId,
+        attempt: u32,
+        outcome: ReportedOutcome,
+        summary: &str,
+        artifacts: &[String],
+    ) -> Result<Report, FleetError> {
+        let job = self.job(job).await?;
+        // Said before anything about what it names.
+        if job.status() != JobStatus::Running || job.attempts() != attempt {
+            return Err(FleetError::NoAttempt { job: job.id().clone(), attempt });
+        }
+        let veil = self.veil_of(&job);
+        let named = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
+        let named = self.found(job.id(), attempt, named).await?;
+        // A mask may be longer than what it hides, but not by so much that it would matter.
+        let summary = report::summary(&veil.hide(summary)).map_err(FleetError::ReportRefused)?;
+        let artifacts = named.iter().map(|artifact| veil.hide(artifact).into_owned()).collect();
+        let now = self.engine.clock.now();
+        let report = Report { outcome, summary, artifacts, reported_at: now };
+        match self.store().report(job.id().clone(), attempt, report, now).await? {
+            ReportMade::Made(report) => Ok(report),
+            ReportMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
+        }
+    }
+
+    /// Their names, with paths as they are below the directory that the attempt works in.
+    async fn found(
+        &self,
+        job: &JobId,
+        attempt: u32,
+        artifacts: Vec<Artifact>,
+    ) -> Result<Vec<String>, FleetError> {
+        let desk = self.store().desk_of(job.clone(), attempt).await?;
+        let here = desk.filter(|desk| desk.node == self.engine.home.node).map(|desk| desk.directory);
+        let names = tokio::task::spawn_blocking(move || {
+            artifacts.into_iter().map(|artifact| name(artifact, here.as_deref())).collect()
+        });
+        let names: Result<_, ReportRefused> = names.await.map_err(|_| FleetError::Died)?;
+        names.map_err(FleetError::ReportRefused)
+    }
+}
+
+fn name(artifact: Artifact, directory: Option<&Path>) -> Result<String, ReportRefused> {
+    match artifact {
+        Artifact::Name(name) => Ok(name),
+        Artifact::Path(path) => {
+            let directory = directory.ok_or(ReportRefused::Elsewhere)?;
+            // What is not there and what is outside sound the same: an agent learns nothing about what it cannot see.
+            inside(directory, &path).filter(|name| is_plain(name)).ok_or(ReportRefused::NotInside(path))
+        }
+    }
+}
+
+/// Links are followed first, so none leads outside.
+fn inside(directory: &Path, path: &str) -> Option<String> {
+    let directory = fs::canonicalize(directory).ok()?;
+    let found: PathBuf = fs::canonicalize(directory.join(path)).ok()?;
+    found.strip_prefix(&directory).ok()?.to_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_inside_is_an_artifact() {
+        let folder = tempfile::tempdir().unwrap();
+        let (desk, secret) = (folder.path().join("desk"), folder.path().join("secret"));
+        fs::create_dir_all(desk.join("out")).unwrap();
+        for file in [desk.join("out/a.txt"), desk.join("b\u{1b}[2J"), secret.clone()] {
+            fs::write(file, "").unwrap();
+        }
+        symlink(&secret, desk.join("leads-out")).unwrap();
+        symlink("out/a.txt", desk.join("leads-in")).unwrap();
+        symlink("round", desk.join("round")).unwrap();
+        let absolute = desk.join("out/a.txt").display().to_string();
+        for (path, expected) in [
+            ("out/a.txt", Some("out/a.txt")),
+            ("./out/../out/a.txt", Some("out/a.txt")),
+            ("out", Some("out")),
+            ("leads-in", Some("out/a.txt")),
+            (absolute.as_str(), Some("out/a.txt")),
+            ("leads-out", None),
+            ("../secret", None),
+            ("../desk/../secret", None),
+            ("/etc/passwd", None),
+            ("nothing", None),
+            ("round", None),
+            (".", None),
+            ("b\u{1b}[2J", None),
+        ] {
+            let found = name(Artifact::Path(path.to_owned()), Some(&desk));
+            assert_eq!(found.ok().as_deref(), expected, "{path:?}");
+        }
+        assert_eq!(name(Artifact::Path("out".to_owned()), None), Err(ReportRefused::Elsewhere));
+    }
+}

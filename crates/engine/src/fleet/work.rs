@@ -1,0 +1,320 @@
+//! Work items in a person's hands: looked at, claimed, released and completed without an agent.
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::JobState;
+use cowhand_core::work::{
+    ClaimResult, Closing, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkOutcome, WorkResult,
+};
+use jiff::Timestamp;
+
+use super::{Fleet, FleetError};
+use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
+use cowhand_store::{HeldItem, Taken, Taking, Unless};
+use cowhand_work::{CHANGING, Claimant, Claimer, Standing, WorkSourceError, within};
+
+impl Fleet {
+    /// Keeps an item from the agents, for a person who works on it.
+    pub async fn claim_item(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+        person: &str,
+    ) -> Result<ItemView, FleetError> {
+        let (queue, view) = self.find_item(id, agent).await?;
+        let now = self.clock().now();
+        let until = now.checked_add(HELD_BY_PERSON).unwrap_or(now);
+        let holder = format!("{person}@{id}");
+        let taking = Taking {
+            queue: queue.name.clone(),
+            item: view.item.clone(),
+            source: queue.config.clone(),
+            node: self.node().to_owned(),
+            agent: queue.agents.first().cloned().ok_or_else(|| FleetError::NoItem(id.clone()))?,
+            schedule: None,
+            until,
+            unless: Unless::default(),
+        };
+        match self.store().take_item(taking, Some(holder.clone()), now).await? {
+            Taken::Ours(_) => {}
+            Taken::Held | Taken::TooOften { .. } | Taken::PutBack | Taken::Released => {
+                if let Some(error) = untold(&view) {
+                    return Err(error);
+                }
+                let by = view.held_by.unwrap_or_else(|| "somebody of this fleet".to_owned());
+                return Err(FleetError::ItemHeld { item: id.clone(), by });
+            }
+        }
+        let by = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
+        let claimed = within(CHANGING, queue.source.claim_work(id, &by)).await;
+        match claimed.map_err(|error| error.of_queue(&queue.name)) {
+            Ok(ClaimResult::Claimed(item)) => {
+                self.store().hold_for_person(holder.clone(), until, now).await?;
+                let view = queue.view(*item, ItemStatus::Claimed, &Known::default());
+                Ok(ItemView { held_by: Some(holder), claimed_by: None, ..view })
+            }
+            Ok(ClaimResult::Refused { reason, message }) => {
+                self.store().leave_item(holder).await?;
+                let why = message.unwrap_or_else(|| format!("{reason:?}"));
+                Err(FleetError::ItemRefused { item: id.clone(), why })
+            }
+            Err(error) => {
+                self.store().give_up_item(holder, error.to_string(), now).await?;
+                self.engine.owed.notify_one();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Puts an item back that a person has, that a label says is claimed though nobody here works on it, or that was
+    /// given up. The count of its failures starts anew.
+    pub async fn release_item(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+        options: ReleaseOptions,
+    ) -> Result<ItemView, FleetError> {
+        let (queue, view) = self.find_or_forget(id, agent).await?;
+        if view.status == ItemStatus::GivenUp {
+            return self.offer_item(queue, id).await;
+        }
+        if view.status == ItemStatus::Closing && queue.source.get_work(id).await?.is_none() {
+            self.forget_missing(&queue, &view).await?;
+            return Ok(view);
+        }
+        let view = self.close_item(&queue, view, Closing::Release(options)).await?;
+        self.count_anew(&queue, id).await?;
+        Ok(view)
+    }
+
+    /// Drops what is owed to the source of an item that is not there, because a person says that nothing is to be told.
+    async fn forget_missing(&self, queue: &Queue, view: &ItemView) -> Result<(), FleetError> {
+        let is_it = |held: &HeldItem| held.queue == queue.name && held.item.id == view.item.id;
+        if let Some(held) = self.store().items().await?.into_iter().find(is_it) {
+            let message = format!("{} was released by hand, and is not there", view.item.id);
+            self.store().drop_item(held, message, self.clock().now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Offers an item again that was given up. The count of its failures starts anew.
+    pub async fn retry_item(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+    ) -> Result<ItemView, FleetError> {
+        let (queue, view) = self.find_or_forget(id, agent).await?;
+        match view.held_by {
+            Some(by) if view.status == ItemStatus::Closing => {
+                let why = format!("its source has not been told yet how {by} ended; try again when it is");
+                Err(FleetError::ItemNotOffered { item: id.clone(), why })
+            }
+            Some(by) => Err(FleetError::ItemHeld { item: id.clone(), by }),
+            None => self.offer_item(queue, id).await,
+        }
+    }
+
+    /// First outside: if we die in between, a person has put it back, and the next poll sees that.
+    async fn offer_item(&self, queue: Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
+        let ReleaseResult { success, message } = self.changed(&queue, queue.source.offer_work(id)).await?;
+        if !success {
+            let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+            return Err(FleetError::ItemNotOffered { item: id.clone(), why });
+        }
+        let offered = Some("offered again".to_owned());
+        let fact = Fact::WorkReleased { item: id.clone(), reason: offered };
+        self.note_act(&queue, fact, self.clock().now()).await?;
+        self.count_anew(&queue, id).await?;
+        self.find_item(id, queue.agents.first()).await.map(|(_, view)| view)
+    }
+
+    /// Forgets the failures of an item, and has those who take from its queue look for work.
+    async fn count_anew(&self, queue: &Queue, id: &WorkItemId) -> Result<(), FleetError> {
+        self.store().forget_failures(queue.name.clone(), id.clone()).await?;
+        let loaded = self.engine.loaded();
+        let takers = queues::takers(&loaded.sources, &loaded.roster, &queue.name);
+        self.store().look_for_work(takers).await?;
+        self.nudge();
+        Ok(())
+    }
+
+    /// Tells the item's source that a person has done it, or could not. The result of a job that is still to be told is not
+    /// replaced.
+    pub async fn complete_item(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+        result: WorkResult,
+    ) -> Result<ItemView, FleetError> {
+        let (queue, view) = self.find_item(id, agent).await?;
+        let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
+        if let Some(error) = untold(&view).filter(|_| is_of_job) {
+            return Err(error);
+        }
+        let (outcome, summary) = (result.outcome, result.summary.clone());
+        let view = self.close_item(&queue, view, Closing::Complete(result)).await?;
+        match outcome {
+            WorkOutcome::Success => self.store().forget_failures(queue.name, id.clone()).await?,
+            WorkOutcome::Failure => {
+                let (item, now) = (view.item.clone(), self.clock().now());
+                self.store().failed_by_hand(queue.name, item, summary, now).await?;
+            }
+            WorkOutcome::Partial => {}
+        }
+        Ok(view)
+    }
+
+    async fn close_item(
+        &self,
+        queue: &Queue,
+        view: ItemView,
+        closing: Closing,
+    ) -> Result<ItemView, FleetError> {
+        let (id, now) = (&view.item.id, self.clock().now());
+        let is_owed = match &view.held_by {
+            // A job's item is the job's: whoever wants it back cancels the job. A job that has ended has nothing to say.
+            Some(holder) if !holder.contains('@') && view.status != ItemStatus::Closing => {
+                return Err(FleetError::ItemHeld { item: id.clone(), by: holder.clone() });
+            }
+            Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
+            None => false,
+        };
+        // Nobody has it, perhaps since a moment ago.
+        if !is_owed {
+            let by = self.hand(queue, &view.item, now).await?;
+            match closing {
+                Closing::Release(options) => {
+                    let ReleaseResult { success, message } =
+                        self.changed(queue, queue.source.release_work(id, &options, &by)).await?;
+                    if !success {
+                        let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
+                        return Err(FleetError::ItemLeftAlone { item: id.clone(), why });
+                    }
+                    let fact = Fact::WorkReleased { item: id.clone(), reason: options.reason };
+                    self.note_act(queue, fact, now).await?;
+                }
+                Closing::Complete(result) => {
+                    match self.changed(queue, queue.source.complete_work(id, &result, &by)).await {
+                        Err(WorkSourceError::NotHeld { item, stands }) => {
+                            let why = left_alone(queue, &item, &stands).await;
+                            return Err(FleetError::ItemLeftAlone { item, why });
+                        }
+                        told => {
+                            told?;
+                            let fact = Fact::WorkReported { item: id.clone(), outcome: result.outcome };
+                            self.note_act(queue, fact, now).await?;
+                        }
+                    }
+                }
+            }
+        }
+        self.engine.owed.notify_one();
+        Ok(view)
+    }
+
+    /// What a source answers that is to change something, as long as a person waits for it.
+    async fn changed<T>(
+        &self,
+        queue: &Queue,
+        asked: impl Future<Output = Result<T, WorkSourceError>>,
+    ) -> Result<T, WorkSourceError> {
+        within(CHANGING, asked).await.map_err(|error| error.of_queue(&queue.name))
+    }
+
+    /// Has results tried soon that could not be told before and whose items are there now.
+    pub async fn notice(&self, queue: &Queue) -> Result<(), WorkSourceError> {
+        self.engine.notice(&queue.name, queue.source.as_ref()).await
+    }
+
+    /// Records what a person did with an item of a queue.
+    async fn note_act(&self, queue: &Queue, fact: Fact, now: Timestamp) -> Result<(), FleetError> {
+        Ok(self.store().note_of_agent(queue.agents.first().cloned(), fact, now).await?)
+    }
+
+    /// In whose name a person acts on an item that nobody of this fleet has. One that stands as claimed by a job of this
+    /// fleet that has ended is that job's still, as far as its source knows.
+    async fn hand(&self, queue: &Queue, item: &WorkItem, now: Timestamp) -> Result<Claimant, FleetError> {
+        let fleet = self.store().fleet_id().await?;
+        let left = queue.source.claimer(item).filter(|claimer| claimer.fleet == fleet);
+        if let Some(Claimer { holder, .. }) = left {
+            if let Ok(job) = holder.parse::<JobId>()
+                && self
+                    .store()
+                    .job(job)
+                    .await?
+                    .is_some_and(|job| !matches!(job.state(), JobState::Ended { .. }))
+            {
+                return Err(FleetError::ItemHeld { item: item.id.clone(), by: holder });
+            }
+            return Ok(Claimant { fleet, holder, until: now });
+        }
+        // Each act has a name of its own: what was said before does not stand for it.
+        let holder = format!("person@{}@{}", item.id, now.as_millisecond());
+        Ok(Claimant { fleet, holder, until: now })
+    }
+
+    /// Finds an item. If it is not there any more, its failures are forgotten, so that nobody is advised to try it again.
+    async fn find_or_forget(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+    ) -> Result<(Queue, ItemView), FleetError> {
+        let found = self.find_item(id, agent).await;
+        let Err(FleetError::NoItem(_)) = &found else { return found };
+        let loaded = self.engine.loaded();
+        let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
+        let mut failed = self.store().item_failures().await?;
+        failed.retain(|failed| failed.id == *id && queues.iter().any(|queue| queue.name == failed.queue));
+        if failed.is_empty() {
+            return found;
+        }
+        for failed in failed {
+            self.store().forget_failures(failed.queue, failed.id).await?;
+        }
+        Err(FleetError::ItemForgotten(id.clone()))
+    }
+
+    pub(crate) async fn find_item(
+        &self,
+        id: &WorkItemId,
+        agent: Option<&AgentName>,
+    ) -> Result<(Queue, ItemView), FleetError> {
+        let loaded = self.engine.loaded();
+        let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
+        queues::find(queues, id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))
+    }
+}
+
+/// Says why nobody can take or complete an item whose source is still to be told how it ended, and what to do. None if
+/// nothing is to be told.
+fn untold(view: &ItemView) -> Option<FleetError> {
+    let (id, by) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
+    let what = match by.strip_suffix(&format!("@{id}")) {
+        Some(person) => format!("what {person} did with it"),
+        None => format!("how {by} ended"),
+    };
+    let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+    let why = format!(
+        "its source is still to be told {what}{why}, which is tried again by itself; `cowhand work release {id}` drops \
+         that and puts it back"
+    );
+    Some(FleetError::ItemLeftAlone { item: id.clone(), why })
+}
+
+/// Why an item cannot be completed, and how it can.
+async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
+    match queue.source.standing(item).await {
+        Ok(Standing::Withdrawn) => {
+            format!(
+                "it {stands}; `cowhand work retry {item}` makes it available, and then it can be completed"
+            )
+        }
+        _ => format!("it {stands}"),
+    }
+}
+
+impl From<WorkSourceError> for FleetError {
+    fn from(error: WorkSourceError) -> Self {
+        Self::WorkSource(error)
+    }
+}

@@ -1,0 +1,116 @@
+//! The first start of a fleet that herdctl ran: its state becomes ours.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use cowhand_core::job::JobRecord;
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use super::{HerdctlError, HerdctlFolder};
+use crate::state::StateFolder;
+use crate::view;
+use cowhand_run::veil::Veil;
+use cowhand_store::{History, Store};
+use cowhand_system::fault;
+
+/// What a start does about the state of herdctl.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Import {
+    /// There is none.
+    Nothing,
+    /// It is not looked at, because the fleet is not herdctl's by the name of its file.
+    Ignored(HerdctlFolder),
+    /// It is imported, unless the fleet ran here before.
+    From(HerdctlFolder),
+    /// A person starts without it; the next start does not ask again.
+    Declined(HerdctlFolder),
+}
+
+impl Import {
+    /// `config` is the root file; `fresh` declines the import.
+    pub fn of(config: Option<&Path>, fresh: bool) -> Self {
+        match config.and_then(HerdctlFolder::beside) {
+            None => config.and_then(HerdctlFolder::left_beside).map_or(Self::Nothing, Self::Ignored),
+            Some(folder) if fresh => Self::Declined(folder),
+            Some(folder) => Self::From(folder),
+        }
+    }
+
+    /// Fails while herdctl runs: both would run the same schedules.
+    pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::From(folder) | Self::Declined(folder) | Self::Ignored(folder) => {
+                Ok(folder.refuse_if_running()?)
+            }
+        }
+    }
+
+    /// Imports what there is, once. A crash before the end leaves files that the next try writes again.
+    pub async fn run(
+        self,
+        store: &Store,
+        state: &StateFolder,
+        node: &str,
+        veil: Veil,
+        now: Timestamp,
+    ) -> Result<(), HerdctlError> {
+        let folder = match self {
+            Self::Nothing | Self::Ignored(_) => return Ok(()),
+            Self::Declined(_) => return Ok(store.decline_import(now).await?),
+            Self::From(folder) => folder,
+        };
+        if !store.wants_import().await? {
+            return Ok(());
+        }
+        let files = state.clone();
+        let history = tokio::task::spawn_blocking(move || read_and_copy(&folder, &files, &veil));
+        let history = history.await.map_err(|_| HerdctlError::Died)??;
+        for note in &history.notes {
+            warn!("importing from herdctl: {note}");
+        }
+        fault::place("import_copied");
+        if let Some(imported) = store.import(history, node.to_owned(), now).await? {
+            info!("{imported}");
+        }
+        fault::place("imported");
+        Ok(())
+    }
+}
+
+/// Reads the history and copies the output of its jobs, with a view of each. Output that cannot be read is left out.
+fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder, veil: &Veil) -> Result<History, HerdctlError> {
+    let mut history = folder.read(veil)?;
+    let place = state.path().display().to_string();
+    for past in &history.jobs {
+        let id = past.job.id();
+        match folder.output(id) {
+            Ok(None) => {}
+            Ok(Some(output)) => {
+                let copied = copy_output(output, &state.output(id), veil);
+                copied.map_err(|source| HerdctlError::State { place: place.clone(), source })?;
+            }
+            Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
+        }
+        let record = JobRecord::from(past.job.clone());
+        view::write_job(state, &record, veil)
+            .map_err(|error| HerdctlError::State { place: place.clone(), source: io::Error::other(error) })?;
+    }
+    Ok(history)
+}
+
+/// Copies line by line, without the secrets of the fleet.
+fn copy_output(output: File, target: &Path, veil: &Veil) -> io::Result<()> {
+    let folder = target.parent().unwrap_or(Path::new("."));
+    let mut copy = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        copy.write_all(veil.hide_in_line(&line).as_bytes())?;
+        copy.write_all(b"\n")?;
+    }
+    copy.into_inner()?.persist(target)?;
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! `jobs/<id>.yaml`: what herdctl ran. A job that was running when herdctl ended is imported as lost.
+
+use std::path::Path;
+
+use cowhand_core::config::node::Node;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{
+    ErrorKind, ExitReason, Job, JobError, JobRecord, JobStatus, JobUsage, Termination, TriggerType,
+};
+use jiff::Timestamp;
+
+use super::{HerdctlFolder, field, yaml};
+use cowhand_run::veil::Veil;
+use cowhand_store::{History, PastJob};
+
+/// Adds every job that can be read, and a note for every one that cannot.
+pub(super) fn read(folder: &HerdctlFolder, veil: &Veil, history: &mut History) {
+    let files = match folder.files("jobs", "yaml") {
+        Ok(files) => files,
+        Err(error) => {
+            history.notes.push(format!("the jobs of herdctl cannot be listed: {error}"));
+            return;
+        }
+    };
+    for file in files {
+        match job(folder, veil, &file) {
+            Ok(job) => history.jobs.push(PastJob { job, session: None }),
+            Err(why) => history.notes.push(format!("{} is left out: {why}", file.display())),
+        }
+    }
+}
+
+fn job(folder: &HerdctlFolder, veil: &Veil, file: &Path) -> Result<Job, String> {
+    let text = folder.text(file).map_err(|error| error.to_string())?.ok_or("it is gone")?;
+    let node = yaml(&text)?;
+    let id: JobId = needed(&node, "id")?;
+    if file.file_stem().and_then(|stem| stem.to_str()) != Some(id.as_str()) {
+        return Err(format!("it describes another job, {id}"));
+    }
+    let mut record = record(id, &node)?;
+    for text in [&mut record.prompt, &mut record.summary].into_iter().flatten() {
+        *text = veil.hide(text).into_owned();
+    }
+    Job::try_from(record).map_err(|error| error.to_string())
+}
+
+fn needed<T: std::str::FromStr>(node: &Node, key: &str) -> Result<T, String> {
+    field(node, key)?.ok_or_else(|| format!("it has no `{key}`"))
+}
+
+fn record(id: JobId, node: &Node) -> Result<JobRecord, String> {
+    let started_at: Timestamp = needed(node, "started_at")?;
+    let finished_at = field(node, "finished_at")?.unwrap_or(started_at).max(started_at);
+    let End { status, exit_reason, error, termination } = end(node)?;
+    Ok(JobRecord {
+        output_file: None,
+        duration_seconds: None,
+        id,
+        agent: needed(node, "agent")?,
+        schedule: field(node, "schedule")?,
+        // herdctl also has `spawned`, which is nothing of ours.
+        trigger_type: field(node, "trigger_type").ok().flatten().unwrap_or(TriggerType::Manual),
+        status,
+        exit_reason: Some(exit_reason),
+        session_id: field(node, "session_id")?,
+        forked_from: field(node, "forked_from")?,
+        started_at,
+        finished_at: Some(finished_at),
+        prompt: field(node, "prompt")?,
+        summary: field(node, "summary")?,
+        work_item: None,
+        usage: node.get("usage").filter(|usage| !usage.is_null()).map(usage).transpose()?,
+        retry_of: None,
+        attempt: 1,
+        parks: 0,
+        requeued: None,
+        run_started_at: Some(started_at),
+        attempt_started_at: None,
+        not_before: None,
+        error,
+        termination,
+        chat: None,
+        confined: None,
+    })
+}
+
+/// How a job ended.
+struct End {
+    status: JobStatus,
+    exit_reason: ExitReason,
+    error: Option<JobError>,
+    termination: Option<Termination>,
+}
+
+fn end(node: &Node) -> Result<End, String> {
+    let failed = |exit_reason, kind, message: &str| End {
+        status: JobStatus::Failed,
+        exit_reason,
+        error: Some(JobError { kind, message: message.to_owned() }),
+        termination: None,
+    };
+    let ended = |status, exit_reason, termination| End { status, exit_reason, error: None, termination };
+    let exit_reason: Option<ExitReason> = field(node, "exit_reason").ok().flatten();
+    Ok(match needed(node, "status")? {
+        JobStatus::Completed => ended(JobStatus::Completed, ExitReason::Success, None),
+        JobStatus::Cancelled => {
+            ended(JobStatus::Cancelled, ExitReason::Cancelled, Some(Termination::Graceful))
+        }
+        JobStatus::Failed => match exit_reason {
+            Some(ExitReason::Timeout) => {
+                failed(ExitReason::Timeout, ErrorKind::Timeout, "herdctl ended it when its time was over")
+            }
+            Some(ExitReason::MaxTurns) => {
+                failed(ExitReason::MaxTurns, ErrorKind::Reported, "it reached its limit of turns")
+            }
+            _ => failed(ExitReason::Error, ErrorKind::Reported, "it failed; herdctl wrote down no reason"),
+        },
+        JobStatus::Pending | JobStatus::Running => {
+            failed(ExitReason::Error, ErrorKind::Lost, "lost: herdctl ended before this job did")
+        }
+    })
+}
+
+fn usage(node: &Node) -> Result<JobUsage, String> {
+    let mut usage = JobUsage {
+        num_turns: field(node, "num_turns")?,
+        total_cost_usd: field(node, "total_cost_usd")?,
+        ..JobUsage::default()
+    };
+    for (model, used) in node.get("per_model").and_then(Node::entries).into_iter().flatten() {
+        let tokens = |key| Ok::<u64, String>(field(&used.node, key)?.unwrap_or_default());
+        let own = usage.per_model.entry(model.clone()).or_default();
+        own.input_tokens = tokens("input_tokens")?;
+        own.output_tokens = tokens("output_tokens")?;
+        own.cache_creation_input_tokens = tokens("cache_creation_input_tokens")?;
+        own.cache_read_input_tokens = tokens("cache_read_input_tokens")?;
+    }
+    Ok(usage)
+}

@@ -1,0 +1,155 @@
+//! The state that herdctl left beside a `herdctl.yaml`. It is read at the first start and never changed.
+//!
+//! ```text
+//! .herdctl/state.yaml       which schedules are disabled, when each ran last      → schedules
+//! .herdctl/jobs/*.yaml      finished jobs, with their output in *.jsonl           → jobs
+//! .herdctl/sessions/*.json  the conversation that each agent had last             → the job that had it
+//! ```
+//!
+//! Without `state.yaml` disabled schedules would run, so one that cannot be read stops the start. A job or session file
+//! that cannot be read is left out, with a note.
+
+mod import;
+mod jobs;
+mod sessions;
+mod state;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::config::node::{Node, Sources};
+use cowhand_core::config::parse::parse;
+use cowhand_core::config::problem::{Problems, Severity};
+use cowhand_core::id::JobId;
+
+use cowhand_run::veil::Veil;
+use cowhand_store::{History, StoreError};
+use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::named_file;
+
+pub use import::Import;
+
+/// The most bytes of a file that herdctl left, without the output of its jobs.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// The folder `.herdctl` beside a root file `herdctl.yaml`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HerdctlFolder(PathBuf);
+
+#[derive(Debug, thiserror::Error)]
+pub enum HerdctlError {
+    #[error(
+        "herdctl is running: {file} names process {pid} ({command}); stop it with `herdctl stop`, or remove that file if the process is not herdctl"
+    )]
+    Running { file: PathBuf, pid: u32, command: String },
+    #[error(
+        "cannot import {file}: {why}; correct it, or leave herdctl's state behind with `cowhand start --fresh`"
+    )]
+    Unreadable { file: PathBuf, why: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot use the state folder {place}: {source}")]
+    State { place: String, source: io::Error },
+    #[error("the import from herdctl has ended in a way that nobody meant; the log says more")]
+    Died,
+}
+
+impl HerdctlFolder {
+    /// Returns the folder if the root file is herdctl's and the folder is there.
+    pub fn beside(config: &Path) -> Option<Self> {
+        let of_herdctl = config.file_stem().is_some_and(|stem| stem == "herdctl");
+        let folder = config.with_file_name(".herdctl");
+        (of_herdctl && folder.is_dir()).then_some(Self(folder))
+    }
+
+    /// Returns the folder if it is there and the root file is not herdctl's.
+    pub(crate) fn left_beside(config: &Path) -> Option<Self> {
+        let folder = config.with_file_name(".herdctl");
+        (Self::beside(config).is_none() && folder.is_dir()).then_some(Self(folder))
+    }
+
+    /// Fails while the process lives that herdctl wrote down: two programs would run the same schedules.
+    pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
+        let file = self.0.join("herdctl.pid");
+        let pid = match named_file::read_text(&file, MAX_BYTES) {
+            Ok(text) => text.trim().parse::<u32>().ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(HerdctlError::Unreadable { file, why: error.to_string() }),
+        };
+        match pid.and_then(|pid| Some((pid, command_of(pid)?))) {
+            Some((pid, command)) => Err(HerdctlError::Running { file, pid, command }),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads everything that is imported, without the secrets of the fleet.
+    pub fn read(&self, veil: &Veil) -> Result<History, HerdctlError> {
+        let schedules = state::read(self)?;
+        let mut history = History { schedules, ..History::default() };
+        jobs::read(self, veil, &mut history);
+        sessions::read(self, &mut history);
+        history.jobs.sort_by_key(|past| past.job.created_at());
+        Ok(history)
+    }
+
+    /// Opens the output of a job that herdctl ran; none if it left no output.
+    pub fn output(&self, job: &JobId) -> io::Result<Option<fs::File>> {
+        let opened = Root::open(&self.0).and_then(|root| root.file(Path::new(&format!("jobs/{job}.jsonl"))));
+        if_there(opened)
+    }
+
+    /// Reads a small file below the folder; none if it is not there.
+    fn text(&self, path: impl AsRef<Path>) -> io::Result<Option<String>> {
+        let read = Root::open(&self.0).and_then(|root| root.read(path.as_ref(), MAX_BYTES));
+        let text = if_there(read)?.map(String::from_utf8).transpose();
+        text.map_err(|_| io::Error::other("it is not UTF-8 text"))
+    }
+
+    /// Lists the files of a folder below this one that have this extension, by name.
+    fn files(&self, folder: &str, extension: &str) -> io::Result<Vec<PathBuf>> {
+        let listed = Root::open(&self.0).and_then(|root| root.directory(Path::new(folder))?.entries());
+        let names = if_there(listed)?.into_iter().flatten().map(|(name, _)| PathBuf::from(name));
+        let mut files: Vec<_> = names
+            .filter(|name| name.extension().is_some_and(|found| found == extension))
+            .map(|name| Path::new(folder).join(name))
+            .collect();
+        files.sort();
+        Ok(files)
+    }
+}
+
+/// None if there is nothing to open. herdctl's agents could write in its folder, so no link in it is followed.
+fn if_there<T>(opened: Result<T, NotOpened>) -> io::Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(NotOpened::Missing) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The command line of a living process; a zombie has none, and has ended.
+fn command_of(pid: u32) -> Option<String> {
+    let raw = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words: Vec<_> = raw.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    Some(words.join(" ").trim().to_owned()).filter(|command| !command.is_empty())
+}
+
+/// Parses YAML of herdctl. The error says what is wrong and where.
+fn yaml(text: &str) -> Result<Node, String> {
+    let (mut sources, mut problems) = (Sources::default(), Problems::default());
+    let file = sources.add(PathBuf::new(), String::new());
+    let node = parse(file, text, &mut problems);
+    let error = problems.finish().into_iter().find(|problem| problem.severity == Severity::Error);
+    match (error, node) {
+        (Some(problem), _) => Err(format!("line {}: {}", problem.at.line, problem.message)),
+        (None, Some(node)) => Ok(node),
+        (None, None) => Err("it is no YAML".to_owned()),
+    }
+}
+
+/// The value of a key, parsed; none if the key is missing or null.
+fn field<T: std::str::FromStr>(node: &Node, key: &str) -> Result<Option<T>, String> {
+    let text = node.get(key).and_then(Node::text);
+    text.map(|text| text.parse().map_err(|_| format!("`{key}: {text}` cannot be read"))).transpose()
+}

@@ -1,0 +1,99 @@
+//! `sessions/<agent>.json`: the conversation that an agent had last.
+
+use std::path::{Path, PathBuf};
+
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::{ExitReason, Job, JobRecord, JobStatus, TriggerType};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+
+use super::HerdctlFolder;
+use cowhand_store::{History, PastJob, PastSession};
+
+/// As herdctl writes it; other keys do not matter here.
+#[derive(Debug, Deserialize)]
+struct Pointer {
+    agent_name: AgentName,
+    session_id: String,
+    created_at: Timestamp,
+    last_used_at: Timestamp,
+    #[serde(default)]
+    working_directory: Option<PathBuf>,
+}
+
+/// Gives each agent's newest session to the newest job that had it. A session whose job is gone gets a job of its own,
+/// so that `cowhand resume` and the agent's next job find it.
+pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
+    let files = match folder.files("sessions", "json") {
+        Ok(files) => files,
+        Err(error) => {
+            history.notes.push(format!("the sessions of herdctl cannot be listed: {error}"));
+            return;
+        }
+    };
+    for file in files {
+        match pointer(folder, &file) {
+            Ok(pointer) => attach(history, pointer),
+            Err(why) => history.notes.push(format!("{} is left out: {why}", file.display())),
+        }
+    }
+}
+
+fn pointer(folder: &HerdctlFolder, file: &Path) -> Result<Pointer, String> {
+    let text = folder.text(file).map_err(|error| error.to_string())?.ok_or("it is gone")?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+fn attach(history: &mut History, pointer: Pointer) {
+    let of_session = |past: &&mut PastJob| {
+        *past.job.agent() == pointer.agent_name && past.job.session_id() == Some(pointer.session_id.as_str())
+    };
+    let session = Some(PastSession { directory: pointer.working_directory.clone() });
+    let newest = history.jobs.iter_mut().filter(of_session).max_by_key(|past| past.job.created_at());
+    match newest {
+        Some(past) => past.session = session,
+        None => match stand_alone(pointer) {
+            Ok(job) => history.jobs.push(PastJob { job, session }),
+            Err(why) => history.notes.push(why),
+        },
+    }
+}
+
+/// Makes a finished job that has the session. Its id follows from the session, so that it is the same in every try.
+fn stand_alone(pointer: Pointer) -> Result<Job, String> {
+    let Pointer { agent_name, session_id, created_at, last_used_at, .. } = pointer;
+    let digest = digest(&SHA256, session_id.as_bytes());
+    let number = digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let record = JobRecord {
+        id: JobId::new(TimeZone::UTC.to_datetime(created_at).date(), number),
+        agent: agent_name,
+        schedule: None,
+        trigger_type: TriggerType::Manual,
+        status: JobStatus::Completed,
+        exit_reason: Some(ExitReason::Success),
+        session_id: Some(session_id),
+        forked_from: None,
+        started_at: created_at,
+        finished_at: Some(last_used_at.max(created_at)),
+        duration_seconds: None,
+        prompt: None,
+        summary: Some("A session of herdctl whose job is gone.".to_owned()),
+        output_file: None,
+        work_item: None,
+        usage: None,
+        retry_of: None,
+        attempt: 1,
+        parks: 0,
+        requeued: None,
+        run_started_at: Some(created_at),
+        attempt_started_at: None,
+        not_before: None,
+        error: None,
+        termination: None,
+        chat: None,
+        confined: None,
+    };
+    Job::try_from(record).map_err(|error| error.to_string())
+}

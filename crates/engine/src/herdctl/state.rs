@@ -1,0 +1,85 @@
+//! `state.yaml`: which schedules are disabled, and when each ran last.
+
+use cowhand_core::config::node::Node;
+
+use super::{HerdctlError, HerdctlFolder, field, yaml};
+use cowhand_store::PastSchedule;
+
+const FILE: &str = "state.yaml";
+
+pub(super) fn read(folder: &HerdctlFolder) -> Result<Vec<PastSchedule>, HerdctlError> {
+    let unreadable = |why| HerdctlError::Unreadable { file: folder.0.join(FILE), why };
+    match folder.text(FILE).map_err(|error| unreadable(error.to_string()))? {
+        Some(text) => schedules(&text).map_err(unreadable),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn schedules(text: &str) -> Result<Vec<PastSchedule>, String> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let node = yaml(text)?;
+    let mut schedules = Vec::new();
+    for (agent, state) in node.get("agents").and_then(Node::entries).into_iter().flatten() {
+        let own = state.node.get("schedules").and_then(Node::entries).into_iter().flatten();
+        for (name, state) in own {
+            let whose = |why: String| format!("agents.{agent}.schedules.{name}: {why}");
+            schedules.push(schedule(agent, name, &state.node).map_err(whose)?);
+        }
+    }
+    Ok(schedules)
+}
+
+fn schedule(agent: &str, name: &str, state: &Node) -> Result<PastSchedule, String> {
+    Ok(PastSchedule {
+        agent: agent.parse().map_err(|_| format!("{agent:?} is no name of an agent"))?,
+        name: name.parse().map_err(|_| format!("{name:?} is no name of a schedule"))?,
+        disabled: state.get("status").and_then(Node::text) == Some("disabled"),
+        last_run_at: field(state, "last_run_at")?,
+        last_error: field(state, "last_error")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disabled_schedules_and_last_runs() {
+        let text = "fleet: {}\nagents:\n  coder:\n    status: idle\n    schedules:\n      \
+            hourly: {last_run_at: 2026-08-01T10:00:00.123Z, next_run_at: null, status: idle, last_error: boom}\n      \
+            nightly: {status: disabled}\n  sub.other: {status: idle}\n";
+        let read = schedules(text).unwrap();
+        let shown: Vec<_> = read
+            .iter()
+            .map(|past| {
+                let at = past.last_run_at.map(|at| at.to_string());
+                (past.name.as_str(), past.disabled, at, past.last_error.as_deref())
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("hourly", false, Some("2026-08-01T10:00:00.123Z".to_owned()), Some("boom")),
+                ("nightly", true, None, None)
+            ]
+        );
+        assert_eq!(schedules("").unwrap(), []);
+        assert_eq!(schedules("{}").unwrap(), []);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_says_where() {
+        for (text, why) in [
+            (
+                "agents: {coder: {schedules: {hourly: {last_run_at: yesterday}}}}",
+                "agents.coder.schedules.hourly: `last_run_at: yesterday` cannot be read",
+            ),
+            ("agents:\n  - [", "line 2:"),
+        ] {
+            let error = schedules(text).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Hooks that are a message in a chat: what became of the job, in short.
+
+use std::time::Duration;
+
+use cowhand_core::config::shape::HookEvent;
+use cowhand_core::cut::cut;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, StatusCode, Url};
+use serde_json::{Value, json};
+
+use super::request::{Reply, Request};
+use super::webhook::value;
+use super::{Errand, RETRIES, Tried};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Discord takes 4096 characters, Slack 3000 without cutting them itself.
+const TEXT_CAP: usize = 2_800;
+pub const SLACK_TOKEN: &str = "SLACK_BOT_TOKEN";
+
+pub(super) async fn discord(errand: &Errand<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
+    let token = errand.variable(token_env)?;
+    let path = format!("channels/{}/messages", percent_encoding::utf8_percent_encode(channel, PLAIN));
+    let service = Service::of("COWHAND_DISCORD_API", "https://discord.com/api/v10/");
+    let message = to_discord(&Message::of(errand));
+    match service.post(&path, &format!("Bot {token}"), &message).await? {
+        Ok(reply) if reply.status == StatusCode::TOO_MANY_REQUESTS => {
+            let told: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+            let asked =
+                told["retry_after"].as_f64().and_then(|pause| Duration::try_from_secs_f64(pause).ok());
+            let asked = asked.map(|pause| pause.min(Duration::from_mins(5))).or(reply.retry_after);
+            let reason = "Discord wants it slower".to_owned();
+            Ok(Tried::Again { reason, said: Some(reply.body), asked, tries: RETRIES + 1 })
+        }
+        Ok(reply) => Ok(reply.tried(None)),
+        Err(tried) => Ok(tried),
+    }
+}
+
+pub(super) async fn slack(
+    errand: &Errand<'_>,
+    channel: &str,
+    token_env: Option<&str>,
+) -> Result<Tried, Tried> {
+    let token = errand.variable(token_env.unwrap_or(SLACK_TOKEN))?;
+    let service = Service::of("COWHAND_SLACK_API", "https://slack.com/api/");
+    let message = to_slack(channel, &Message::of(errand));
+    match service.post("chat.postMessage", &format!("Bearer {token}"), &message).await? {
+        // Slack says in the body what went wrong.
+        Ok(reply) if reply.status == StatusCode::OK => Ok(slack_answered(&reply)),
+        Ok(reply) => Ok(reply.tried(None)),
+        Err(tried) => Ok(tried),
+    }
+}
+
+fn slack_answered(reply: &Reply) -> Tried {
+    let told: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    if told["ok"] == true {
+        return Tried::Done { said: None, note: None };
+    }
+    let error = told["error"].as_str().unwrap_or("its answer cannot be read");
+    let (reason, said) = (format!("Slack answered: {}", cut(error, 0, 200)), None);
+    let passing = ["ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"];
+    if passing.contains(&error) {
+        return Tried::Again { reason, said, asked: reply.retry_after, tries: RETRIES + 1 };
+    }
+    Tried::Failed { reason, said }
+}
+
+/// Everything but letters, digits and what names are made of.
+const PLAIN: &percent_encoding::AsciiSet =
+    &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
+struct Service {
+    base: String,
+    /// A test says where its own is.
+    overridden: bool,
+}
+
+impl Service {
+    fn of(variable: &str, usual: &str) -> Self {
+        match std::env::var(variable) {
+            Ok(base) if !base.is_empty() => Self { base, overridden: true },
+            _ => Self { base: usual.to_owned(), overridden: false },
+        }
+    }
+
+    async fn post(&self, path: &str, token: &str, message: &Value) -> Result<Result<Reply, Tried>, Tried> {
+        let url = Url::parse(&self.base).and_then(|base| base.join(path));
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+        let request = Request {
+            method: Method::POST,
+            url: url.map_err(|error| Tried::failed(format!("no address of the chat: {error}")))?,
+            headers,
+            own_headers: HeaderMap::from_iter([(AUTHORIZATION, value(token)?)]),
+            body: message.to_string().into_bytes(),
+            timeout: TIMEOUT,
+            allow_private: self.overridden,
+        };
+        Ok(request.send().await.map_err(|unsent| unsent.tried(None)))
+    }
+}
+
+/// What every chat is told.
+#[derive(Debug)]
+struct Message {
+    id: String,
+    event: HookEvent,
+    title: String,
+    text: String,
+    footer: String,
+    at: String,
+}
+
+impl Message {
+    fn of(errand: &Errand<'_>) -> Self {
+        let context = &errand.context;
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (job, result) = (&context["job"], &context["result"]);
+        let event = errand.owed.run.event;
+        let error = result["error"].as_str().map(|error| format!("{error}\n\n"));
+        let schedule = job["scheduleName"].as_str().map(|name| format!(" · {name}"));
+        let took = Duration::from_secs(job["durationMs"].as_u64().unwrap_or_default() / 1000);
+        Self {
+            id: format!("{}.{}", errand.owed.job, errand.owed.run.number),
+            event,
+            title: format!("{}: {event}", word(&context["agent"]["name"])),
+            text: cut(
+                format!("{}{}", error.unwrap_or_default(), word(&result["output"])).trim(),
+                0,
+                TEXT_CAP,
+            ),
+            footer: format!("{}{} · {took:?}", word(&job["id"]), schedule.unwrap_or_default()),
+            at: word(&job["completedAt"]),
+        }
+    }
+
+    const fn color(&self) -> u32 {
+        match self.event {
+            HookEvent::Completed => 0x002e_7d32,
+            HookEvent::Failed => 0x00c6_2828,
+            HookEvent::Timeout => 0x00ef_6c00,
+            HookEvent::Cancelled => 0x0075_7575,
+        }
+    }
+}
+
+fn to_discord(message: &Message) -> Value {
+    json!({
+        "embeds": [{
+            "title": message.title,
+            "description": message.text,
+            "color": message.color(),
+            "footer": { "text": message.footer },
+            "timestamp": message.at,
+        }],
+        // An agent's words call nobody.
+        "allowed_mentions": { "parse": [] },
+        // Discord drops a second one within a few minutes.
+        "nonce": message.id,
+        "enforce_nonce": true,
+    })
+}
+
+fn to_slack(channel: &str, message: &Message) -> Value {
+    // So an agent's words call nobody and make no links.
+    let plain = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    json!({
+        "channel": channel,
+        "text": plain(&message.title),
+        "attachments": [{
+            "color": format!("#{:06x}", message.color()),
+            "text": plain(&message.text),
+            "footer": plain(&message.footer),
+            "mrkdwn_in": [],
+        }],
+        "unfurl_links": false,
+        "unfurl_media": false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_called() {
+        let message = Message {
+            id: "job-2026-01-01-000001.1".into(),
+            event: HookEvent::Failed,
+            title: "coder: failed".into(),
+            text: "@everyone <!channel> & more".into(),
+            footer: "job-2026-01-01-000001 · nightly · 2s".into(),
+            at: "2026-01-01T00:00:00Z".into(),
+        };
+        assert_eq!(to_discord(&message)["allowed_mentions"], json!({ "parse": [] }));
+        let slack = to_slack("C1", &message);
+        assert_eq!(slack["attachments"][0]["text"], "@everyone &lt;!channel&gt; &amp; more");
+        assert_eq!((&slack["channel"], &slack["text"]), (&json!("C1"), &json!("coder: failed")));
+    }
+
+    #[test]
+    fn what_slack_answers() {
+        let answered = |body: &str| {
+            slack_answered(&Reply { status: StatusCode::OK, retry_after: None, body: body.to_owned() })
+        };
+        assert_eq!(answered(r#"{"ok":true}"#), Tried::Done { said: None, note: None });
+        assert_eq!(
+            answered(r#"{"ok":false,"error":"not_in_channel"}"#),
+            Tried::failed("Slack answered: not_in_channel")
+        );
+        assert!(matches!(answered(r#"{"ok":false,"error":"ratelimited"}"#), Tried::Again { .. }));
+        assert!(matches!(answered("<html>"), Tried::Failed { .. }));
+    }
+}

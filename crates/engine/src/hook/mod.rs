@@ -1,0 +1,152 @@
+//! Hooks: what the config wants done after a job, one file for each kind. `daemon/hooks` says when.
+
+mod chat;
+pub mod metadata;
+mod request;
+mod shell;
+mod webhook;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::config::shape::{Hook, HookAction};
+use cowhand_core::cut::cut;
+use cowhand_core::hook::{HookContext, HookOutline, holds};
+use cowhand_core::job::Job;
+use cowhand_core::roster::Agent;
+use serde_json::Value;
+
+use crate::context::Engine;
+use crate::loaded::Loaded;
+use crate::output;
+use crate::secrets::{self, veil_over};
+pub use chat::SLACK_TOKEN;
+use cowhand_run::veil::Veil;
+use cowhand_store::OwedHook;
+
+/// What came of one try.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tried {
+    Done {
+        said: Option<String>,
+        note: Option<String>,
+    },
+    Failed {
+        reason: String,
+        said: Option<String>,
+    },
+    /// It may go well later; there are so many tries in all.
+    Again {
+        reason: String,
+        said: Option<String>,
+        asked: Option<Duration>,
+        tries: u32,
+    },
+    Skipped {
+        reason: String,
+    },
+}
+
+impl Tried {
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed { reason: reason.into(), said: None }
+    }
+
+    fn skipped(reason: impl Into<String>) -> Self {
+        Self::Skipped { reason: reason.into() }
+    }
+
+    /// As it may be written down.
+    fn veiled(self, veil: &Veil) -> Self {
+        let hide = |text: String| veil.hide(&text).into_owned();
+        let said_in_short = |said: Option<String>| {
+            let said = said.map(|said| cut(veil.hide(&said).trim(), 0, SAID_CAP));
+            said.filter(|said| !said.is_empty())
+        };
+        match self {
+            Self::Done { said, note } => Self::Done { said: said_in_short(said), note: note.map(hide) },
+            Self::Failed { reason, said } => Self::Failed { reason: hide(reason), said: said_in_short(said) },
+            Self::Again { reason, said, asked, tries } => {
+                Self::Again { reason: hide(reason), said: said_in_short(said), asked, tries }
+            }
+            Self::Skipped { reason } => Self::Skipped { reason: hide(reason) },
+        }
+    }
+}
+
+/// What is written down of what a hook says.
+const SAID_CAP: usize = 16 << 10;
+/// A hook is told at most so much of what the job said.
+const OUTPUT_CAP: usize = 1 << 20;
+/// After the first try, for what the config says nothing about.
+const RETRIES: u32 = 4;
+
+/// All that a hook is about.
+struct Errand<'a> {
+    engine: &'a Engine,
+    loaded: &'a Loaded,
+    agent: &'a Agent,
+    job: &'a Job,
+    owed: &'a OwedHook,
+    context: Value,
+}
+
+impl Errand<'_> {
+    /// An environment variable, or one of `.env`.
+    fn variable(&self, name: &str) -> Result<String, Tried> {
+        let found = self.loaded.sources.setting().variable(name);
+        found.ok_or_else(|| Tried::failed(format!("the environment variable {name} is not set")))
+    }
+}
+
+/// Tries the hook once, or goes on with the process that a daemon before us began for it.
+pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
+    let loaded = engine.loaded();
+    let veil = veil_over(&loaded, loaded.roster.agent(&owed.agent));
+    if let Some(begun) = shell::take_up(engine, owed).await {
+        return begun.veiled(&veil);
+    }
+    let agent = loaded.roster.agent(&owed.agent);
+    let Some((agent, hook)) = agent.and_then(|agent| Some((agent, HookOutline::find(agent, &owed.run)?)))
+    else {
+        return Tried::skipped("it is no longer in the config");
+    };
+    let context = match context(engine, job, agent).await {
+        Ok(context) => context,
+        Err(error) => {
+            let (reason, said) = (format!("cannot say what it is about: {error:#}"), None);
+            return Tried::Again { reason, said, asked: None, tries: RETRIES + 1 }.veiled(&veil);
+        }
+    };
+    if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
+        return Tried::skipped(format!("`when: {path}` does not hold"));
+    }
+    let errand = Errand { engine, loaded: &loaded, agent, job, owed, context };
+    errand.go(hook).await.veiled(&veil.and(secrets::of_hook(hook)))
+}
+
+impl Errand<'_> {
+    async fn go(&self, hook: &Hook) -> Tried {
+        let tried = match &hook.action {
+            HookAction::Shell { command, timeout } => shell::run(self, command, *timeout).await,
+            HookAction::Webhook { .. } => webhook::send(self, &hook.action).await,
+            HookAction::Discord { channel_id, bot_token_env } => {
+                chat::discord(self, channel_id, bot_token_env).await
+            }
+            HookAction::Slack { channel_id, bot_token_env } => {
+                chat::slack(self, channel_id, bot_token_env.as_deref()).await
+            }
+        };
+        tried.unwrap_or_else(|ended| ended)
+    }
+}
+
+async fn context(engine: &Engine, job: &Job, agent: &Agent) -> anyhow::Result<Value> {
+    let metadata = engine.store.hook_metadata(job.id().clone()).await?;
+    let output = output::result(&engine.home.state, job.id().clone()).await?;
+    let output = output.map(|output| cut(&output, 0, OUTPUT_CAP));
+    let context = HookContext::of(job, Some(agent), output, metadata);
+    let context = context.ok_or_else(|| anyhow::anyhow!("the job has not ended"))?;
+    let report = engine.store.report_of(job.id().clone(), job.attempts()).await?;
+    Ok(serde_json::to_value(HookContext { report, ..context })?)
+}

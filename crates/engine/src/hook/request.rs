@@ -1,0 +1,179 @@
+//! One HTTP request of a hook: to addresses that were looked at, over redirects that are looked at, too, and with an
+//! answer of which only the beginning is read.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
+use reqwest::{Client, Method, Response, StatusCode, Url};
+
+use super::{RETRIES, Tried};
+use cowhand_run::address::{self, Unreachable};
+
+const MOST_REDIRECTS: usize = 5;
+const BODY_CAP: usize = 64 << 10;
+/// Whoever asks for a longer pause is asked again all the same.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    /// May go to anybody.
+    pub(super) headers: HeaderMap,
+    /// May hold secrets: only for the host that they were meant for.
+    pub(super) own_headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    pub(super) timeout: Duration,
+    pub(super) allow_private: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: String,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unsent {
+    Refused(String),
+    /// May go well another time.
+    Trouble(String),
+}
+
+impl Unsent {
+    pub(super) fn tried(self, retries: Option<u32>) -> Tried {
+        match self {
+            Self::Refused(reason) => Tried::failed(reason),
+            Self::Trouble(reason) => {
+                Tried::Again { reason, said: None, asked: None, tries: retries.unwrap_or(RETRIES) + 1 }
+            }
+        }
+    }
+}
+
+impl Reply {
+    /// What every server's answer means.
+    pub(super) fn tried(self, retries: Option<u32>) -> Tried {
+        let (status, said) = (self.status, Some(self.body));
+        let reason = format!("it answered {status}");
+        if status.is_success() || status == StatusCode::SEE_OTHER {
+            Tried::Done { said, note: None }
+        } else if is_passing(status) {
+            Tried::Again { reason, said, asked: self.retry_after, tries: retries.unwrap_or(RETRIES) + 1 }
+        } else {
+            Tried::Failed { reason, said }
+        }
+    }
+}
+
+fn is_passing(status: StatusCode) -> bool {
+    status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
+}
+
+impl Request {
+    pub(super) async fn send(self) -> Result<Reply, Unsent> {
+        let timeout = self.timeout;
+        let in_time = tokio::time::timeout(timeout, self.follow()).await;
+        in_time.unwrap_or_else(|_| Err(Unsent::Trouble(format!("no answer within {timeout:?}"))))
+    }
+
+    async fn follow(self) -> Result<Reply, Unsent> {
+        let mut url = self.url.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let response = self.ask(&url).await?;
+            let Some(next) = redirect(&url, &response)? else { return reply(response).await };
+            if url.scheme() == "https" && next.scheme() == "http" {
+                return Err(Unsent::Refused("it redirects from https to http".to_owned()));
+            }
+            url = next;
+        }
+        Err(Unsent::Refused(format!("it redirects more than {MOST_REDIRECTS} times")))
+    }
+
+    async fn ask(&self, url: &Url) -> Result<Response, Unsent> {
+        let (redirected, at_home) = (*url != self.url, url.origin() == self.url.origin());
+        // Whoever wrote the config allowed the place that stands there, not what that redirects to.
+        let addresses =
+            address::addresses(url, self.allow_private && at_home).await.map_err(|unreachable| {
+                match unreachable {
+                    Unreachable::Refused(why) | Unreachable::Private(why) if redirected => {
+                        Unsent::Refused(format!("it redirects to where it may not: {why}"))
+                    }
+                    Unreachable::Refused(why) => Unsent::Refused(why),
+                    Unreachable::Private(why) => {
+                        Unsent::Refused(format!("{why}; `allow_private: true` lets this hook reach it"))
+                    }
+                    Unreachable::NotFound(why) => Unsent::Trouble(why),
+                }
+            })?;
+        let client = client(addresses).map_err(|error| Unsent::Refused(told(error)))?;
+        let mut request = client.request(self.method.clone(), url.clone()).headers(self.headers.clone());
+        if at_home {
+            request = request.headers(self.own_headers.clone());
+        }
+        request.body(self.body.clone()).send().await.map_err(|error| Unsent::Trouble(told(error)))
+    }
+}
+
+/// One that speaks to these addresses only, whatever it is asked for.
+fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
+    // Without one, building a client panics. Somebody else in this process may have been first, which is as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+        .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
+        .dns_resolver(Arc::new(Checked(addresses)))
+        // A proxy would look the name up by itself.
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+}
+
+#[derive(Debug)]
+struct Checked(Vec<SocketAddr>);
+
+impl Resolve for Checked {
+    fn resolve(&self, _: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
+}
+
+/// Where the same request is to go next. `See Other` is an answer: what was sent has arrived.
+fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
+        return Ok(None);
+    }
+    let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+    let to = to.and_then(|to| from.join(to).ok());
+    to.map(Some).ok_or_else(|| Unsent::Refused("it redirects to nowhere".to_owned()))
+}
+
+async fn reply(mut response: Response) -> Result<Reply, Unsent> {
+    let status = response.status();
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+    let mut body = Vec::new();
+    while body.len() < BODY_CAP {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            // It has said how it went; that is enough.
+            Ok(None) | Err(_) => break,
+        }
+    }
+    body.truncate(BODY_CAP);
+    let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
+    Ok(Reply { status, retry_after, body: String::from_utf8_lossy(&body).into_owned() })
+}
+
+/// Without the web address, which may hold a secret, and with the cause, which says more than "error sending request".
+fn told(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut last: &dyn std::error::Error = &error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    format!("{error}: {last}")
+}

@@ -1,0 +1,151 @@
+//! Hooks that are commands of the shell. Each has a keeper, as attempts have: that ends it in time and with all that it
+//! started, also while no daemon is there, and knows how it ended when the next one asks.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use cowhand_core::hook::HookKind;
+use jiff::SignedDuration;
+use tracing::warn;
+
+use super::{Errand, Tried};
+use crate::context::Engine;
+use cowhand_run::attempt::{Attempt, Limits, Standing, Start, StopSignal};
+use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::launch;
+use cowhand_run::shortage;
+use cowhand_store::OwedHook;
+use cowhand_system::fault;
+
+const TIMEOUT_MS: u64 = 30_000;
+/// From the stop signal to the kill.
+const GRACE_MS: u64 = 2_000;
+/// Of each stream; less is written down, so that no secret is cut in two where it could not be known any more.
+const OUTPUT_BYTES: u64 = 64 << 10;
+/// How often it is looked at even if nothing moves.
+const LOOK: Duration = Duration::from_millis(500);
+/// A keeper has so long beyond the hook's time before we end it ourselves.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+
+/// What was begun is never begun again, since nobody knows how far it came. None if it never began.
+pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
+    let before = owed.begun_by.as_ref().filter(|_| owed.run.kind == HookKind::Shell)?;
+    if *before != engine.home.node {
+        return Some(Tried::failed(format!("lost: the node {before} ran it and is gone")));
+    }
+    let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
+    if !attempt.folder().exists() {
+        return None;
+    }
+    match (attempt.aside(Attempt::standing).await, attempt.began()) {
+        (Ok(Standing::Gone), Ok(false)) => None,
+        _ => Some(follow(engine, owed, &attempt).await),
+    }
+}
+
+pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>) -> Result<Tried, Tried> {
+    let (engine, owed) = (errand.engine, errand.owed);
+    let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
+    let own = launch::own_environment();
+    let environment = launch::environment(errand.agent, errand.job, own, &errand.loaded.variables);
+    let environment: Vec<_> = environment.into_iter().collect();
+    let start = Start {
+        // From a file, not as an argument: a variable that the config put into the command may be a secret.
+        argv: vec!["sh".to_owned(), attempt.private().join(COMMAND).display().to_string()],
+        directory: errand.agent.directory.clone(),
+        stop_signal: StopSignal::Terminate,
+        grace_ms: GRACE_MS,
+        reader: None,
+        limits: Some(Limits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
+        enclosure: None,
+    };
+    let launched = attempt
+        .clear()
+        .and_then(|()| attempt.write_private(&[(COMMAND.to_owned(), format!("{command}\n"))]))
+        .and_then(|()| attempt.launch(&engine.program, &start, &errand.context.to_string(), &environment));
+    let mut keeper = launched.map_err(|error| not_launched(&error))?;
+    fault::place("hook_launched");
+    // Reaped when it ends, however long that takes.
+    if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
+        warn!(job = %owed.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");
+    }
+    Ok(follow(engine, owed, &attempt).await)
+}
+
+const COMMAND: &str = "command";
+/// How often a hook is tried that the machine has no room to start; the last tries are minutes apart.
+const SHORTAGE_TRIES: u32 = 20;
+
+/// It never began. If the machine has run out of something, it is tried again.
+fn not_launched(error: &io::Error) -> Tried {
+    let reason = format!("cannot start a keeper for it: {error}");
+    if shortage::is_named_in(&reason) {
+        return Tried::Again { reason, said: None, asked: None, tries: SHORTAGE_TRIES };
+    }
+    Tried::failed(reason)
+}
+
+async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
+    let wake = engine.watch.folder(attempt.folder());
+    let limit =
+        attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
+    let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
+    loop {
+        let standing = attempt.aside(Attempt::standing).await;
+        let ending = match standing {
+            Ok(Standing::Ended(ending)) => ending,
+            Ok(Standing::Gone) => return ended(attempt, None, limit),
+            Ok(Standing::Kept | Standing::Unkept) => {
+                let began = owed.run.started_at.unwrap_or_else(|| engine.clock.now());
+                let age = engine.clock.now().duration_since(began);
+                if let Ok(Standing::Unkept) = standing
+                    && let Err(error) = attempt.aside(Attempt::end_leftovers).await
+                {
+                    warn!(job = %owed.job, "what its hook has left cannot be ended at the moment: {error}");
+                }
+                if age > limit.saturating_add(PATIENCE) {
+                    // Its keeper is stuck, or gone. Whether there was anything left shows at the next look.
+                    if let Err(error) = attempt.aside(Attempt::kill).await {
+                        warn!(job = %owed.job, "its hook cannot be killed at the moment: {error}");
+                    }
+                }
+                tokio::select! {
+                    () = wake.changed() => {}
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+                continue;
+            }
+            Err(error) => return Tried::failed(format!("lost: its folder cannot be read: {error}")),
+        };
+        return ended(attempt, Some(&ending), limit);
+    }
+}
+
+fn ended(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) -> Tried {
+    let said = Some([attempt.stdout(), attempt.stderr()].map(|path| text(&path)).concat());
+    let left = ending.map(|ending| ending.leftovers).filter(|left| *left > 0);
+    let left = left.map(|left| match left {
+        1 => "a process that it left behind was ended".to_owned(),
+        more => format!("{more} processes that it left behind were ended"),
+    });
+    let and_left = |reason: String| match &left {
+        Some(left) => format!("{reason}; {left}"),
+        None => reason,
+    };
+    let failed = |reason: String| Tried::Failed { reason: and_left(reason), said: said.clone() };
+    match ending.map(|ending| (&ending.status, ending.stopped)) {
+        None | Some((ExitStatus::Lost, _)) => failed("lost: nobody saw how it ended".to_owned()),
+        Some((ExitStatus::StartFailed { message }, _)) => failed(message.clone()),
+        Some((_, Some(_))) => failed(format!("it ran longer than {limit:#} and was ended")),
+        Some((ExitStatus::Code { code: 0 }, None)) => Tried::Done { said, note: left },
+        Some((ExitStatus::Code { code }, None)) => failed(format!("exit code {code}")),
+        Some((ExitStatus::Signal { signal }, None)) => failed(format!("ended by signal {signal}")),
+    }
+}
+
+/// What cannot be read is not said: how it ended is what counts.
+fn text(path: &Path) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}

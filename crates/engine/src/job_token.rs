@@ -1,0 +1,99 @@
+//! The token of a job: the processes of one attempt show it to be let at the endpoints of their job, and at nothing
+//! else. It is made of the job's id and the attempt by a key that never leaves the state folder, so nobody has to keep
+//! it, and it is good only while that attempt runs.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use cowhand_core::id::JobId;
+use cowhand_core::job::JobStatus;
+use ring::hmac;
+
+use cowhand_store::{Store, StoreError};
+
+/// Environment variable of an attempt that holds the token.
+pub const TOKEN_VARIABLE: &str = "COWHAND_JOB_TOKEN";
+/// Environment variable of an attempt that holds the path of the daemon's socket for jobs.
+pub const SOCKET_VARIABLE: &str = "COWHAND_SOCKET";
+
+/// By this it is told from the tokens of people and programs.
+const PREFIX: &str = "cowjob_";
+
+#[derive(Debug, Clone)]
+pub struct JobKey(hmac::Key);
+
+impl JobKey {
+    pub fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    pub fn token(&self, job: &JobId, attempt: u32) -> String {
+        let tag = hmac::sign(&self.0, said(job, attempt).as_bytes());
+        format!("{PREFIX}{job}.{attempt}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    /// Whose it is, if it is one of ours.
+    fn read(&self, token: &str) -> Option<(JobId, u32)> {
+        let (job, attempt, tag) = parts(token)?;
+        let tag = BASE64_URL_SAFE_NO_PAD.decode(tag).ok()?;
+        hmac::verify(&self.0, said(&job, attempt).as_bytes(), &tag).ok()?;
+        Some((job, attempt))
+    }
+}
+
+/// Which job and attempt a token names, whether or not it is good.
+pub fn claimed(token: &str) -> Option<(JobId, u32)> {
+    parts(token).map(|(job, attempt, _)| (job, attempt))
+}
+
+fn parts(token: &str) -> Option<(JobId, u32, &str)> {
+    let mut parts = token.strip_prefix(PREFIX)?.splitn(3, '.');
+    let (job, attempt, tag) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((job.parse().ok()?, attempt.parse().ok()?, tag))
+}
+
+fn said(job: &JobId, attempt: u32) -> String {
+    format!("cowhand job token\n{job}\n{attempt}")
+}
+
+/// Returns the job of a token, if the token is ours and its attempt runs.
+pub async fn job_of(key: &JobKey, store: &Store, token: &str) -> Result<Option<JobId>, StoreError> {
+    let Some((job, attempt)) = key.read(token) else { return Ok(None) };
+    let known = store.job(job.clone()).await?;
+    let runs =
+        |known: &cowhand_core::job::Job| known.status() == JobStatus::Running && known.attempts() == attempt;
+    Ok(known.filter(runs).map(|_| job))
+}
+
+/// Says whether a text has the form of a job's token.
+pub fn is_job_token(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_can_make_one_of_another() {
+        let key = JobKey::new(b"a key of thirty-two random bytes");
+        let (job, other): (JobId, JobId) =
+            ("job-2026-01-05-a1b2c3".parse().unwrap(), "job-2026-01-05-a1b2c4".parse().unwrap());
+        let token = key.token(&job, 1);
+        assert_eq!(key.read(&token), Some((job.clone(), 1)));
+        let tag = token.rsplit_once('.').unwrap().1;
+        for forged in [
+            format!("cowjob_{other}.1.{tag}"),
+            format!("cowjob_{job}.2.{tag}"),
+            format!("cowjob_{job}.1."),
+            format!("cowjob_{job}.1"),
+            format!("cowjob_{job}.1.{tag}A"),
+            format!("cowjob_{job}.1.{}", &tag[1..]),
+            token.replace("cowjob_", "cow_"),
+            JobKey::new(b"another").token(&job, 1),
+            String::new(),
+        ] {
+            assert_eq!(key.read(&forged), None, "{forged}");
+        }
+        assert_eq!(claimed(&token), Some((job, 1)));
+    }
+}

@@ -1,0 +1,24 @@
+//! The daemon: it fires schedules, starts and supervises attempts, and settles jobs. [`fleet::Fleet`] is its interface.
+
+pub mod backup;
+pub mod config;
+pub mod context;
+pub mod daemon;
+pub mod doctor;
+pub mod error;
+pub mod fleet;
+pub mod herdctl;
+pub mod hook;
+pub mod job_token;
+pub mod lifecycle;
+pub mod loaded;
+pub mod output;
+pub mod prune;
+pub mod queues;
+pub mod schedule_view;
+pub mod secrets;
+pub mod state;
+pub mod tls;
+pub mod trace;
+pub mod trigger;
+pub mod view;

@@ -1,0 +1,157 @@
+//! What a job has on disk: its output, its view, and a folder for each attempt.
+
+use std::collections::HashMap;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::Path;
+
+use cowhand_core::id::JobId;
+
+use crate::state::StateFolder;
+use cowhand_run::attempt::{Attempt, Standing};
+use cowhand_system::fault;
+use cowhand_system::gone::{gone, remove_folder};
+
+/// How many bytes the files of each job have.
+pub fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
+    let mut bytes: HashMap<JobId, u64> = HashMap::new();
+    for folder in [state.jobs(), state.attempts()] {
+        for entry in entries(&folder)? {
+            let entry = entry?;
+            if let Some(job) = job_of(&entry) {
+                *bytes.entry(job).or_default() += size(&entry.path())?;
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// Of a file, or of all that is in a folder; links are not followed. What is gone meanwhile counts nothing.
+pub fn size(path: &Path) -> io::Result<u64> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        found => found?,
+    };
+    if !found.is_dir() {
+        return Ok(found.len());
+    }
+    entries(path)?.try_fold(0, |sum: u64, entry| Ok(sum.saturating_add(size(&entry?.path())?)))
+}
+
+/// Nothing for a folder that is not there.
+pub fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => Ok(Some(entries).into_iter().flatten()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
+        Err(error) => Err(error),
+    }
+}
+
+/// `<job>.yaml`, `<job>.jsonl`, `<job>.<number>` and the folder `<job>`; anything else is not ours to count.
+fn job_of(entry: &DirEntry) -> Option<JobId> {
+    entry.file_name().to_str()?.split('.').next()?.parse().ok()
+}
+
+/// Everything of a job that is no more. May be done twice. An attempt that somebody still watches over stays, with
+/// an error: its node has lost the job and is about to end it.
+pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()> {
+    for number in 1..=attempts {
+        let attempt = Attempt::new(state.path(), job, number);
+        if matches!(attempt.standing(), Ok(Standing::Kept | Standing::Unkept)) {
+            return Err(io::Error::other(format!("{job} is pruned, but its processes still run")));
+        }
+        named(attempt.folder(), remove_folder(attempt.folder()))?;
+    }
+    fault::place("removing");
+    for file in [state.output(job), state.view(job), state.diff(job)] {
+        named(&file, fs::remove_file(&file))?;
+    }
+    let folder = state.folder(job);
+    named(&folder, remove_folder(&folder))
+}
+
+fn named(path: &Path, removed: io::Result<()>) -> io::Result<()> {
+    gone(removed).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_job_has_is_counted_and_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path().join(".cowhand"));
+        assert!(measure(&state).unwrap().is_empty(), "there is no folder yet");
+        state.create().unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, [0; 1_000]).unwrap();
+        let [one, other]: [JobId; 2] =
+            ["job-2026-01-05-aaaaaa", "job-2026-01-05-bbbbbb"].map(|id| id.parse().unwrap());
+        for job in [&one, &other] {
+            fs::write(state.output(job), [0; 10]).unwrap();
+            fs::write(state.view(job), [0; 200]).unwrap();
+            fs::write(state.diff(job), [0; 500]).unwrap();
+            fs::create_dir(state.folder(job)).unwrap();
+            fs::write(state.folder(job).join("output.log"), [0; 4_000]).unwrap();
+            let attempt = Attempt::new(state.path(), job, 2);
+            fs::create_dir_all(attempt.folder().join("deeper")).unwrap();
+            fs::write(attempt.folder().join("deeper/stdout"), [0; 3_000]).unwrap();
+            std::os::unix::fs::symlink(&elsewhere, attempt.folder().join("link")).unwrap();
+        }
+        fs::write(state.jobs().join("notes.txt"), "mine").unwrap();
+        let link = elsewhere.as_os_str().len() as u64;
+        assert_eq!(
+            measure(&state).unwrap(),
+            HashMap::from([(one.clone(), 7_710 + link), (other.clone(), 7_710 + link)])
+        );
+        remove(&state, &one, 2).unwrap();
+        remove(&state, &one, 2).unwrap();
+        assert_eq!(measure(&state).unwrap(), HashMap::from([(other, 7_710 + link)]));
+        assert!(elsewhere.exists() && state.jobs().join("notes.txt").exists());
+    }
+
+    /// Whoever asks how an attempt stands takes its lock, and the view and a prune remove the same job.
+    #[test]
+    fn several_remove_the_same_job_while_others_look_at_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path().join(".cowhand"));
+        state.create().unwrap();
+        let job: JobId = "job-2026-01-05-aaaaaa".parse().unwrap();
+        for round in 0..200 {
+            let attempt = Attempt::new(state.path(), &job, 1);
+            fs::create_dir_all(attempt.folder().join("private")).unwrap();
+            fs::create_dir_all(state.folder(&job)).unwrap();
+            for name in ["stdout", "start.json", "private/x"] {
+                fs::write(attempt.folder().join(name), "text").unwrap();
+            }
+            let both = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                let removers: Vec<_> = (0..2)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            both.wait();
+                            remove(&state, &job, 1)
+                        })
+                    })
+                    .collect();
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        both.wait();
+                        for _ in 0..20 {
+                            // Gone or not: it must not be in the way.
+                            attempt.standing().ok();
+                            fs::write(attempt.folder().join("keeper.log"), "last words").ok();
+                        }
+                    });
+                }
+                for remover in removers {
+                    let removed = remover.join().unwrap();
+                    assert!(removed.is_ok(), "round {round}: {removed:?}");
+                }
+            });
+            remove(&state, &job, 1).unwrap();
+            assert!(!attempt.folder().exists());
+        }
+    }
+}

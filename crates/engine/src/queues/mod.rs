@@ -1,0 +1,355 @@
+//! The queues of a fleet as people see them: what is available, what is claimed and by whom, what is still to be told.
+
+pub mod given_up;
+pub mod noticed;
+
+use std::sync::Arc;
+
+use cowhand_core::config::shape;
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
+use cowhand_work::unusable::Unusable;
+use cowhand_work::{Claimer, For, READING, Sources, Standing, WorkSource, WorkSourceError, within};
+use given_up::GivenUp;
+
+/// How long a claim of a person lasts without a renewal. A person takes longer than a job.
+pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
+
+/// One queue, and who takes from it.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    pub name: String,
+    pub config: shape::WorkSource,
+    pub agents: Vec<AgentName>,
+    pub source: Arc<dyn WorkSource>,
+    /// How often work on an item may fail before nobody takes it any more.
+    pub most_attempts: u32,
+}
+
+/// An item and how it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ItemView {
+    #[serde(flatten)]
+    pub item: WorkItem,
+    pub status: ItemStatus,
+    /// The job or the person, if it is one of this fleet.
+    pub held_by: Option<String>,
+    /// Whoever has claimed it as its source knows it, if nobody of this fleet has it: `FLEET/HOLDER`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_by: Option<String>,
+    /// Who takes from its queue.
+    pub agents: Vec<AgentName>,
+    /// Why its source could not be told yet.
+    pub last_error: Option<String>,
+    /// Why it is left for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<GivenUp>,
+    /// The result of its last job, if that was about another text and so was not told to the source. Only of one item that
+    /// is asked for by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_result: Option<DroppedResult>,
+}
+
+/// A result that its source was not told, because the item is not the same any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DroppedResult {
+    /// Whose result it is; the job has it.
+    pub job: JobId,
+    pub at: Timestamp,
+    /// Why it was not told.
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemStatus {
+    Available,
+    Claimed,
+    /// Its job has ended, and the source is to be told.
+    Closing,
+    /// Work on it failed, and nobody takes it before a person has acted.
+    GivenUp,
+    /// It is there, and not offered: a person has to decide about it.
+    Withdrawn,
+    /// Nothing is left to do.
+    Done,
+}
+
+impl ItemStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Claimed => "claimed",
+            Self::Closing => "closing",
+            Self::GivenUp => "given_up",
+            Self::Withdrawn => "withdrawn",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// All queues that the fleet's agents take from, or those of one agent.
+pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
+    let mut queues: Vec<Queue> = Vec::new();
+    for agent in roster.agents.iter().filter(|agent| only.is_none_or(|only| agent.name == *only)) {
+        for whose in places(agent) {
+            let Some(config) = whose.config() else { continue };
+            let name = config.queue(&sources.setting().base);
+            match queues.iter_mut().find(|queue| queue.name == name) {
+                Some(queue) => {
+                    queue.most_attempts = queue.most_attempts.max(config.rules().most_attempts());
+                    if !queue.agents.contains(&agent.name) {
+                        queue.agents.push(agent.name.clone());
+                    }
+                }
+                None => queues.push(Queue {
+                    name,
+                    most_attempts: config.rules().most_attempts(),
+                    config: config.clone(),
+                    agents: vec![agent.name.clone()],
+                    source: sources.source(&agent.name, config).unwrap_or_else(|error| {
+                        let source_type = config.name().to_owned();
+                        Arc::new(Unusable { source_type, why: error.to_string() })
+                    }),
+                }),
+            }
+        }
+    }
+    queues
+}
+
+/// The schedules that take from a queue.
+pub(crate) fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
+    let base = &sources.setting().base;
+    let takes = |whose: &For<'_>| whose.config().is_some_and(|config| config.queue(base) == queue);
+    let all = roster.agents.iter().flat_map(places).filter(takes);
+    all.filter_map(|whose| whose.schedule.map(|schedule| schedule.id)).collect()
+}
+
+/// Every source that the config names, once, with an agent that takes from it.
+pub fn named(roster: &Roster) -> Vec<(&AgentName, &shape::WorkSource)> {
+    let mut named: Vec<(&AgentName, &shape::WorkSource)> = Vec::new();
+    for agent in &roster.agents {
+        for config in places(agent).filter_map(For::config) {
+            if !named.iter().any(|(_, known)| *known == config) {
+                named.push((&agent.name, config));
+            }
+        }
+    }
+    named
+}
+
+fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
+    let of_schedules = agent.schedules.iter().map(move |schedule| For::schedule(agent, schedule));
+    [For::agent(agent)].into_iter().chain(of_schedules)
+}
+
+/// What is in a queue, and what was given up of it; with `claimed`, also what somebody has.
+pub async fn items(
+    queue: &Queue,
+    sources: &Sources,
+    store: &Store,
+    claimed: bool,
+) -> Result<Vec<ItemView>, WorkSourceError> {
+    let known = Known::read(store).await?.of(&queue.name);
+    let available = sources.all(queue.source.as_ref(), &FetchOptions::default()).await?;
+    let mut views: Vec<ItemView> =
+        available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &known)).collect();
+    let shown = |views: &[ItemView], id: &WorkItemId| views.iter().any(|view| view.item.id == *id);
+    if claimed {
+        let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
+        let others = sources.all(queue.source.as_ref(), &options).await?;
+        let ours = known.held.iter().map(|held| held.item.clone());
+        for item in others.into_iter().chain(ours) {
+            if !shown(&views, &item.id) {
+                views.push(queue.view(item, ItemStatus::Claimed, &known));
+            }
+        }
+    }
+    for failed in known.failed.iter().filter(|failed| failed.is_given_up(queue.most_attempts)) {
+        let is_held = known.held.iter().any(|held| held.item.id == failed.id);
+        if is_held || shown(&views, &failed.id) {
+            continue;
+        }
+        match queue.source.standing(&failed.id).await? {
+            Standing::Withdrawn => {
+                let item = match &failed.item {
+                    Some(item) => Some(item.clone()),
+                    None => queue.source.get_work(&failed.id).await?,
+                };
+                views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &known)));
+            }
+            // Somebody has it, or has done it, or has just put it back.
+            Standing::Available | Standing::Claimed | Standing::Done => {}
+        }
+    }
+    Ok(views)
+}
+
+/// What this fleet has in hand of a queue that cannot be asked.
+pub async fn in_hand(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
+    let known = Known::read(store).await?.of(&queue.name);
+    let items = known.held.iter().map(|held| held.item.clone());
+    Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &known)).collect())
+}
+
+/// A result that could not be told to its source yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UntoldItem {
+    pub id: WorkItemId,
+    pub title: String,
+    /// Which queue it is in.
+    pub queue: String,
+    /// The job, or the person who had it.
+    pub held_by: String,
+    pub agent: AgentName,
+    pub since: Option<Timestamp>,
+    pub last_error: String,
+}
+
+/// A source that was not told for so long is worth a word, also while it is still being told for the first time.
+const NOT_ANSWERED: SignedDuration = SignedDuration::from_secs(10);
+
+/// Results that could not be told to their source yet, without asking the sources.
+pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, StoreError> {
+    let is_late =
+        |since: Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) >= NOT_ANSWERED);
+    let items = store.items().await?.into_iter().filter_map(|held| {
+        let ItemState::Closing { last_error, since, .. } = held.state else { return None };
+        let not_yet = || is_late(since).then(|| "its source has not answered yet".to_owned());
+        Some(UntoldItem {
+            last_error: last_error.or_else(not_yet)?,
+            id: held.item.id,
+            title: held.item.title,
+            queue: held.queue,
+            held_by: held.holder,
+            agent: held.agent,
+            since,
+        })
+    });
+    Ok(items.collect())
+}
+
+/// Who holds items of a queue whose source could not be told, and which stand there now. Asks the source only if there may
+/// be any.
+pub(crate) async fn seen_again(
+    queue: &str,
+    source: &dyn WorkSource,
+    sources: &Sources,
+    store: &Store,
+) -> Result<Vec<String>, WorkSourceError> {
+    let mut untold = Known::read(store).await?.of(queue).held;
+    untold.retain(|held| matches!(&held.state, ItemState::Closing { last_error: Some(_), .. }));
+    if untold.is_empty() {
+        return Ok(Vec::new());
+    }
+    let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
+    let there = sources.all(source, &options).await?;
+    untold.retain(|held| there.iter().any(|item| item.id == held.item.id));
+    Ok(untold.into_iter().map(|held| held.holder).collect())
+}
+
+/// Finds an item in the first queue that has it. A queue that cannot be read is an error only if no other queue has the item.
+pub async fn find(
+    queues: Vec<Queue>,
+    id: &WorkItemId,
+    store: &Store,
+) -> Result<Option<(Queue, ItemView)>, WorkSourceError> {
+    let known = Known::read(store).await?;
+    let mut unreadable = None;
+    for queue in queues {
+        if queue.source.source_type() != id.source() {
+            continue;
+        }
+        let found = within(READING, queue.find(id, &known)).await;
+        match found.map_err(|error| error.of_queue(&queue.name)) {
+            Ok(Some(view)) => return Ok(Some((queue, view))),
+            Ok(None) => {}
+            Err(error) => unreadable = unreadable.or(Some(error)),
+        }
+    }
+    unreadable.map_or(Ok(None), Err)
+}
+
+/// What our store knows of items.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    pub held: Vec<HeldItem>,
+    pub failed: Vec<ItemFailures>,
+}
+
+impl Known {
+    pub async fn read(store: &Store) -> Result<Self, WorkSourceError> {
+        let other = |error: StoreError| WorkSourceError::Other(error.into());
+        let held = store.items().await.map_err(other)?;
+        Ok(Self { held, failed: store.item_failures().await.map_err(other)? })
+    }
+
+    /// Of one queue.
+    #[must_use]
+    pub fn of(&self, queue: &str) -> Self {
+        let held = self.held.iter().filter(|held| held.queue == queue).cloned().collect();
+        let failed = self.failed.iter().filter(|failed| failed.queue == queue).cloned().collect();
+        Self { held, failed }
+    }
+}
+
+impl Queue {
+    /// A row of ours knows better than a list from outside, which may be a moment old. An item that was given up and is
+    /// offered again is available: a person has put it back.
+    pub fn view(&self, item: WorkItem, status: ItemStatus, known: &Known) -> ItemView {
+        let row = known.held.iter().find(|held| held.item.id == item.id);
+        let failed = known.failed.iter().find(|failed| failed.id == item.id);
+        let failed =
+            failed.filter(|failed| failed.is_given_up(self.most_attempts)).filter(|failed| match status {
+                ItemStatus::Available => failed.state == FailedItem::Offered,
+                ItemStatus::GivenUp => true,
+                ItemStatus::Claimed | ItemStatus::Closing | ItemStatus::Withdrawn | ItemStatus::Done => false,
+            });
+        let (status, last_error) = match row.map(|held| &held.state) {
+            None if failed.is_some() => (ItemStatus::GivenUp, None),
+            None => (status, None),
+            Some(ItemState::Claiming | ItemState::Held) => (ItemStatus::Claimed, None),
+            Some(ItemState::Closing { last_error, .. }) => (ItemStatus::Closing, last_error.clone()),
+        };
+        let held_by = row.map(|held| held.holder.clone());
+        let given_up = failed.filter(|_| status == ItemStatus::GivenUp).map(GivenUp::from);
+        let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
+        let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
+        let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
+        let (agents, dropped_result) = (self.agents.clone(), None);
+        ItemView { item, status, held_by, claimed_by, agents, last_error, given_up, dropped_result }
+    }
+
+    /// Returns one item. An item that this fleet holds is found even if its source cannot be read.
+    async fn find(&self, id: &WorkItemId, known: &Known) -> Result<Option<ItemView>, WorkSourceError> {
+        let known = known.of(&self.name);
+        let held = known.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
+        let is_held = held.is_some();
+        let item = match (self.source.get_work(id).await, held) {
+            (Ok(Some(item)), _) | (Ok(None) | Err(_), Some(item)) => item,
+            (Ok(None), None) => return Ok(None),
+            (Err(error), None) => return Err(error),
+        };
+        // A row of ours knows better.
+        if is_held {
+            return Ok(Some(self.view(item, ItemStatus::Claimed, &known)));
+        }
+        let has_failed =
+            known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
+        let status = match self.source.standing(&item.id).await? {
+            Standing::Available => ItemStatus::Available,
+            Standing::Claimed => ItemStatus::Claimed,
+            Standing::Withdrawn if has_failed => ItemStatus::GivenUp,
+            Standing::Withdrawn => ItemStatus::Withdrawn,
+            Standing::Done => ItemStatus::Done,
+        };
+        Ok(Some(self.view(item, status, &known)))
+    }
+}

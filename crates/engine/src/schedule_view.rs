@@ -1,0 +1,211 @@
+//! How the schedules of a fleet stand, and when they fire.
+
+mod notes;
+
+use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
+use cowhand_core::plan::coming::Outlook;
+use cowhand_core::plan::{LiveState, Snapshot};
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason};
+use cowhand_core::trigger::Driver;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use cowhand_store::{Store, StoreError};
+pub use notes::{WHEN_COMMAND, because, why_of};
+
+/// How a schedule stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduleView {
+    /// By which a `dispatch_result` names it (`source_workflow_id`).
+    pub id: ScheduleId,
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: ScheduleStatus,
+    /// When the last job that it fired by itself ended, or when it last looked for work and found none. Runs by hand do not
+    /// count: they move no interval.
+    pub last_run_at: Option<Timestamp>,
+    /// The next firing by the clock, never in the past. None if it is off, paused or over, if it counts from the end of
+    /// a job that has not ended, if it waits for something whose end nobody knows, and if the clock does not fire it.
+    pub next_run_at: Option<Timestamp>,
+    /// It has fired, and what it runs for is being found out.
+    pub preparing: bool,
+    /// Since when, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparing_since: Option<Timestamp>,
+    /// What is asked for that, if it is: `trust`, `when_command`, a work source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preparing_by: Option<String>,
+    pub last_error: Option<String>,
+    /// Why it does not fire now.
+    pub skip_reason: Option<SkipReason>,
+    /// When that ends by itself, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_until: Option<Timestamp>,
+    /// Where its `enabled: false` is written, as `FILE:LINE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_in_file: Option<String>,
+    /// What holds it in a sentence, where there is more to say, or will hold it when it is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_note: Option<String>,
+    /// What the sentence is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_note_reason: Option<SkipReason>,
+    /// Since when a firing is due that waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_since: Option<Timestamp>,
+    /// How many jobs of it wait.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub jobs_waiting: usize,
+    /// It is over, whether it is on or off: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
+    /// Of its cron expression, its active hours and its excluded dates.
+    pub timezone: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleStatus {
+    Idle,
+    Running,
+    Disabled,
+    Error,
+    /// By its breaker.
+    Paused,
+    /// Its `end_at` has passed, or it is a `delay` that has fired.
+    Finished,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl ScheduleStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Disabled => "disabled",
+            Self::Error => "error",
+            Self::Paused => "paused",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// Describes all schedules of a fleet as they stand now.
+pub async fn schedules(
+    store: &Store,
+    roster: &Roster,
+    now: Timestamp,
+) -> Result<Vec<ScheduleView>, StoreError> {
+    Ok(schedules_of(roster, &store.snapshot_of(roster, now).await?, now))
+}
+
+/// Describes all schedules as they stand in a snapshot, in the order of the fleet's files. API, command line, pages,
+/// `state.yaml` and metrics show nothing else.
+pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec<ScheduleView> {
+    let outlook = Outlook::new(now, roster, snapshot);
+    let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
+        let view = |schedule: &Schedule| {
+            let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
+            view.explained(roster, agent, schedule, snapshot, now)
+        };
+        agent.schedules.iter().map(view).collect()
+    };
+    roster.agents.iter().flat_map(of_agent).collect()
+}
+
+impl ScheduleView {
+    fn of(
+        agent: &Agent,
+        schedule: &Schedule,
+        snapshot: &Snapshot,
+        next_run_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        let record = snapshot.schedules.get(&schedule.id);
+        let state = record.map_or(&ScheduleState::Active, |record| &record.state);
+        let runs = snapshot
+            .jobs
+            .iter()
+            .any(|job| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Running { .. }));
+        let done = record.is_some_and(ScheduleRecord::is_done);
+        let (status, gave_up) = match state {
+            ScheduleState::Error { reason } => (ScheduleStatus::Error, Some(reason.clone())),
+            ScheduleState::Paused { .. } if schedule.enabled => (ScheduleStatus::Paused, None),
+            ScheduleState::Disabled { .. } if schedule.enabled && done => {
+                (if runs { ScheduleStatus::Running } else { ScheduleStatus::Finished }, None)
+            }
+            ScheduleState::Paused { .. } | ScheduleState::Disabled { .. } => (ScheduleStatus::Disabled, None),
+            ScheduleState::Active | ScheduleState::Finished if !schedule.enabled => {
+                (ScheduleStatus::Disabled, None)
+            }
+            ScheduleState::Active | ScheduleState::Finished if runs => (ScheduleStatus::Running, None),
+            _ if record.is_some_and(|record| record.is_finished(schedule, now)) => {
+                (ScheduleStatus::Finished, None)
+            }
+            ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),
+        };
+        // An earlier version let an interval wait for its `start_at`.
+        let starts = schedule.timing.start_at.is_some_and(|start| start > now);
+        let held = record.and_then(|record| record.waiting.as_ref()).filter(|_| !starts);
+        let waiting = held.map(|waiting| waiting.reason);
+        let has_jobs = snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id));
+        // What is held back until the pause is over is not being prepared.
+        let preparing_since = snapshot.to_prepare(schedule.id).map(|firing| firing.since).min();
+        let preparing = preparing_since.is_some();
+        let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
+        let waiting = waiting.or_else(waits);
+        let skip_reason = match status {
+            ScheduleStatus::Disabled | ScheduleStatus::Error => Some(SkipReason::Disabled),
+            ScheduleStatus::Finished => waiting.or(Some(SkipReason::NotDue)),
+            ScheduleStatus::Paused => Some(SkipReason::Paused),
+            ScheduleStatus::Idle | ScheduleStatus::Running => waiting.or_else(|| {
+                match (schedule.trigger.driver(), next_run_at) {
+                    (Driver::Hand | Driver::Delivery, _) => Some(SkipReason::UnsupportedType),
+                    // It looks for something to do by itself, and nobody knows when it finds it.
+                    (Driver::Strategy, _) => None,
+                    (Driver::Clock, Some(at)) => (at > now).then_some(SkipReason::NotDue),
+                    // An interval counts from the end of what it has fired.
+                    (Driver::Clock, None) if has_jobs || preparing => Some(SkipReason::AlreadyRunning),
+                    // Its calendar has no time for it any more.
+                    (Driver::Clock, None) => Some(SkipReason::NotDue),
+                }
+            }),
+        };
+        Self {
+            id: schedule.id,
+            agent: agent.name.clone(),
+            schedule: schedule.name.clone(),
+            kind: schedule.trigger.type_name().to_owned(),
+            status,
+            last_run_at: record.and_then(|record| record.last_run_at),
+            next_run_at,
+            preparing,
+            preparing_since,
+            preparing_by: preparing.then(|| notes::prepared_by(agent, schedule)),
+            last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
+            skip_reason,
+            skip_until: None,
+            off_in_file: schedule.place_of_off(),
+            skip_note: None,
+            skip_note_reason: None,
+            due_since: held.map(|waiting| waiting.due),
+            jobs_waiting: snapshot
+                .jobs
+                .iter()
+                .filter(|job| {
+                    job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. })
+                })
+                .count(),
+            over: done || schedule.is_over(now),
+            timezone: schedule.zone.to_string(),
+        }
+    }
+}

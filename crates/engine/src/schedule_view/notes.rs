@@ -1,0 +1,262 @@
+//! What there is to say about why a schedule does not fire, or a firing did not run.
+
+use cowhand_core::config::shape::WorkSource;
+use cowhand_core::plan::{AwaitedSeat, LiveJob, LiveState, Snapshot, free_places};
+use cowhand_core::policy::{Closed, Misfire};
+use cowhand_core::provider::Parked;
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
+use cowhand_core::trigger::{Driver, TriggerConfig};
+use jiff::Timestamp;
+
+use super::{ScheduleStatus, ScheduleView};
+use cowhand_store::LedgerRow;
+
+impl ScheduleView {
+    /// With all there is to say about a pause, a budget, a calendar or a used-up provider. One that waits for something else has the
+    /// note all the same: that is what it will wait for then.
+    pub(super) fn explained(
+        mut self,
+        roster: &Roster,
+        agent: &Agent,
+        schedule: &Schedule,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Self {
+        let state = snapshot.schedules.get(&schedule.id).map(|record| &record.state);
+        if let (ScheduleStatus::Paused, Some(ScheduleState::Paused { reason, until })) = (self.status, state)
+        {
+            return self.noted(SkipReason::Paused, Some(*until), reason.clone());
+        }
+        let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
+        let done = snapshot.schedules.get(&schedule.id).is_some_and(ScheduleRecord::is_done);
+        if self.status == ScheduleStatus::Finished && is_delay && !done {
+            return self.noted(SkipReason::NotDue, None, Closed::EndAt.sentence());
+        }
+        if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
+            return self;
+        }
+        if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
+            let is_put_off = self.skip_reason == Some(SkipReason::NotDue)
+                && !over.may_pass()
+                && self.is_put_off(schedule, over.until, now);
+            if is_put_off || matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
+                self.skip_reason = Some(SkipReason::OverBudget);
+            }
+            return self.noted(SkipReason::OverBudget, over.until, over.sentence(&agent.name, roster.zone()));
+        }
+        if let Some(parked) = limit(agent, schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::UsageLimit);
+            return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
+        }
+        if let Some((until, sentence)) = put_back(schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::Requeued);
+            return self.noted(SkipReason::Requeued, Some(until), sentence);
+        }
+        if let Some(seat) = seat(roster, agent, schedule, snapshot, now) {
+            self.skip_reason = Some(SkipReason::AtCapacity);
+            return self.noted(SkipReason::AtCapacity, seat.until, seat.sentence);
+        }
+        if let Some(parked) = snapshot.limit(agent, now) {
+            return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
+        }
+        if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, snapshot) > 0 {
+            let note = "the agent has a free place again, and it fires at the daemon's next look";
+            return self.noted(SkipReason::AtCapacity, None, note.to_owned());
+        }
+        self.with_calendar(schedule, now)
+    }
+
+    /// Whether it would fire before there is money again.
+    fn is_put_off(&self, schedule: &Schedule, until: Option<Timestamp>, now: Timestamp) -> bool {
+        let Some(until) = until else { return self.next_run_at.is_none() };
+        match &schedule.trigger {
+            TriggerConfig::Cron { expression, .. } => {
+                expression.next_after(now, schedule.zone.time_zone()).is_some_and(|at| at < until)
+            }
+            _ => self.next_run_at == Some(until),
+        }
+    }
+
+    /// With the key of its calendar that keeps it from firing. A person may fire it all the same.
+    fn with_calendar(mut self, schedule: &Schedule, now: Timestamp) -> Self {
+        let zone = schedule.zone.time_zone();
+        if let Some(passed_over) = self.passed_over(schedule, now) {
+            let next = self.next_run_at;
+            return self.noted(SkipReason::NotDue, next, passed_over);
+        }
+        let Some(closed) = schedule.timing.closed_by(now, zone) else { return self };
+        let opens = schedule.timing.next_allowed(now, zone);
+        match (schedule.trigger.driver(), self.skip_reason, closed) {
+            (Driver::Clock, Some(SkipReason::NotDue), Closed::StartAt(_)) => {
+                self.noted(SkipReason::NotDue, opens, closed.sentence())
+            }
+            (Driver::Clock, Some(SkipReason::OutsideHours), _) => {
+                self.noted(SkipReason::OutsideHours, opens, closed.sentence())
+            }
+            (Driver::Delivery | Driver::Strategy, Some(SkipReason::UnsupportedType) | None, _) => {
+                self.skip_reason = Some(SkipReason::OutsideHours);
+                self.noted(SkipReason::OutsideHours, opens, closed.sentence())
+            }
+            _ => self,
+        }
+    }
+
+    /// Tells which key of the calendar makes it pass over the next time that its expression names.
+    fn passed_over(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
+        let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
+        if self.skip_reason != Some(SkipReason::NotDue) {
+            return None;
+        }
+        let zone = schedule.zone.time_zone();
+        let named = expression.next_after(now, zone)?;
+        if self.next_run_at.is_some_and(|next| next <= named) {
+            return None;
+        }
+        match schedule.timing.closed_by(named, zone)? {
+            Closed::EndAt => None,
+            closed @ Closed::StartAt(_) => Some(closed.sentence()),
+            closed => Some(format!("{named:.0} is passed over: {}", closed.sentence())),
+        }
+    }
+
+    fn noted(self, reason: SkipReason, until: Option<Timestamp>, note: String) -> Self {
+        Self { skip_until: until, skip_note: Some(note), skip_note_reason: Some(reason), ..self }
+    }
+}
+
+/// The limit that its jobs wait for, if one of them does; the oldest comes first.
+fn limit<'a>(
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+) -> Option<&'a Parked> {
+    let waits =
+        |job: &&LiveJob| job.schedule == Some(schedule.id) && matches!(job.state, LiveState::Pending { .. });
+    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.limit_of(agent, job, now))
+}
+
+/// Returns the place at a provider that its jobs wait for, if one of them waits and the agent itself has room.
+fn seat(
+    roster: &Roster,
+    agent: &Agent,
+    schedule: &Schedule,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Option<AwaitedSeat> {
+    let runs = |job: &&LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Running { .. });
+    if snapshot.jobs.iter().filter(runs).count() >= agent.max_concurrent as usize {
+        return None;
+    }
+    let waits = |job: &&LiveJob| {
+        job.schedule == Some(schedule.id)
+            && matches!(job.state, LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now))
+    };
+    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.seat_of(roster, agent, job, now))
+}
+
+/// Why its oldest job that could not be started waits, and until when.
+fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
+    let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
+    jobs.filter_map(|job| Some((job, job.put_back(now)?)))
+        .map(|(job, (until, sentence))| (until, format!("{}: {sentence}", job.id)))
+        .next()
+}
+
+/// What is asked before it is known what a firing runs for, in this order.
+pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
+    let source =
+        schedule.work_source.as_ref().or(agent.settings.work_source.as_ref()).map(|source| match source {
+            WorkSource::Github { repo, .. } => {
+                format!("the work source github {}", repo.as_deref().unwrap_or_default())
+            }
+            WorkSource::Files { path, .. } => format!("the work source files {path}"),
+            WorkSource::Custom { name, .. } => format!("the work source {name}"),
+        });
+    let trust = (!agent.trusts(Some(schedule)).is_empty()).then(|| "`trust`".to_owned());
+    let command = schedule.when_command.as_ref().map(|_| "`when_command`".to_owned());
+    let asked: Vec<String> = trust.into_iter().chain(command).chain(source).collect();
+    asked.join(", ")
+}
+
+/// Why a firing ran or did not, in words.
+pub fn why_of(
+    row: &LedgerRow,
+    schedule: &Schedule,
+    record: Option<&ScheduleRecord>,
+    daemon_runs: bool,
+) -> String {
+    let (key, note) = (&row.key, row.note.as_deref());
+    let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
+    match row.outcome {
+        FiringOutcome::Preparing if record.is_some_and(|record| record.holds_back(key)) => {
+            with_note("its schedule has paused itself, and it waits for the end of the pause")
+        }
+        FiringOutcome::Preparing if !daemon_runs => {
+            with_note("no daemon runs; it is prepared when a daemon starts")
+        }
+        FiringOutcome::Preparing => with_note("it is being prepared: it finds out what there is to run for"),
+        FiringOutcome::Missed => with_note(missed(row, schedule)),
+        FiringOutcome::Coalesced => with_note("a later firing stands for it"),
+        FiringOutcome::Skipped(SkipReason::Filtered) => match note {
+            Some(note) if note.starts_with(WHEN_COMMAND) => note.to_owned(),
+            Some(note) => format!("`trust`: {note}"),
+            None => filtered_by(schedule).to_owned(),
+        },
+        FiringOutcome::Skipped(SkipReason::OutsideHours) => {
+            let closed = schedule.timing.closed_by(row.due, schedule.zone.time_zone());
+            with_note(&closed.map_or_else(|| because(SkipReason::OutsideHours).to_owned(), Closed::sentence))
+        }
+        FiringOutcome::Skipped(reason) => with_note(because(reason)),
+        FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),
+        FiringOutcome::Ran if key.is_fill() => with_note("a place was free"),
+        FiringOutcome::Ran if key.is_by_clock() => with_note("it was due"),
+        FiringOutcome::Ran => with_note("its trigger fired"),
+    }
+}
+
+/// How the note of a firing begins that its command did not let through.
+pub const WHEN_COMMAND: &str = "`when_command`";
+
+fn missed(row: &LedgerRow, schedule: &Schedule) -> &'static str {
+    let late = row.decided_at.duration_since(row.due);
+    let too_late = schedule.timing.latest().is_some_and(|latest| late > latest);
+    if schedule.timing.misfire != Misfire::Skip && too_late {
+        "its time passed while nothing could fire it, by more than `max_lateness`"
+    } else {
+        "its time passed while nothing could fire it, and `misfire` lets it go"
+    }
+}
+
+/// Commands and questions of trust leave a note, except those of an earlier version.
+const fn filtered_by(schedule: &Schedule) -> &'static str {
+    if schedule.when_command.is_some() {
+        "its `filter` or `when_command` did not let it through"
+    } else {
+        "its `filter` did not let it through"
+    }
+}
+
+pub const fn because(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::UnsupportedType => "the clock does not fire this type of trigger",
+        SkipReason::Disabled => "it was turned off",
+        SkipReason::AlreadyRunning => "its previous job had not ended",
+        SkipReason::AtCapacity => {
+            "all places of the agent (`max_concurrent`) are taken by jobs that run or wait"
+        }
+        SkipReason::NotDue => "it was not due",
+        SkipReason::Duplicate => "the same work is done or under way",
+        SkipReason::Filtered => "its `filter`, `trust` or `when_command` did not let it through",
+        SkipReason::NoWork => "there was no work",
+        SkipReason::OutsideHours => {
+            "its calendar (`active_hours`, `exclude_dates`, `start_at`, `end_at`) was closed"
+        }
+        SkipReason::OverBudget => "a budget had no room for it",
+        SkipReason::Paused => "it had paused itself",
+        SkipReason::UsageLimit => "its provider was used up",
+        SkipReason::SessionBusy => "an earlier job has its session and has not ended",
+        SkipReason::Requeued => "its job could not be started, and is tried again",
+    }
+}

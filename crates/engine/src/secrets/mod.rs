@@ -1,0 +1,119 @@
+//! The secrets of a fleet: what is masked in everything that is written down or shown.
+
+pub mod named;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cowhand_core::config::looks_secret;
+use cowhand_core::config::shape::{Hook, HookAction};
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::trigger::TriggerConfig;
+use indexmap::IndexMap;
+
+use crate::loaded::Loaded;
+use cowhand_run::veil::Veil;
+use cowhand_work::Setting;
+
+/// Knows all secrets of the fleet, whichever agent they are meant for: the values of variables that the config names as
+/// secrets, or whose names say that they are, passwords in addresses, what signs deliveries, and what MCP servers, hooks
+/// and the collector of traces are told. `agent` is one that need not be in the config.
+pub(crate) fn veil_over(loaded: &Loaded, agent: Option<&Agent>) -> Veil {
+    let Loaded { roster, variables, sources, named, .. } = loaded;
+    veil_of(&SecretPlaces { roster, variables, setting: sources.setting(), named }, agent)
+}
+
+/// The same for all agents of the config, made once.
+pub fn veil(loaded: &Loaded) -> Arc<Veil> {
+    Arc::clone(loaded.veil.get_or_init(|| Arc::new(veil_over(loaded, None))))
+}
+
+/// The same for a fleet of which no daemon runs.
+pub fn veil_without_daemon(roster: &Roster, variables: &HashMap<String, String>, setting: &Setting) -> Veil {
+    let named = named::variables(roster, None);
+    veil_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
+}
+
+/// Where secrets of a fleet are named.
+struct SecretPlaces<'a> {
+    roster: &'a Roster,
+    variables: &'a HashMap<String, String>,
+    setting: &'a Setting,
+    /// The variables that the config names as secrets.
+    named: &'a [String],
+}
+
+fn veil_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Veil {
+    let own = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let agents = || fleet.roster.agents.iter().chain(agent);
+    let variables = own.chain(fleet.variables.clone()).chain(agents().flat_map(variables_of));
+    let variables = variables.flat_map(|(name, value)| {
+        let password = password(&value).map(str::to_owned);
+        password.into_iter().chain(looks_secret(&name).then_some(value))
+    });
+    let schedules = agents().flat_map(|agent| &agent.schedules);
+    let of_schedules = schedules.filter_map(|schedule| match &schedule.trigger {
+        TriggerConfig::Webhook { secret, .. } => secret.clone(),
+        _ => None,
+    });
+    let named = fleet.named.iter().filter_map(|name| fleet.setting.variable(name));
+    let store = fleet.roster.store.as_deref().and_then(password).map(str::to_owned);
+    let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
+    let traces = traces.flat_map(|value| said_in_parts(value));
+    let told = agents().flat_map(told_by);
+    Veil::of(variables.chain(told).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
+}
+
+/// The variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
+fn variables_of(agent: &Agent) -> Vec<(String, String)> {
+    let settings = &agent.settings;
+    let container = settings.docker.iter().filter_map(|docker| docker.env.clone()).flatten();
+    let others = settings.fallback.iter().flat_map(|other| other.env.clone());
+    let servers = settings.mcp_servers.values().filter_map(|server| server.env.clone()).flatten();
+    settings.env.clone().into_iter().chain(container).chain(others).chain(servers).collect()
+}
+
+/// What an agent's MCP servers and hooks are told.
+fn told_by(agent: &Agent) -> Vec<String> {
+    let servers = agent.settings.mcp_servers.values().filter_map(|server| server.headers.as_ref());
+    let headers = servers.flat_map(IndexMap::values).flat_map(|value| said_in_parts(value));
+    let hooks = agent.settings.hooks.iter().flat_map(|hooks| hooks.after_run.iter().chain(&hooks.on_error));
+    headers.chain(hooks.flat_map(of_hook)).collect()
+}
+
+pub fn of_hook(hook: &Hook) -> Vec<String> {
+    let HookAction::Webhook { headers, secret, .. } = &hook.action else { return Vec::new() };
+    let values = headers.iter().flat_map(|headers| headers.values()).chain(secret);
+    values.flat_map(|value| said_in_parts(value)).collect()
+}
+
+/// Whole and word by word: `Bearer abc` is said as `abc`.
+fn said_in_parts(value: &str) -> impl Iterator<Item = String> {
+    [value].into_iter().chain(value.split_whitespace().skip(1)).map(str::to_owned)
+}
+
+/// Of `https://user:password@host/`.
+fn password(value: &str) -> Option<&str> {
+    let (_, after) = value.split_once("://")?;
+    let authority = after.split(['/', '?', '#']).next()?;
+    Some(authority.rsplit_once('@')?.0.split_once(':')?.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_addresses() {
+        for (value, expected) in [
+            ("postgres://me:hunter22@db/x", Some("hunter22")),
+            ("https://me:p@ss:word@host", Some("p@ss:word")),
+            ("https://me@host", None),
+            ("https://host/a:b@c", None),
+            ("me:hunter22@db", None),
+        ] {
+            assert_eq!(password(value), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Which variables hold secrets because the config says so: the keys that end in `_env` name them, whatever they are called.
+
+use std::collections::BTreeSet;
+
+use cowhand_core::roster::Roster;
+use serde_json::Value;
+
+/// All of a fleet: what its agents and schedules are, and what only its files say.
+pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for agent in &roster.agents {
+        look_in(&written(&agent.settings), &mut names);
+        for schedule in &agent.schedules {
+            for part in [written(&schedule.trigger), written(&schedule.work_source), written(&schedule.trust)]
+            {
+                look_in(&part, &mut names);
+            }
+        }
+    }
+    if let Some(shown) = shown {
+        look_in(shown, &mut names);
+    }
+    names.into_iter().collect()
+}
+
+/// As it stands in a file. All of it was read from one, or could be.
+fn written(part: &impl serde::Serialize) -> Value {
+    serde_json::to_value(part).unwrap_or_default()
+}
+
+fn look_in(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                match field {
+                    // A webhook's may name several.
+                    Value::String(text) if key.ends_with("_env") => {
+                        let own = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+                        names.extend(own.map(str::to_owned));
+                    }
+                    other => look_in(other, names),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| look_in(item, names)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::roster::Agent;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Every key that there is, by the schema: a new one is found without further ado.
+    #[test]
+    fn every_key_of_the_schema_that_names_a_variable() {
+        fn keys(schema: &Value, found: &mut BTreeSet<String>) {
+            match schema {
+                Value::Object(fields) => {
+                    let own = fields.get("properties").and_then(Value::as_object);
+                    found.extend(
+                        own.into_iter().flat_map(|own| own.keys()).filter(|key| is_named(key)).cloned(),
+                    );
+                    fields.values().for_each(|field| keys(field, found));
+                }
+                Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+                _ => {}
+            }
+        }
+        fn is_named(key: &str) -> bool {
+            let words = ["token", "secret", "key", "password"];
+            key.contains("env") && words.iter().any(|word| key.contains(word))
+        }
+        let mut found = BTreeSet::new();
+        keys(&cowhand_core::config::editor::fleet_schema(), &mut found);
+        assert!(found.len() >= 5, "{found:?}");
+        for key in found {
+            let mut names = BTreeSet::new();
+            look_in(&json!({"a": [{ key.as_str(): "X, Y" }]}), &mut names);
+            assert_eq!(names.len(), 2, "{key} does not end in `_env`, so nobody looks for what it names");
+        }
+    }
+
+    #[test]
+    fn of_a_fleet() {
+        let mut agent = Agent::new("a".parse().unwrap());
+        agent.settings = serde_json::from_value(json!({
+            "work_source": {"type": "github", "repo": "o/r", "auth": {"token_env": "ONE", "app": {"id": "1", "private_key_env": "TWO"}}},
+            "chat": {"discord": {"bot_token_env": "THREE", "guilds": []}},
+            "hooks": {"after_run": [{"type": "webhook", "url": "http://a", "secret_env": "FOUR"}]},
+        }))
+        .unwrap();
+        let roster = Roster { agents: vec![agent], ..Roster::default() };
+        let shown = json!({"webhooks": {"secret_env": "FIVE"}, "env": "SIX"});
+        assert_eq!(variables(&roster, Some(&shown)), ["FIVE", "FOUR", "ONE", "THREE", "TWO"]);
+    }
+}

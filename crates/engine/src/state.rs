@@ -1,0 +1,183 @@
+//! The state folder: `.cowhand/` beside the config file, and what is where in it.
+
+mod guard;
+mod job_socket;
+mod socket_path;
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::id::{AgentName, JobId};
+use ring::rand::{SecureRandom, SystemRandom};
+use uuid::Uuid;
+
+pub use job_socket::{job_folder, job_socket};
+pub use socket_path::{LONGEST_SOCKET_PATH, short_socket_path};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateFolder(PathBuf);
+
+const LOCK: &str = "daemon.lock";
+
+impl StateFolder {
+    pub const NAME: &str = ".cowhand";
+
+    pub fn beside(config_file: &Path) -> Self {
+        Self(config_file.parent().unwrap_or(Path::new(".")).join(Self::NAME))
+    }
+
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.0.join("store.db")
+    }
+
+    pub fn jobs(&self) -> PathBuf {
+        self.0.join("jobs")
+    }
+
+    /// The job's output, one message a line.
+    pub fn output(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(format!("{job}.jsonl"))
+    }
+
+    /// The job's record, for people.
+    pub fn view(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(format!("{job}.yaml"))
+    }
+
+    /// What the job changed in its workspace.
+    pub fn diff(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(format!("{job}.diff"))
+    }
+
+    /// For what else a job leaves behind.
+    pub fn folder(&self, job: &JobId) -> PathBuf {
+        self.jobs().join(job.as_str())
+    }
+
+    pub fn attempts(&self) -> PathBuf {
+        self.0.join("attempts")
+    }
+
+    /// What programs have in place of their own home in jobs of strangers, of one agent.
+    pub fn of_strangers(&self, agent: &AgentName) -> PathBuf {
+        self.0.join("strangers").join(agent.as_str())
+    }
+
+    /// Directories that jobs have to themselves.
+    pub fn workspaces(&self) -> PathBuf {
+        self.0.join("workspaces")
+    }
+
+    /// What a daemon in the background says.
+    pub fn log(&self) -> PathBuf {
+        self.0.join("daemon.log")
+    }
+
+    /// Makes what is missing, for the owner only: prompts and output may hold anything. Refuses a folder of somebody else,
+    /// and one with a symbolic link in it.
+    pub fn create(&self) -> io::Result<()> {
+        self.check()?;
+        for folder in [self.0.clone(), self.jobs(), self.attempts()] {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        self.close_to_others()?;
+        self.keep_out_of_git()
+    }
+
+    /// Says why the folder cannot be used safely, if it cannot.
+    pub fn check(&self) -> io::Result<()> {
+        guard::check(&self.0)
+    }
+
+    /// Takes the rights of other users away from all that is in the folder, whatever the umask was when it was made.
+    pub fn close_to_others(&self) -> io::Result<()> {
+        guard::close(&self.0)
+    }
+
+    /// Prompts and output are not to be committed by accident.
+    fn keep_out_of_git(&self) -> io::Result<()> {
+        let made =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.0.join(".gitignore"));
+        match made {
+            Ok(mut file) => file.write_all(b"*\n"),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Held as long as the daemon lives; the kernel lets go of it however that ends. None if another has it.
+    pub fn lock(&self) -> io::Result<Option<File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW);
+        let lock = options.open(self.lock_file())?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.0.join(LOCK)
+    }
+
+    /// Says whether a daemon holds the folder.
+    pub fn is_locked(&self) -> bool {
+        self.lock_file().is_file() && matches!(self.lock(), Ok(None))
+    }
+
+    /// What the tokens of jobs are made with: drawn once, for the owner only.
+    pub fn job_key(&self) -> io::Result<Vec<u8>> {
+        const LENGTH: usize = 32;
+        let path = self.0.join("job-key");
+        match fs::read(&path) {
+            Ok(key) if key.len() == LENGTH => Ok(key),
+            Ok(_) => {
+                Err(io::Error::other(format!("{} is damaged; remove it if no agent runs", path.display())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut key = vec![0; LENGTH];
+                let drawn = SystemRandom::new().fill(&mut key);
+                drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
+                // Made for the owner only.
+                let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
+                file.write_all(&key)?;
+                file.as_file().sync_all()?;
+                file.persist(&path)?;
+                Ok(key)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Who this daemon is, the same after every restart, so that it finds its own leases again.
+    pub fn node(&self) -> io::Result<String> {
+        let path = self.0.join("node");
+        match fs::read_to_string(&path) {
+            Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+            Ok(_) => {
+                Err(io::Error::other(format!("{} is empty; remove it if no agent runs", path.display())))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let id = Uuid::now_v7().to_string();
+                let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
+                file.write_all(id.as_bytes())?;
+                file.as_file().sync_all()?;
+                file.persist(&path)?;
+                Ok(id)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Where jobs speak to the fleet: a folder that holds one socket and nothing else, so that it can be bound into a sandbox.
+//! It is the folder that is bound, so that the socket of the next daemon is seen in there, too.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
+use cowhand_system::gone::gone;
+
+const FOLDER: &str = "talk";
+const SOCKET: &str = "job.sock";
+
+/// The socket, in its folder.
+pub fn job_socket(state: &StateFolder) -> io::Result<PathBuf> {
+    Ok(job_folder(state)?.join(SOCKET))
+}
+
+/// Made if it is not there. In the state folder, or, where that has too long a name, where a link in it leads: the same
+/// place for as long as it is ours, since agents that run know it by its name.
+pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
+    let known_as = std::path::absolute(state.path())?.join(FOLDER);
+    if known_as.join(SOCKET).as_os_str().len() <= LONGEST_SOCKET_PATH {
+        make(&known_as)?;
+        return Ok(known_as);
+    }
+    if let Ok(real) = fs::read_link(&known_as)
+        && is_ours(&real)
+    {
+        return Ok(real);
+    }
+    let mut real = short_socket_path(state)?.into_os_string();
+    real.push("-talk");
+    let real = PathBuf::from(real);
+    make(&real)?;
+    gone(fs::remove_file(&known_as))?;
+    symlink(&real, &known_as)?;
+    Ok(real)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if is_ours(folder) {
+        return Ok(());
+    }
+    let message = format!("{} is not a folder that only we can use; remove it", folder.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
+
+fn is_ours(folder: &Path) -> bool {
+    let me = rustix::process::getuid().as_raw();
+    fs::symlink_metadata(folder)
+        .is_ok_and(|found| found.is_dir() && found.uid() == me && found.mode() & 0o777 == 0o700)
+}

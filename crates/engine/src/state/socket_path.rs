@@ -1,0 +1,32 @@
+//! Where sockets are when the path of the state folder is too long for the address of a socket.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+use super::StateFolder;
+
+/// The longest path of a socket that every system accepts.
+pub const LONGEST_SOCKET_PATH: usize = 100;
+
+/// A folder of ours with a short name; the same state folder always has the same place in it.
+pub fn short_socket_path(state: &StateFolder) -> io::Result<PathBuf> {
+    let me = rustix::process::getuid().as_raw();
+    let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("cowhand"),
+        None => PathBuf::from(format!("/tmp/cowhand-{me}")),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    // Anybody can make a folder in /tmp before us.
+    let found = fs::symlink_metadata(&folder)?;
+    if !found.is_dir() || found.uid() != me || found.mode() & 0o077 != 0 {
+        let message = format!("{} is not a folder that only we can use; remove it", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    let path = fs::canonicalize(state.path())?;
+    let name = Uuid::new_v5(&Uuid::NAMESPACE_URL, path.as_os_str().as_encoded_bytes());
+    Ok(folder.join(name.simple().to_string()))
+}

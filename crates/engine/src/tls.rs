@@ -1,0 +1,151 @@
+//! TLS by certificate files: read at the start, where a mistake is an error, and again with the config, where it is not.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use cowhand_core::server::Tls as Files;
+use jiff::{SignedDuration, Timestamp};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+use tracing::{info, warn};
+use x509_cert::der::Decode as _;
+
+use cowhand_system::named_file::{self, KEY_BYTES};
+
+/// So long before a certificate ends, somebody should know.
+const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("cannot read {}: {source}", place.display())]
+    Read { place: PathBuf, source: io::Error },
+    #[error("there is no {what} in PEM form in {}", place.display())]
+    Nothing { what: &'static str, place: PathBuf },
+    #[error("{} is damaged: {why}", place.display())]
+    Damaged { place: PathBuf, why: String },
+    #[error("{} and {} do not go together: {source}", files.certificate.display(), files.key.display())]
+    Unfit { files: Files, source: rustls::Error },
+}
+
+/// What the server shows to whoever connects; the files may bring a newer one at any time.
+#[derive(Debug)]
+pub struct Tls {
+    files: Files,
+    now: RwLock<Arc<ServerConfig>>,
+}
+
+/// A certificate with its key, ready for use.
+#[derive(Debug)]
+pub struct Certificate {
+    config: Arc<ServerConfig>,
+    begins: Timestamp,
+    ends: Timestamp,
+}
+
+impl Tls {
+    pub fn open(files: Files) -> Result<Self, TlsError> {
+        let certificate = Certificate::read(&files)?;
+        certificate.say(Timestamp::now());
+        Ok(Self { files, now: RwLock::new(certificate.config) })
+    }
+
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Whoever is connected stays so. Files that are half written leave us with what we have.
+    pub fn reload(&self) {
+        match Certificate::read(&self.files) {
+            Ok(certificate) => {
+                certificate.say(Timestamp::now());
+                *self.now.write().unwrap_or_else(PoisonError::into_inner) = certificate.config;
+            }
+            Err(error) => warn!("the certificate stays as it is: {error}"),
+        }
+    }
+}
+
+impl Certificate {
+    pub fn read(files: &Files) -> Result<Self, TlsError> {
+        let chain = chain(&files.certificate)?;
+        let key = key(&files.key)?;
+        let (begins, ends) = validity(&chain, &files.certificate)?;
+        let unfit = |source| TlsError::Unfit { files: files.clone(), source };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(unfit)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(unfit)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { config: Arc::new(config), begins, ends })
+    }
+
+    /// Until when it is good, and whether somebody has to do something about it.
+    pub fn standing(&self, now: Timestamp) -> (String, bool) {
+        let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
+        if self.ends <= now {
+            (format!("the certificate ended on {}; clients will refuse it", day(self.ends)), true)
+        } else if self.begins > now {
+            (
+                format!("the certificate begins on {}; clients will refuse it until then", day(self.begins)),
+                true,
+            )
+        } else {
+            let is_soon = self.ends.duration_since(now) < SOON;
+            (format!("the certificate is good until {}", day(self.ends)), is_soon)
+        }
+    }
+
+    fn say(&self, now: Timestamp) {
+        match self.standing(now) {
+            (standing, true) => warn!("{standing}"),
+            (standing, false) => info!("{standing}"),
+        }
+    }
+}
+
+fn chain(place: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let bytes = read(place)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let chain = chain.map_err(|error| of_pem(place, "certificate", &error))?;
+    if chain.is_empty() {
+        return Err(TlsError::Nothing { what: "certificate", place: place.to_owned() });
+    }
+    Ok(chain)
+}
+
+fn key(place: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(place)?).map_err(|error| of_pem(place, "private key", &error))
+}
+
+fn read(place: &Path) -> Result<Vec<u8>, TlsError> {
+    named_file::read(place, KEY_BYTES).map_err(|source| TlsError::Read { place: place.to_owned(), source })
+}
+
+/// Of a key nothing is quoted.
+fn of_pem(place: &Path, what: &'static str, error: &pem::Error) -> TlsError {
+    let place = place.to_owned();
+    match error {
+        pem::Error::NoItemsFound => TlsError::Nothing { what, place },
+        _ => TlsError::Damaged { place, why: format!("its {what} is not in PEM form") },
+    }
+}
+
+fn validity(chain: &[CertificateDer<'_>], place: &Path) -> Result<(Timestamp, Timestamp), TlsError> {
+    let damaged = |why: String| TlsError::Damaged { place: place.to_owned(), why };
+    let first = chain.first().map(AsRef::as_ref).unwrap_or_default();
+    let certificate = x509_cert::Certificate::from_der(first).map_err(|error| damaged(error.to_string()))?;
+    let validity = certificate.tbs_certificate.validity;
+    let at = |time: x509_cert::time::Time| {
+        i64::try_from(time.to_unix_duration().as_secs())
+            .ok()
+            .and_then(|seconds| Timestamp::from_second(seconds).ok())
+            .ok_or_else(|| damaged("its dates are out of range".to_owned()))
+    };
+    Ok((at(validity.not_before)?, at(validity.not_after)?))
+}

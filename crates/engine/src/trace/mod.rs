@@ -1,0 +1,229 @@
+//! Traces: of each job that has ended one, for a collector of OpenTelemetry.
+//!
+//! A trace is made of what the store and the job's output know, after the end of the job: so a daemon that dies
+//! meanwhile takes nothing of it along, and a job that runs costs nothing. The event log is the queue, and a file in the
+//! state folder says how far it was read. Ids follow from the job's, so a trace that is sent twice is the same one.
+
+mod collector;
+mod otlp;
+mod span;
+mod tool;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::job::{ErrorKind, JobState, Outcome};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use crate::context::Engine;
+use crate::view::write_whole;
+use collector::Collector;
+use cowhand_run::attempt::Attempt;
+use cowhand_store::{JobHistory, StoreError};
+use cowhand_system::gone::gone;
+use otlp::Exporter;
+use span::{Ids, Span};
+use tool::Calls;
+
+/// Events looked at together.
+const PAGE: u32 = 500;
+/// Spans that are sent together, but for those of one job more.
+const MANY_SPANS: usize = 2000;
+/// Before a store that failed is asked again.
+const RETRY: Duration = Duration::from_secs(5);
+/// What is not sent by then is sent at the next start.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// In the state folder: the last event whose traces are sent or given up.
+const CURSOR: &str = "traces";
+
+/// Whoever sends traces, if anybody wants them.
+#[derive(Debug)]
+pub struct Traces(Option<(watch::Sender<bool>, JoinHandle<()>)>);
+
+impl Traces {
+    /// Settings that are no good are a warning: traces are not work.
+    pub async fn start(engine: &Arc<Engine>) -> Result<Self, StoreError> {
+        let loaded = engine.loaded();
+        let variable = |name: &str| loaded.sources.setting().variable(name);
+        let exporter = Collector::wanted(loaded.roster.traces.as_ref(), variable)
+            .and_then(|collector| collector.map(|to| Exporter::new(to, &engine.home.node)).transpose());
+        let exporter = exporter.unwrap_or_else(|trouble| {
+            warn!("no traces are sent: {trouble}");
+            None
+        });
+        let Some(exporter) = exporter else {
+            // What happens until somebody wants traces again is not told then.
+            if let Err(error) = gone(fs::remove_file(engine.home.state.path().join(CURSOR))) {
+                warn!("how far traces were sent is not forgotten: {error}");
+            }
+            return Ok(Self(None));
+        };
+        info!("traces go to {}", exporter.place());
+        let follower = Follower {
+            fleet: engine.store.fleet_id().await?,
+            cursor: first(engine).await?,
+            engine: Arc::clone(engine),
+            exporter,
+            pending: Vec::new(),
+        };
+        follower.remember();
+        let (stop, stopped) = watch::channel(false);
+        Ok(Self(Some((stop, tokio::spawn(follower.follow(stopped))))))
+    }
+
+    /// Sends what there is, if that is quick.
+    pub async fn stop(&mut self) {
+        let Some((stop, mut task)) = self.0.take() else { return };
+        stop.send_replace(true);
+        if tokio::time::timeout(LAST_WORDS, &mut task).await.is_err() {
+            info!("some traces are not sent yet; they will be at the next start");
+            task.abort();
+            // Aborted as it was asked for, and then nothing holds the state folder any more.
+            let _ = task.await;
+        }
+    }
+}
+
+/// A daemon that could not begin leaves nobody behind who holds its state folder.
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Some((_, task)) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// Where the last daemon was, unless nobody sent traces then, or the store is another one by now.
+async fn first(engine: &Engine) -> Result<i64, StoreError> {
+    let known = fs::read_to_string(engine.home.state.path().join(CURSOR)).ok();
+    let known = known.and_then(|text| text.trim().parse().ok());
+    let newest = engine.store.last_event().await?;
+    Ok(known.filter(|known| (0..=newest).contains(known)).unwrap_or(engine.home.first_event))
+}
+
+struct Follower {
+    engine: Arc<Engine>,
+    /// Who we are to others, as part of the ids.
+    fleet: String,
+    exporter: Exporter,
+    /// The last event that was looked at.
+    cursor: i64,
+    pending: Vec<Span>,
+}
+
+impl Follower {
+    async fn follow(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            // Before the look, so that what comes while it lasts is seen by the next one.
+            let (stopping, seen) = (*stop.borrow_and_update(), self.engine.store.committed());
+            let looked = self.catch_up().await;
+            if stopping {
+                return;
+            }
+            if let Err(error) = looked {
+                warn!("cannot look for jobs to trace: {error}");
+                // It may be told to stop meanwhile, and then looks once more.
+                let _ = tokio::time::timeout(RETRY, stop.changed()).await;
+                continue;
+            }
+            tokio::select! {
+                () = self.engine.store.changed(seen) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        loop {
+            self.pending.clear();
+            let events = self.engine.store.events_after(self.cursor, PAGE).await?;
+            let Some(last) = events.last().map(|event| event.seq) else { return Ok(()) };
+            let mut any = false;
+            for event in events {
+                any |= self.take(event).await?;
+                if self.pending.len() >= MANY_SPANS {
+                    self.send().await;
+                }
+            }
+            self.send().await;
+            self.cursor = last;
+            if any {
+                self.remember();
+            }
+        }
+    }
+
+    /// Whether it told of something that is ours to send.
+    async fn take(&mut self, event: Event) -> Result<bool, StoreError> {
+        let is_end = match event.fact {
+            Fact::JobCompleted { .. } | Fact::JobFailed { .. } | Fact::JobCancelled { .. } => true,
+            Fact::WorkReported { .. } | Fact::WorkReleased { .. } | Fact::WorkDropped { .. } => false,
+            _ => return Ok(false),
+        };
+        let Some(id) = &event.job else { return Ok(false) };
+        let history = match self.engine.store.history(id.clone()).await {
+            Ok(Some(history)) if is_ours(&history, &self.engine.home.node) => history,
+            // Pruned since, or another node's.
+            Ok(_) => return Ok(false),
+            // It will not be readable later either.
+            Err(error @ StoreError::Unreadable { .. }) => {
+                warn!(job = %id, "it has no trace: {error}");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let ids = Ids::of(&self.fleet, id);
+        if is_end {
+            let calls = self.calls(&history).await;
+            let began = |number| Attempt::new(self.engine.home.state.path(), id, number).agent_began();
+            self.pending.extend(span::of_job(&ids, &history, &calls, began));
+        } else {
+            self.pending.extend(span::of_report(&ids, &history, &event));
+        }
+        Ok(true)
+    }
+
+    /// Output that cannot be read is left out.
+    async fn calls(&self, history: &JobHistory) -> Calls {
+        let id = history.job.id();
+        let windows = history.attempts.iter().map(span::window_of(history)).collect();
+        let mut calls = Calls::within(windows);
+        if let Err(error) = calls.read(self.engine.home.state.output(id)).await {
+            warn!(job = %id, "its trace has not all of its tool calls: {error}");
+        }
+        calls
+    }
+
+    /// Traces that cannot be sent are given up.
+    async fn send(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        if let Err(error) = self.exporter.send(&self.pending).await {
+            let traces = self.pending.iter().filter(|span| span.is_root()).count();
+            warn!(traces, spans = self.pending.len(), "traces are dropped: {error}");
+        }
+        self.pending.clear();
+    }
+
+    fn remember(&self) {
+        let path = self.engine.home.state.path().join(CURSOR);
+        if let Err(error) = write_whole(&path, self.cursor.to_string().as_bytes()) {
+            warn!("traces may be sent again: {}: {error}", path.display());
+        }
+    }
+}
+
+/// The node that ran it has its output. One that nobody ran, or whose node was lost, is told by everybody: it is the
+/// same trace each time.
+fn is_ours(history: &JobHistory, node: &str) -> bool {
+    let lost = matches!(
+        history.job.state(),
+        JobState::Ended { outcome: Outcome::Failed { error, .. }, .. } if error.kind == ErrorKind::Lost
+    );
+    lost || history.attempts.last().is_none_or(|attempt| attempt.node == node)
+}

@@ -1,0 +1,206 @@
+//! OTLP over HTTP, with JSON: how spans are written, and how a collector is given them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+use tracing::{debug, warn};
+
+use super::collector::Collector;
+use super::span::{Attribute, Span, Status};
+use cowhand_system::digest::hex;
+
+pub(super) struct Exporter {
+    http: Client,
+    collector: Collector,
+    node: String,
+    /// How the last one went: a collector that is away is not asked again and again for each trace.
+    well: bool,
+}
+
+/// Of one try.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TRIES: u32 = 4;
+/// Before the second try; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Of an answer, more is not read.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// What was wrong with one try.
+#[derive(Debug)]
+enum Trouble {
+    /// It may pass, perhaps after the time that the collector named.
+    Passing {
+        message: String,
+        after: Option<Duration>,
+    },
+    Lasting(String),
+}
+
+impl Exporter {
+    pub(super) fn new(collector: Collector, node: &str) -> Result<Self, String> {
+        // Without one, building a client panics. Somebody else in this process may have been first, which is as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = Client::builder()
+            .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
+            .timeout(PATIENCE)
+            // Our headers are for the collector that was named.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| format!("no HTTP client can be made: {error}"))?;
+        Ok(Self { http, collector, node: node.to_owned(), well: true })
+    }
+
+    pub(super) fn place(&self) -> String {
+        self.collector.place()
+    }
+
+    /// A few times if need be. While the collector is in trouble, once.
+    pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), String> {
+        let body = document(spans, &self.node).to_string();
+        let tries = if self.well { TRIES } else { 1 };
+        let mut pause = FIRST_PAUSE;
+        for left in (0..tries).rev() {
+            let message = match self.post(body.clone()).await {
+                Ok(()) => {
+                    self.well = true;
+                    return Ok(());
+                }
+                Err(Trouble::Passing { message, after }) if left > 0 => {
+                    // Never sooner than we would ourselves.
+                    let wait = after.unwrap_or_default().max(pause).min(LONGEST_PAUSE);
+                    debug!(?wait, "traces are sent again: {message}");
+                    tokio::time::sleep(wait).await;
+                    pause *= 2;
+                    continue;
+                }
+                Err(Trouble::Passing { message, .. }) => {
+                    self.well = false;
+                    message
+                }
+                // The collector is there, and refuses these.
+                Err(Trouble::Lasting(message)) => message,
+            };
+            return Err(message);
+        }
+        Ok(())
+    }
+
+    async fn post(&self, body: String) -> Result<(), Trouble> {
+        let request = self.http.post(self.collector.url.clone()).headers(self.collector.headers.clone());
+        let json = HeaderValue::from_static("application/json");
+        let answer = request.header(CONTENT_TYPE, json).body(body).send().await.map_err(away)?;
+        let (status, after) = (answer.status(), retry_after(&answer));
+        if status.is_success() {
+            note_rejected(&read(answer).await.map_err(away)?);
+            return Ok(());
+        }
+        let message = format!("the collector answered {status}");
+        // These and no others are to be tried again, says OTLP.
+        if [429, 502, 503, 504].map(|code| StatusCode::from_u16(code).ok()).contains(&Some(status)) {
+            return Err(Trouble::Passing { message, after });
+        }
+        Err(Trouble::Lasting(message))
+    }
+}
+
+/// Without the address, which may hold a key.
+fn away(error: reqwest::Error) -> Trouble {
+    let error = error.without_url();
+    let (mut message, mut cause) = (error.to_string(), std::error::Error::source(&error));
+    while let Some(deeper) = cause {
+        message = format!("{message}: {deeper}");
+        cause = deeper.source();
+    }
+    Trouble::Passing { message, after: None }
+}
+
+/// In seconds; a date is as good as nothing.
+fn retry_after(answer: &Response) -> Option<Duration> {
+    answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+async fn read(mut answer: Response) -> reqwest::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(part) = answer.chunk().await? {
+        body.extend_from_slice(&part);
+        if body.len() > LONGEST_ANSWER {
+            break;
+        }
+    }
+    Ok(body)
+}
+
+/// A collector may take some spans and not others; it says so in an answer of success.
+fn note_rejected(body: &[u8]) {
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return };
+    let rejected = &answer["partialSuccess"]["rejectedSpans"];
+    let count = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or_default();
+    if count > 0 {
+        let why = answer["partialSuccess"]["errorMessage"].as_str().unwrap_or("it does not say why");
+        warn!(
+            spans = count,
+            "the collector has not taken all of a trace: {}",
+            cowhand_core::cut::cut(why, 0, 500)
+        );
+    }
+}
+
+/// One request: all spans of one program.
+fn document(spans: &[Span], node: &str) -> Value {
+    let resource = [
+        ("service.name", Attribute::Text("cowhand".to_owned())),
+        ("service.version", Attribute::Text(env!("CARGO_PKG_VERSION").to_owned())),
+        ("service.instance.id", Attribute::Text(node.to_owned())),
+    ];
+    let spans: Vec<Value> = spans.iter().map(written).collect();
+    json!({"resourceSpans": [{
+        "resource": {"attributes": attributes(&resource)},
+        "scopeSpans": [{"scope": {"name": "cowhand", "version": env!("CARGO_PKG_VERSION")}, "spans": spans}],
+    }]})
+}
+
+fn written(span: &Span) -> Value {
+    const INTERNAL: u32 = 1;
+    let mut json = json!({
+        "traceId": hex(&span.trace),
+        "spanId": hex(&span.id),
+        "name": span.name,
+        "kind": INTERNAL,
+        "startTimeUnixNano": nanoseconds(span.start),
+        "endTimeUnixNano": nanoseconds(span.end),
+        "attributes": attributes(&span.attributes),
+        "status": match &span.status {
+            Status::Unset => json!({}),
+            Status::Ok => json!({"code": 1}),
+            Status::Error(None) => json!({"code": 2}),
+            Status::Error(Some(message)) => json!({"code": 2, "message": message}),
+        },
+    });
+    if let Some(parent) = &span.parent {
+        json["parentSpanId"] = hex(parent).into();
+    }
+    if let Some((trace, id)) = &span.link {
+        json["links"] = json!([{"traceId": hex(trace), "spanId": hex(id)}]);
+    }
+    json
+}
+
+fn attributes(all: &[(&'static str, Attribute)]) -> Vec<Value> {
+    let value = |attribute: &Attribute| match attribute {
+        Attribute::Text(text) => json!({"stringValue": text}),
+        // 64 bits are written as text, with a sign.
+        Attribute::Whole(number) => json!({"intValue": number.min(&i64::MAX.cast_unsigned()).to_string()}),
+        Attribute::Number(number) => json!({"doubleValue": number}),
+        Attribute::Truth(truth) => json!({"boolValue": truth}),
+    };
+    all.iter().map(|(key, attribute)| json!({"key": key, "value": value(attribute)})).collect()
+}
+
+/// As text, as JSON has no such numbers; before 1970 there is no time.
+fn nanoseconds(at: Timestamp) -> String {
+    at.as_nanosecond().max(0).to_string()
+}

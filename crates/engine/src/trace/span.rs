@@ -1,0 +1,238 @@
+//! A job's way as spans: the job, its wait, its attempts with their tool calls, and the report to its work source.
+
+use cowhand_core::cut::cut;
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{ExitReason, JobRecord, JobStatus, ModelUsage, Origin, Outcome};
+use jiff::Timestamp;
+use ring::digest::{SHA256, digest};
+
+use super::tool::{Calls, Window};
+use cowhand_store::{JobHistory, PastAttempt};
+
+pub(super) type TraceId = [u8; 16];
+pub(super) type SpanId = [u8; 8];
+
+/// A stretch of time with a name.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Span {
+    pub(super) trace: TraceId,
+    pub(super) id: SpanId,
+    pub(super) parent: Option<SpanId>,
+    pub(super) name: String,
+    pub(super) start: Timestamp,
+    pub(super) end: Timestamp,
+    pub(super) attributes: Vec<(&'static str, Attribute)>,
+    pub(super) status: Status,
+    /// The job that this one came from.
+    pub(super) link: Option<(TraceId, SpanId)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Attribute {
+    Text(String),
+    Whole(u64),
+    Number(f64),
+    Truth(bool),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Status {
+    /// Nothing to say, as for what was cancelled.
+    Unset,
+    Ok,
+    /// What a tool said when it failed is not told: it may be anything.
+    Error(Option<String>),
+}
+
+/// A message may be a page of the agent's output.
+const LONGEST_MESSAGE: usize = 1000;
+
+impl Span {
+    pub(super) fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+}
+
+/// The ids of a job's trace and its spans, which anybody who knows the fleet and the job finds again.
+#[derive(Debug)]
+pub(super) struct Ids {
+    fleet: String,
+    job: String,
+}
+
+impl Ids {
+    pub(super) fn of(fleet: &str, job: &JobId) -> Self {
+        Self { fleet: fleet.to_owned(), job: job.to_string() }
+    }
+
+    fn trace(&self) -> TraceId {
+        self.cut("trace")
+    }
+
+    fn span(&self, part: &str) -> SpanId {
+        self.cut(part)
+    }
+
+    fn root(&self) -> SpanId {
+        self.span("job")
+    }
+
+    fn cut<const N: usize>(&self, part: &str) -> [u8; N] {
+        let hash = digest(&SHA256, format!("{}\n{}\n{part}", self.fleet, self.job).as_bytes());
+        let mut id = [0; N];
+        id.copy_from_slice(&hash.as_ref()[..N]);
+        id
+    }
+
+    /// Below `parent`, or the root itself.
+    fn make(&self, part: &str, parent: Option<SpanId>, name: String, (start, end): Window) -> Span {
+        let (trace, id) = (self.trace(), self.span(part));
+        let (attributes, status, link) = (Vec::new(), Status::Unset, None);
+        // A clock that was set back makes no span that ends before it begins.
+        Span { trace, id, parent, name, start, end: end.max(start), attributes, status, link }
+    }
+}
+
+/// From which time to which an attempt of this job was.
+pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> Window {
+    let ended = JobRecord::from(history.job.clone()).finished_at;
+    move |attempt| {
+        // A job has the time at which its agent ended, its last attempt that at which somebody noticed.
+        let end = attempt.ended_at.into_iter().chain(ended).min();
+        (attempt.started_at, end.unwrap_or(attempt.started_at))
+    }
+}
+
+/// The whole trace of a job that has ended, but for its report. `began` says when the agent of an attempt was started,
+/// if that is known here. Nothing of prompts, inputs and answers is in it.
+pub(super) fn of_job(
+    ids: &Ids,
+    history: &JobHistory,
+    calls: &Calls,
+    began: impl Fn(u32) -> Option<Timestamp>,
+) -> Vec<Span> {
+    let record = JobRecord::from(history.job.clone());
+    let made = record.started_at;
+    let end = record.finished_at.unwrap_or(made);
+    let mut spans =
+        vec![root(ids, history, &record, calls, (history.due.map_or(made, |due| due.min(made)), end))];
+    let first = history.attempts.first().map_or(end, |attempt| attempt.started_at);
+    spans.push(ids.make("wait", Some(ids.root()), "wait".to_owned(), (made, first)));
+    let window_of = window_of(history);
+    for attempt in &history.attempts {
+        let window = window_of(attempt);
+        let span = of_attempt(ids, attempt, window);
+        if let Some(began) = began(attempt.number) {
+            let part = format!("spawn {}", attempt.number);
+            let until_began = (window.0, began.min(window.1));
+            spans.push(ids.make(&part, Some(span.id), "spawn".to_owned(), until_began));
+        }
+        spans.push(span);
+    }
+    spans.extend(calls.all.iter().enumerate().filter_map(|(place, call)| {
+        let attempt = history.attempts.get(call.attempt)?;
+        let parent = ids.span(&attempt_part(attempt));
+        // An answer may have been read after its agent had ended.
+        let latest = window_of(attempt).1;
+        let (start, end) = (call.start.min(latest), call.end.map_or(latest, |end| end.min(latest)));
+        let name = format!("tool {}", call.name);
+        let mut span = ids.make(&format!("tool {place}"), Some(parent), name, (start, end));
+        span.attributes.push(("cowhand.tool", Attribute::Text(call.name.clone())));
+        span.attributes.push(("cowhand.answered", Attribute::Truth(call.end.is_some())));
+        if call.failed {
+            span.status = Status::Error(None);
+        }
+        Some(span)
+    }));
+    spans
+}
+
+fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, window: Window) -> Span {
+    let mut span = ids.make("job", None, format!("job {}", record.agent), window);
+    span.status = match record.status {
+        JobStatus::Completed => Status::Ok,
+        JobStatus::Failed => {
+            Status::Error(record.error.as_ref().map(|error| cut(&error.message, 0, LONGEST_MESSAGE)))
+        }
+        JobStatus::Cancelled | JobStatus::Pending | JobStatus::Running => Status::Unset,
+    };
+    let mut text = |name, value: Option<String>| {
+        span.attributes.extend(value.map(|value| (name, Attribute::Text(value))));
+    };
+    text("cowhand.job", Some(record.id.to_string()));
+    text("cowhand.agent", Some(record.agent.to_string()));
+    text("cowhand.schedule", record.schedule.as_ref().map(ToString::to_string));
+    text("cowhand.trigger_type", Some(record.trigger_type.to_string()));
+    text("cowhand.status", Some(record.status.to_string()));
+    text("cowhand.exit_reason", record.exit_reason.as_ref().map(ExitReason::to_string));
+    text("cowhand.error_kind", record.error.as_ref().map(|error| error.kind.to_string()));
+    text("cowhand.due", history.due.map(|due| due.to_string()));
+    text("cowhand.work_item", record.work_item.as_ref().map(|item| item.id.to_string()));
+    span.attributes.push(("cowhand.attempts", Attribute::Whole(record.attempt.into())));
+    span.attributes.push(("cowhand.tool_calls", Attribute::Whole(calls.count)));
+    span.attributes.extend(spent(record));
+    span.link = history.job.origin().map(|(Origin::ForkOf(id) | Origin::RetryOf(id))| {
+        let origin = Ids::of(&ids.fleet, id);
+        (origin.trace(), origin.root())
+    });
+    span
+}
+
+/// Nothing if the agent told nothing.
+fn spent(record: &JobRecord) -> Vec<(&'static str, Attribute)> {
+    let Some(usage) = &record.usage else { return Vec::new() };
+    let mut all = ModelUsage::default();
+    for model in usage.per_model.values() {
+        all.add(model);
+    }
+    let mut spent = vec![
+        ("cowhand.tokens.input", Attribute::Whole(all.input_tokens)),
+        ("cowhand.tokens.output", Attribute::Whole(all.output_tokens)),
+        ("cowhand.tokens.cache_creation", Attribute::Whole(all.cache_creation_input_tokens)),
+        ("cowhand.tokens.cache_read", Attribute::Whole(all.cache_read_input_tokens)),
+    ];
+    spent.extend(usage.num_turns.map(|turns| ("cowhand.turns", Attribute::Whole(turns))));
+    spent.extend(usage.total_cost_usd.map(|dollars| ("cowhand.cost_usd", Attribute::Number(dollars))));
+    spent
+}
+
+fn attempt_part(attempt: &PastAttempt) -> String {
+    format!("attempt {}", attempt.number)
+}
+
+fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: Window) -> Span {
+    let part = attempt_part(attempt);
+    let mut span = ids.make(&part, Some(ids.root()), part.clone(), window);
+    span.attributes.push(("cowhand.attempt", Attribute::Whole(attempt.number.into())));
+    span.attributes.push(("cowhand.node", Attribute::Text(attempt.node.clone())));
+    let Some(outcome) = &attempt.outcome else { return span };
+    span.attributes.push(("cowhand.status", Attribute::Text(outcome.status().to_string())));
+    span.attributes.push(("cowhand.exit_reason", Attribute::Text(outcome.exit_reason().to_string())));
+    span.status = match outcome {
+        Outcome::Completed { .. } => Status::Ok,
+        Outcome::Failed { error, .. } => {
+            span.attributes.push(("cowhand.error_kind", Attribute::Text(error.kind.to_string())));
+            Status::Error(Some(cut(&error.message, 0, LONGEST_MESSAGE)))
+        }
+        Outcome::Cancelled { .. } => Status::Unset,
+    };
+    span
+}
+
+/// From the end of the job to the word of its work source; none if the job goes on, so that this was about something
+/// else. It is sent alone, since a source may be away for hours.
+pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Option<Span> {
+    let ended = JobRecord::from(history.job.clone()).finished_at?;
+    let (item, word, outcome) = match &event.fact {
+        Fact::WorkReported { item, outcome } => (item, "reported", Some(outcome.to_string())),
+        Fact::WorkReleased { item, .. } => (item, "released", None),
+        Fact::WorkDropped { item, .. } => (item, "dropped", None),
+        _ => return None,
+    };
+    let mut span = ids.make("report", Some(ids.root()), "report".to_owned(), (ended, event.at));
+    span.attributes.push(("cowhand.work_item", Attribute::Text(item.to_string())));
+    span.attributes.push(("cowhand.report", Attribute::Text(word.to_owned())));
+    span.attributes.extend(outcome.map(|outcome| ("cowhand.outcome", Attribute::Text(outcome))));
+    Some(span)
+}

@@ -1,0 +1,179 @@
+//! The tool calls of a job, from its output: from the call to its answer.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+
+use cowhand_core::cut::cut;
+use cowhand_core::output::OutputMessage;
+use jiff::Timestamp;
+use memchr::memmem;
+
+use cowhand_run::jsonl::Jsonl;
+
+/// More are counted and have no span.
+const MOST: usize = 1000;
+/// A name is the agent's word, and may be anything.
+const LONGEST_NAME: usize = 100;
+/// A longer one cannot be told from others.
+const LONGEST_ID: usize = 256;
+
+/// From the beginning of an attempt to its end.
+pub(super) type Window = (Timestamp, Timestamp);
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Call {
+    /// The place of its attempt among the others.
+    pub(super) attempt: usize,
+    pub(super) name: String,
+    pub(super) start: Timestamp,
+    /// None if it was never answered.
+    pub(super) end: Option<Timestamp>,
+    pub(super) failed: bool,
+}
+
+/// What a job called. Of inputs and answers nothing is kept.
+#[derive(Debug)]
+pub(super) struct Calls {
+    pub(super) all: Vec<Call>,
+    /// Also those beyond what is kept.
+    pub(super) count: u64,
+    open: HashMap<Option<String>, usize>,
+    attempts: Vec<Window>,
+}
+
+impl Calls {
+    /// Attempts, the first one first.
+    pub(super) fn within(attempts: Vec<Window>) -> Self {
+        Self { all: Vec::new(), count: 0, open: HashMap::new(), attempts }
+    }
+
+    /// In parts, each on a thread of its own: a large output keeps nobody waiting, and this can be dropped between two.
+    pub(super) async fn read(&mut self, output: PathBuf) -> io::Result<()> {
+        let mut jsonl = Jsonl::after(output, 0);
+        loop {
+            let (part, read_on) =
+                tokio::task::spawn_blocking(move || (jsonl.more(), jsonl)).await.map_err(io::Error::other)?;
+            jsonl = read_on;
+            let part = part?;
+            if part.is_empty() {
+                return Ok(());
+            }
+            self.hear_all(&part);
+        }
+    }
+
+    fn hear_all(&mut self, part: &[u8]) {
+        let word = memmem::Finder::new(b"\"tool_");
+        for line in part.split(|byte| *byte == b'\n') {
+            // Most lines are something else, and long.
+            if word.find(line).is_some()
+                && let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(line))
+            {
+                self.hear(message);
+            }
+        }
+    }
+
+    fn hear(&mut self, message: OutputMessage) {
+        let at = message.timestamp();
+        match message {
+            OutputMessage::ToolUse { tool_name, tool_use_id, .. } => {
+                self.count += 1;
+                if let (Some(at), true) = (at, self.all.len() < MOST)
+                    && let Some((attempt, at)) = self.place(at)
+                {
+                    self.open.insert(short(tool_use_id), self.all.len());
+                    let name = cut(&tool_name, 0, LONGEST_NAME);
+                    self.all.push(Call { attempt, name, start: at, end: None, failed: false });
+                }
+            }
+            OutputMessage::ToolResult { tool_use_id, success, error, .. } => {
+                if let Some(at) = at
+                    && let Some(place) = self.open.remove(&short(tool_use_id))
+                {
+                    let call = &mut self.all[place];
+                    let (_, latest) = self.attempts[call.attempt];
+                    call.end = Some(at.min(latest).max(call.start));
+                    call.failed = success == Some(false) || error.is_some();
+                }
+            }
+            OutputMessage::System { .. } | OutputMessage::Assistant { .. } | OutputMessage::Error { .. } => {}
+        }
+    }
+
+    /// In which attempt that was, and when: agents write times of their own, and no call lies outside its attempt.
+    fn place(&self, at: Timestamp) -> Option<(usize, Timestamp)> {
+        let last = self.attempts.iter().rposition(|(start, _)| *start <= at).unwrap_or_default();
+        let (earliest, latest) = *self.attempts.get(last)?;
+        Some((last, at.min(latest).max(earliest)))
+    }
+}
+
+fn short(id: Option<String>) -> Option<String> {
+    id.filter(|id| id.len() <= LONGEST_ID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn line(second: i64, rest: &str) -> String {
+        format!("{{\"timestamp\":\"{}\",{rest}}}\n", at(second))
+    }
+
+    fn calls(attempts: &[(i64, i64)], lines: &[String]) -> Calls {
+        let mut calls = Calls::within(attempts.iter().map(|(from, to)| (at(*from), at(*to))).collect());
+        calls.hear_all(lines.concat().as_bytes());
+        calls
+    }
+
+    #[test]
+    fn calls_and_answers_find_each_other() {
+        let used =
+            |id: &str| format!(r#""type":"tool_use","tool_name":"Bash","tool_use_id":"{id}","input":{{}}"#);
+        let answered = |id: &str| format!(r#""type":"tool_result","tool_use_id":"{id}","result":1"#);
+        let lines = [
+            line(1, &used("a")),
+            line(2, &used("b")),
+            "no json, but \"tool_use\"\n".to_owned(),
+            line(3, &(answered("b") + r#","success":false"#)),
+            line(4, &answered("a")),
+            line(5, &answered("never asked")),
+            line(6, r#""type":"tool_use","tool_name":"Read""#),
+            line(7, r#""type":"tool_result","result":null"#),
+            // The same id in the next attempt is another call; what lies outside of it is moved.
+            line(12, &used("a")),
+            line(99, &answered("a")),
+            line(15, &used("c")),
+        ];
+        let calls = calls(&[(0, 8), (10, 20)], &lines);
+        let seen: Vec<_> = calls.all.iter().map(|c| (c.attempt, c.start, c.end, c.failed)).collect();
+        assert_eq!(
+            seen,
+            [
+                (0, at(1), Some(at(4)), false),
+                (0, at(2), Some(at(3)), true),
+                (0, at(6), Some(at(7)), false),
+                (1, at(12), Some(at(20)), false),
+                (1, at(15), None, false),
+            ]
+        );
+        assert_eq!(calls.count, 5);
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_kept() {
+        let long = "x".repeat(5000);
+        let lines: Vec<_> =
+            (0..3000).map(|n| line(n, &format!(r#""type":"tool_use","tool_name":"{long}""#))).collect();
+        let calls = calls(&[(0, 9)], &lines);
+        assert_eq!((calls.all.len(), calls.count), (MOST, 3000));
+        assert!(calls.all.iter().all(|call| call.name.len() <= LONGEST_NAME && call.start <= at(9)));
+        assert_eq!(super::tests::calls(&[], &lines).all, [], "without an attempt nothing was called");
+    }
+}

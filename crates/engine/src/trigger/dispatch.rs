@@ -1,0 +1,54 @@
+//! The one place where an occurrence of a trigger becomes a firing, whoever noticed it.
+
+use cowhand_core::firing::{self, Occasion};
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::schedule::SkipReason;
+use cowhand_core::trigger::FiringKey;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::event::is_too_long;
+use cowhand_store::{Decision, Firing};
+
+/// Whose occurrence it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dispatch<'a> {
+    pub agent: &'a Agent,
+    pub schedule: &'a Schedule,
+    /// When the clock said so, if it did.
+    pub due: Option<Timestamp>,
+}
+
+impl Dispatch<'_> {
+    pub(crate) fn firing(self, key: FiringKey, occasion: Occasion, now: Timestamp) -> Firing {
+        let decision = self.decision(&key, occasion, now);
+        Firing { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision }
+    }
+
+    /// What the schedule wants runs, or first an inquiry is made; the rest is written down. Who fires by hand is not
+    /// asked for reasons.
+    pub(crate) fn decision(self, key: &FiringKey, occasion: Occasion, now: Timestamp) -> Decision {
+        match self.refusal(key, &occasion, now).filter(|_| !key.is_by_hand()) {
+            Some(reason) => Decision::Skip(reason),
+            None if self.schedule.needs_preparing(self.agent) => Decision::Prepare(occasion),
+            None => {
+                let Self { agent, schedule, due } = self;
+                let (schedule, zone) = (Some(schedule), &TimeZone::system());
+                let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
+                Decision::Run(firing.job(None, now))
+            }
+        }
+    }
+
+    fn refusal(self, key: &FiringKey, occasion: &Occasion, now: Timestamp) -> Option<SkipReason> {
+        let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
+        let is_in_a_circle = key.event().is_some() && is_too_long(&occasion.task);
+        if is_in_a_circle || !self.schedule.filter.passes(occasion) {
+            Some(SkipReason::Filtered)
+        } else if !key.is_by_clock() && timing.next_allowed(now, zone).is_none() {
+            Some(SkipReason::OutsideHours)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The strategy of what happens inside: it follows the stored event log with a cursor of its own.
+//!
+//! The cursor in the store moves on with the firing that an event leads to, in one transaction. What the strategy
+//! itself remembers is only how far it has read.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cowhand_core::event::Event;
+use cowhand_core::firing::CONFINED;
+use cowhand_core::job::{Job, JobRecord};
+use cowhand_core::prompt::Upstream;
+use cowhand_core::trigger::listen::{Listener, of_end};
+use cowhand_core::trigger::{LifecycleEvent, TriggerConfig};
+use tokio::sync::watch;
+
+use super::setting::Setting;
+use super::strategy::{Task, TriggerStrategy, stopped};
+use cowhand_store::StoreError;
+
+/// Events read together.
+const PAGE: u32 = 500;
+/// How much is read again after a restart, at most, when none of it was for the schedule.
+const LAZY: i64 = 1_000;
+/// Other nodes write to the same log without a word to us.
+const LOOK_ANYWAY: Duration = Duration::from_secs(30);
+/// So many schedules may have led to each other before a firing is taken for one of a circle.
+const MOST_IN_A_CHAIN: u32 = 10;
+
+/// Follows the log for one schedule.
+#[derive(Debug)]
+pub struct EventStrategy {
+    setting: Setting,
+    /// How far it has read; none before its first look.
+    read: Option<i64>,
+    /// What the store is known to remember.
+    stored: i64,
+}
+
+impl EventStrategy {
+    pub fn new(setting: Setting) -> Self {
+        Self { setting, read: None, stored: 0 }
+    }
+
+    async fn next(&mut self) -> Result<Vec<Task>, StoreError> {
+        loop {
+            let committed = self.setting.store().committed();
+            let after = self.place().await?;
+            let events = self.setting.store().events_after(after, PAGE).await?;
+            let Some(last) = events.last().map(|event| event.seq) else {
+                self.wait(committed).await;
+                continue;
+            };
+            let tasks = self.tasks(events).await?;
+            self.read = Some(last);
+            if !tasks.is_empty() {
+                self.stored = last;
+                return Ok(tasks);
+            }
+            if last - self.stored >= LAZY {
+                self.setting.store().pass_events(self.setting.schedule_id(), last).await?;
+                self.stored = last;
+            }
+        }
+    }
+
+    /// Until somebody here has committed more than this, or for so long.
+    async fn wait(&self, committed: i64) {
+        let store = self.setting.store();
+        let news = async {
+            while store.committed() <= committed {
+                store.changed(committed).await;
+            }
+        };
+        // Which of the two it is makes no difference: the next look tells.
+        let _ = tokio::time::timeout(LOOK_ANYWAY, news).await;
+    }
+
+    async fn place(&mut self) -> Result<i64, StoreError> {
+        if let Some(read) = self.read {
+            return Ok(read);
+        }
+        let stored = self.setting.store().cursor(self.setting.schedule_id()).await?;
+        // One that was never armed begins now.
+        self.stored = match stored {
+            Some(seq) => seq,
+            None => self.setting.store().last_event().await?,
+        };
+        self.read = Some(self.stored);
+        Ok(self.stored)
+    }
+
+    async fn tasks(&self, events: Vec<Event>) -> Result<Vec<Task>, StoreError> {
+        let roster = self.setting.roster();
+        let Some((agent, schedule)) = roster.schedule(self.setting.schedule_id()) else {
+            return Ok(Vec::new());
+        };
+        let listener = Listener { roster: &roster, agent, schedule };
+        let mut tasks = Vec::new();
+        for event in events.into_iter().filter(|event| listener.hears(event)) {
+            tasks.push(self.task(event, &schedule.trigger).await?);
+        }
+        Ok(tasks)
+    }
+
+    async fn task(&self, event: Event, trigger: &TriggerConfig) -> Result<Task, StoreError> {
+        let (mut job, mut chain) = (None, 0);
+        if let Some(id) = &event.job {
+            job = self.setting.store().job(id.clone()).await?;
+            chain = self.setting.store().chain_length(id.clone(), MOST_IN_A_CHAIN).await?;
+        }
+        let mut task = match trigger {
+            TriggerConfig::AgentLifecycle { event: kind, .. } => of_session(&event, *kind, job.as_ref()),
+            _ => self.of_result(&event, job.as_ref()).await,
+        };
+        task.source_id = event.seq.to_string();
+        task.metadata.insert("timestamp".to_owned(), event.at.to_string());
+        task.metadata.insert(CHAIN.to_owned(), chain.to_string());
+        let why = match &job {
+            Some(job) => job.confined(),
+            // Whose words it was about, nobody can tell any more.
+            None if event.job.is_some() && self.setting.roster().asks_for_trust() => Some("its job is gone"),
+            None => None,
+        };
+        task.metadata.extend(why.map(|why| (CONFINED.to_owned(), why.to_owned())));
+        Ok(task)
+    }
+
+    async fn of_result(&self, event: &Event, job: Option<&Job>) -> Task {
+        let status = of_end(&event.fact);
+        let whose = event.whose();
+        let word = status.map_or("ended", |status| status.as_str());
+        let mut task = Task { title: format!("{whose} {word}"), ..Task::default() };
+        let Some((id, status)) = event.job.clone().zip(status) else { return task };
+        let summary = job.and_then(|job| JobRecord::from(job.clone()).summary);
+        let work_item = job.and_then(Job::work_item).map(|item| item.id.to_string());
+        let result = self.setting.result(&id).await.or_else(|| summary.clone());
+        task.body = summary.clone().unwrap_or_default();
+        let from = event.schedule_id().map(|id| id.to_string());
+        let own = [
+            ("source_workflow_id", from),
+            ("dispatch_id", Some(id.to_string())),
+            ("status", Some(status.to_string())),
+        ];
+        task.metadata.extend(own.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        let (Some(agent), schedule) = (event.agent.clone(), event.schedule.clone()) else { return task };
+        Upstream { agent, schedule, job_id: id, status, result, summary, work_item }
+            .write(&mut task.metadata);
+        task
+    }
+}
+
+fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
+    let (word, happened) = match kind {
+        LifecycleEvent::SessionStart => ("session_start", "A session began"),
+        LifecycleEvent::SessionEnd => ("session_end", "A session ended"),
+        LifecycleEvent::ContextClear => ("context_clear", "The context was cleared"),
+    };
+    let metadata = [
+        ("event_type", Some(word.to_owned())),
+        ("agent_id", event.agent.as_ref().map(ToString::to_string)),
+        ("job_id", event.job.as_ref().map(ToString::to_string)),
+        ("session_id", job.and_then(Job::session_id).map(str::to_owned)),
+    ];
+    let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    Task { title: format!("{happened}: {}", event.whose()), metadata, ..Task::default() }
+}
+
+/// How many schedules led to each other before this task.
+const CHAIN: &str = "chain_length";
+
+/// A circle that nobody could see in the config ends here.
+pub(super) fn is_too_long(task: &Task) -> bool {
+    task.metadata
+        .get(CHAIN)
+        .and_then(|length| length.parse().ok())
+        .is_some_and(|length: u32| length >= MOST_IN_A_CHAIN)
+}
+
+#[async_trait]
+impl TriggerStrategy for EventStrategy {
+    async fn next_tasks(&mut self, shutdown: &watch::Receiver<bool>) -> anyhow::Result<Vec<Task>> {
+        tokio::select! {
+            biased;
+            () = stopped(shutdown) => Ok(Vec::new()),
+            tasks = self.next() => Ok(tasks?),
+        }
+    }
+}

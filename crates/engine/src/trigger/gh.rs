@@ -1,0 +1,226 @@
+//! GitHub asked by its own program, `gh`, with the login that it has.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use cowhand_core::cut::cut;
+use cowhand_core::trigger::{IssueState, PullState};
+use cowhand_core::trust::Standing;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::process::Command;
+
+use cowhand_work::github::{Answer, Branch, Listed, encoded};
+
+/// `gh` wants a number; nobody has so many.
+const MOST: &str = "100000";
+/// For one answer.
+const PATIENCE: Duration = Duration::from_mins(5);
+const OF_BOTH: &str = "number,title,body,url,labels,assignees,author,createdAt";
+const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepository,headRepositoryOwner";
+
+#[derive(Debug)]
+pub(super) struct Gh {
+    pub(super) program: PathBuf,
+    /// `OWNER/REPO`, or with the host of an Enterprise before it.
+    pub(super) repo: String,
+}
+
+impl Gh {
+    pub(super) async fn issues(&self, labels: &[String], state: IssueState) -> anyhow::Result<Vec<Listed>> {
+        let state = match state {
+            IssueState::Open => "open",
+            IssueState::Closed => "closed",
+            IssueState::All => "all",
+        };
+        self.list("issue", state, labels, OF_BOTH.to_owned()).await
+    }
+
+    pub(super) async fn pulls(&self, labels: &[String], state: PullState) -> anyhow::Result<Vec<Listed>> {
+        let state = match state {
+            PullState::Open => "open",
+            PullState::Closed => "closed",
+            PullState::Merged => "merged",
+            PullState::All => "all",
+        };
+        self.list("pr", state, labels, format!("{OF_BOTH},{OF_PULLS}")).await
+    }
+
+    async fn list(
+        &self,
+        what: &str,
+        state: &str,
+        labels: &[String],
+        fields: String,
+    ) -> anyhow::Result<Vec<Listed>> {
+        let mut command = Command::new(&self.program);
+        command
+            .args([what, "list", "--repo", &self.repo, "--state", state, "--limit", MOST, "--json", &fields]);
+        for label in labels {
+            command.args(["--label", label]);
+        }
+        let entries: Vec<Entry> = self.answer(command).await?;
+        let mut listed: Vec<Listed> = entries.into_iter().map(Listed::from).collect();
+        listed.sort_by_key(|entry| (entry.created_at, entry.number));
+        Ok(listed)
+    }
+
+    /// Of somebody in the repository; `host` is that of an Enterprise.
+    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<Standing> {
+        let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
+        match self.answer::<Answer>(self.api(&path, host)).await {
+            Ok(answer) => Ok(answer.standing()),
+            // Nobody of that name, or nobody here; unless the repository itself is not to be seen.
+            Err(error) if error.to_string().contains("HTTP 404") => {
+                let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
+                seen.with_context(|| format!("{} cannot be seen by the login of gh", self.repo))?;
+                Ok(Standing::Nothing)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn api(&self, path: &str, host: Option<&str>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["api", path]);
+        if let Some(host) = host {
+            command.args(["--hostname", host]);
+        }
+        command
+    }
+
+    /// Ended with us: whoever drops the future does not want the answer any more.
+    async fn answer<T: DeserializeOwned>(&self, mut command: Command) -> anyhow::Result<T> {
+        let quiet = [("GH_PROMPT_DISABLED", "1"), ("GH_NO_UPDATE_NOTIFIER", "1"), ("NO_COLOR", "1")];
+        command
+            .envs(quiet)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let program = self.program.display();
+        let output = tokio::time::timeout(PATIENCE, command.output()).await;
+        let output = output.with_context(|| format!("{program} does not answer"))?;
+        let output = output.with_context(|| format!("cannot start {program}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("{program}: {}", cut(said.trim(), 0, 500));
+        }
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{program} answered with something odd"))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    number: u64,
+    title: String,
+    body: Option<String>,
+    url: String,
+    #[serde(default)]
+    labels: Vec<Label>,
+    #[serde(default)]
+    assignees: Vec<Person>,
+    author: Option<Person>,
+    created_at: Timestamp,
+    head_ref_name: Option<String>,
+    head_ref_oid: Option<String>,
+    base_ref_name: Option<String>,
+    is_draft: Option<bool>,
+    head_repository: Option<Home>,
+    head_repository_owner: Option<Person>,
+}
+
+/// Some versions know only the name.
+#[derive(Debug, Deserialize)]
+struct Home {
+    #[serde(default)]
+    name: String,
+}
+
+fn full_name(owner: Option<Person>, home: Option<Home>) -> Option<String> {
+    let (owner, home) = (owner?.login, home?.name);
+    (!owner.is_empty() && !home.is_empty()).then(|| format!("{owner}/{home}"))
+}
+
+#[derive(Debug, Deserialize)]
+struct Label {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Person {
+    #[serde(default)]
+    login: String,
+}
+
+impl From<Entry> for Listed {
+    fn from(entry: Entry) -> Self {
+        let branch = entry.head_ref_name.map(|head_ref| Branch {
+            head_ref,
+            head_sha: entry.head_ref_oid.unwrap_or_default(),
+            base_ref: entry.base_ref_name.unwrap_or_default(),
+            is_draft: entry.is_draft.unwrap_or_default(),
+            head_repo: full_name(entry.head_repository_owner, entry.head_repository).unwrap_or_default(),
+        });
+        Self {
+            number: entry.number,
+            title: entry.title,
+            body: entry.body.unwrap_or_default(),
+            url: entry.url,
+            labels: entry.labels.into_iter().map(|label| label.name).collect(),
+            assignee: entry.assignees.into_iter().next().map(|person| person.login),
+            author: entry.author.map(|person| person.login).unwrap_or_default(),
+            created_at: entry.created_at,
+            branch,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use cowhand_core::trust::RepoPermission;
+
+    use super::*;
+
+    /// `gh` says the same of somebody who is nobody here and of a repository that its login cannot see.
+    #[tokio::test]
+    async fn who_cannot_look_knows_nothing_of_anybody() {
+        let folder = tempfile::tempdir().unwrap();
+        let unknown = "echo 'gh: Not Found (HTTP 404)' >&2; exit 1";
+        for (of_person, of_repo, expected) in [
+            ("echo '{\"permission\": \"write\"}'", unknown, Ok(Standing::Permission(RepoPermission::Write))),
+            (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(Standing::Nothing)),
+            (unknown, unknown, Err("o/r cannot be seen by the login of gh")),
+            (unknown, "echo 'gh: timeout' >&2; exit 1", Err("o/r cannot be seen by the login of gh")),
+            (
+                "echo 'gh: Bad credentials (HTTP 401)' >&2; exit 1",
+                unknown,
+                Err("gh: Bad credentials (HTTP 401)"),
+            ),
+        ] {
+            let program = folder.path().join("gh");
+            let cases = format!(
+                "repos/o/r/collaborators/ann/permission) {of_person};; repos/o/r) {of_repo};; *) exit 9;;"
+            );
+            std::fs::write(&program, format!("#!/bin/sh\ncase \"$2\" in {cases} esac\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let shown = format!("{of_person} / {of_repo}");
+            let standing = Gh { program, repo: "o/r".to_owned() }.standing("ann", None).await;
+            match (standing, expected) {
+                (Ok(standing), expected) => assert_eq!(Ok(standing), expected, "{shown}"),
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().ends_with(expected), "{shown}: {error}");
+                }
+                (Err(error), Ok(_)) => panic!("{shown}: {error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Issues and pull requests of GitHub as tasks.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use cowhand_core::config::shape::Auth;
+use cowhand_core::trigger::{GithubBackend, IssueState, PullState, TriggerConfig};
+use cowhand_core::trust::Standing;
+
+use super::gh::Gh;
+use super::strategy::{FatalTriggerError, Task, TaskSource};
+use cowhand_work::Setting;
+use cowhand_work::github::{Branch, Listed, Lists};
+
+/// Where a repository is, and how to get there.
+#[derive(Debug, Clone)]
+pub struct GithubAccess {
+    pub owner: String,
+    pub repo: String,
+    /// Unset means GitHub itself.
+    pub api_url: Option<String>,
+    pub auth: Auth,
+    pub backend: GithubBackend,
+    /// The program for [`GithubBackend::Gh`].
+    pub gh: PathBuf,
+}
+
+impl GithubAccess {
+    pub fn new(owner: impl Into<String>, repo: impl Into<String>) -> Self {
+        let (owner, repo, auth, gh) = (owner.into(), repo.into(), Auth::default(), PathBuf::from("gh"));
+        Self { owner, repo, api_url: None, auth, backend: GithubBackend::Rest, gh }
+    }
+
+    /// None if the trigger does not list anything of GitHub's.
+    pub fn of(trigger: &TriggerConfig) -> Option<Self> {
+        let (TriggerConfig::GithubIssues { owner, repo, api_url, auth, backend, .. }
+        | TriggerConfig::GithubPullRequests { owner, repo, api_url, auth, backend, .. }) = trigger
+        else {
+            return None;
+        };
+        Some(Self::by((owner, repo), api_url.as_deref(), auth, *backend))
+    }
+
+    /// As a trigger says it.
+    pub(super) fn by(
+        (owner, repo): (&str, &str),
+        api_url: Option<&str>,
+        auth: &Auth,
+        backend: Option<GithubBackend>,
+    ) -> Self {
+        let (api_url, auth) = (api_url.map(str::to_owned), auth.clone());
+        Self { api_url, auth, backend: backend.unwrap_or(GithubBackend::Rest), ..Self::new(owner, repo) }
+    }
+
+    pub(crate) fn is_by_gh(&self) -> bool {
+        self.backend == GithubBackend::Gh
+    }
+
+    /// What somebody may do in the repository, asked by `gh`.
+    pub async fn standing(&self, login: &str) -> anyhow::Result<Standing> {
+        let host = self.api_url.as_deref().and_then(host_of);
+        let repo = format!("{}/{}", self.owner, self.repo);
+        Gh { program: self.gh.clone(), repo }.standing(login, host).await
+    }
+
+    /// What is missing here, a person has to bring.
+    fn backend(&self, setting: &Setting) -> anyhow::Result<Backend> {
+        let repo = format!("{}/{}", self.owner, self.repo);
+        Ok(match self.backend {
+            GithubBackend::Gh => {
+                let host = self.api_url.as_deref().and_then(host_of);
+                let repo = host.map_or_else(|| repo.clone(), |host| format!("{host}/{repo}"));
+                Backend::Gh(Gh { program: self.gh.clone(), repo })
+            }
+            GithubBackend::Rest => {
+                let lists = Lists::new(&repo, self.api_url.as_deref(), &self.auth, setting);
+                Backend::Rest(lists.map_err(|error| FatalTriggerError(error.to_string()))?)
+            }
+        })
+    }
+}
+
+/// Of `https://github.example.com/api/v3`.
+fn host_of(api_url: &str) -> Option<&str> {
+    api_url.split_once("://")?.1.split('/').next()
+}
+
+#[derive(Debug)]
+enum Backend {
+    Rest(Lists),
+    Gh(Gh),
+}
+
+/// All issues that match.
+#[derive(Debug)]
+pub struct GithubIssueSource {
+    backend: Backend,
+    labels: Vec<String>,
+    state: IssueState,
+}
+
+impl GithubIssueSource {
+    pub fn new(
+        access: &GithubAccess,
+        labels: Vec<String>,
+        state: IssueState,
+        setting: &Setting,
+    ) -> anyhow::Result<Self> {
+        Ok(Self { backend: access.backend(setting)?, labels, state })
+    }
+}
+
+#[async_trait]
+impl TaskSource for GithubIssueSource {
+    async fn fetch_tasks(&self) -> anyhow::Result<Vec<Task>> {
+        let listed = match &self.backend {
+            Backend::Rest(lists) => lists.issues(&self.labels, self.state).await?,
+            Backend::Gh(gh) => gh.issues(&self.labels, self.state).await?,
+        };
+        Ok(tasks(listed, &self.labels))
+    }
+
+    fn source_type(&self) -> &'static str {
+        "github_issues"
+    }
+}
+
+/// All pull requests that match.
+#[derive(Debug)]
+pub struct GithubPullRequestSource {
+    backend: Backend,
+    labels: Vec<String>,
+    state: PullState,
+}
+
+impl GithubPullRequestSource {
+    pub fn new(
+        access: &GithubAccess,
+        labels: Vec<String>,
+        state: PullState,
+        setting: &Setting,
+    ) -> anyhow::Result<Self> {
+        Ok(Self { backend: access.backend(setting)?, labels, state })
+    }
+}
+
+#[async_trait]
+impl TaskSource for GithubPullRequestSource {
+    async fn fetch_tasks(&self) -> anyhow::Result<Vec<Task>> {
+        let listed = match &self.backend {
+            Backend::Rest(lists) => lists.pulls(self.state).await?,
+            Backend::Gh(gh) => gh.pulls(&self.labels, self.state).await?,
+        };
+        Ok(tasks(listed, &self.labels))
+    }
+
+    fn source_type(&self) -> &'static str {
+        "github_pull_requests"
+    }
+}
+
+/// Those that have all the labels.
+fn tasks(listed: Vec<Listed>, labels: &[String]) -> Vec<Task> {
+    let has = |listed: &Listed, wanted: &String| {
+        listed.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase())
+    };
+    let matches = |listed: &Listed| labels.iter().all(|wanted| has(listed, wanted));
+    listed.into_iter().filter(matches).map(task).collect()
+}
+
+fn task(listed: Listed) -> Task {
+    let mut metadata = vec![("author", listed.author), ("created_at", listed.created_at.to_string())];
+    if let Some(Branch { head_ref, head_sha, base_ref, is_draft, head_repo }) = listed.branch {
+        let is_draft = is_draft.to_string();
+        metadata.extend([
+            ("head_ref", head_ref),
+            ("base_ref", base_ref),
+            ("is_draft", is_draft),
+            ("head_sha", head_sha),
+            ("head_repo", head_repo),
+        ]);
+    }
+    Task {
+        source_id: listed.number.to_string(),
+        title: listed.title,
+        body: listed.body,
+        url: listed.url,
+        labels: listed.labels,
+        assignee: listed.assignee,
+        metadata: metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+    }
+}

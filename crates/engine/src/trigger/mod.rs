@@ -1,0 +1,83 @@
+//! Triggers: *when* a schedule fires. A strategy waits for something and hands on tasks; the runner makes firings and
+//! jobs of them and knows no type by its name.
+//!
+//! `docs/triggers.md` shows how to add a type, `examples/own_trigger.rs` does it outside this crate, and [`contract`]
+//! says whether a strategy is a good one.
+
+pub mod contract;
+pub(crate) mod dispatch;
+mod event;
+mod gh;
+mod github;
+mod polling;
+mod registry;
+mod setting;
+mod strategy;
+mod timer;
+pub mod wake;
+
+use std::time::Duration;
+
+use cowhand_core::interval::Interval;
+use cowhand_core::trigger::{IssueState, PullState, TriggerConfig};
+
+pub use event::EventStrategy;
+pub use github::{GithubAccess, GithubIssueSource, GithubPullRequestSource};
+pub use polling::PollingStrategy;
+pub use polling::retry_after;
+pub use registry::{Factory, Registry};
+pub use setting::Setting;
+pub use setting::Surroundings;
+pub use strategy::{FatalTriggerError, RetryAfter, Task, TaskSource, TriggerStrategy, stopped};
+pub use strategy::{Paced, is_stopped, marker};
+pub use timer::Timer;
+pub use wake::Wakes;
+
+/// The strategy of a schedule. A new type gets its line here.
+pub fn strategy(
+    registry: &Registry,
+    wakes: &Wakes,
+    setting: &Setting,
+) -> anyhow::Result<Box<dyn TriggerStrategy>> {
+    Ok(match setting.trigger() {
+        TriggerConfig::AgentLifecycle { .. } | TriggerConfig::DispatchResult { .. } => {
+            Box::new(EventStrategy::new(setting.clone()))
+        }
+        TriggerConfig::Custom { name, .. } => registry.create(name, setting)?,
+        TriggerConfig::GithubIssues { owner, repo, labels, state, poll_interval, api_url, auth, backend } => {
+            let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
+            let state = state.unwrap_or(IssueState::Open);
+            let source = GithubIssueSource::new(&access, labels.clone(), state, &setting.of_sources())?;
+            let wake = wakes.of(&format!("{owner}/{repo}"));
+            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
+        }
+        TriggerConfig::GithubPullRequests {
+            owner,
+            repo,
+            labels,
+            state,
+            poll_interval,
+            api_url,
+            auth,
+            backend,
+            ..
+        } => {
+            let access = GithubAccess::by((owner, repo), api_url.as_deref(), auth, *backend);
+            let state = state.unwrap_or(PullState::Open);
+            let source = GithubPullRequestSource::new(&access, labels.clone(), state, &setting.of_sources())?;
+            let wake = wakes.of(&format!("{owner}/{repo}"));
+            Box::new(PollingStrategy::new(source, interval_of(*poll_interval)).woken_by(wake))
+        }
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::Webhook { .. }
+        | TriggerConfig::Chat { .. } => Box::new(Timer::of(setting)?),
+    })
+}
+
+fn interval_of(written: Option<Interval>) -> Duration {
+    let written = written.and_then(|interval| Duration::try_from(interval.duration()).ok());
+    written.unwrap_or(Duration::from_mins(1))
+}

@@ -1,0 +1,276 @@
+//! The strategy of everything that has to be asked: sleep, fetch, hand on.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, marker, stopped};
+use cowhand_work::WorkSourceError;
+
+/// Asks a source every so often, less often while it fails.
+pub struct PollingStrategy {
+    source: Box<dyn TaskSource>,
+    poll_interval: Duration,
+    fetch_timeout: Duration,
+    poll_immediately: bool,
+    consecutive_errors: u32,
+    retry_after: Option<Duration>,
+    wake: Option<watch::Receiver<()>>,
+    /// The last poll was out of turn.
+    looks_again: bool,
+}
+
+/// Whoever was woken looks once more after so long, since a list may lag behind what was told; and is not woken again
+/// before, so that many deliveries are few polls.
+const SECOND_LOOK: Duration = Duration::from_secs(10);
+const SHORTEST: Duration = Duration::from_secs(1);
+/// For the whole of a fetch: thousands of items are many pages.
+const FETCH_TIMEOUT: Duration = Duration::from_mins(5);
+
+impl std::fmt::Debug for PollingStrategy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PollingStrategy")
+            .field("source", &self.source.source_type())
+            .field("poll_interval", &self.poll_interval)
+            .field("consecutive_errors", &self.consecutive_errors)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PollingStrategy {
+    /// Its first poll is at once. An interval of less than a second counts as one.
+    pub fn new(source: impl TaskSource + 'static, poll_interval: Duration) -> Self {
+        Self {
+            source: Box::new(source),
+            poll_interval: poll_interval.max(SHORTEST),
+            fetch_timeout: FETCH_TIMEOUT,
+            poll_immediately: true,
+            consecutive_errors: 0,
+            retry_after: None,
+            wake: None,
+            looks_again: false,
+        }
+    }
+
+    /// Polls out of turn whenever something is sent.
+    #[must_use]
+    pub fn woken_by(self, wake: watch::Receiver<()>) -> Self {
+        Self { wake: Some(wake), ..self }
+    }
+
+    /// `false` waits for the interval before the first poll, too.
+    #[must_use]
+    pub fn poll_immediately(self, poll_immediately: bool) -> Self {
+        Self { poll_immediately, ..self }
+    }
+
+    #[must_use]
+    pub fn fetch_timeout(self, fetch_timeout: Duration) -> Self {
+        Self { fetch_timeout, ..self }
+    }
+
+    /// Before the next fetch: the interval and two seconds for each error in a row, at most thirty; or as long as the
+    /// outside asked for.
+    fn delay(&self) -> Duration {
+        let backoff = Duration::from_secs(self.consecutive_errors.saturating_mul(2).min(30).into());
+        match self.retry_after {
+            _ if self.poll_immediately => Duration::ZERO,
+            Some(asked) => asked.max(SHORTEST),
+            None if self.looks_again => SECOND_LOOK.min(self.poll_interval),
+            None => self.poll_interval + backoff,
+        }
+    }
+
+    /// Until it is time. A wish of the outside to be left alone counts more than a wake.
+    async fn wait(&mut self) {
+        let sleep = tokio::time::sleep(self.delay());
+        let hears = self.retry_after.is_none() && !self.looks_again;
+        let wake = self.wake.as_mut().filter(|_| hears);
+        let woken = async {
+            let Some(wake) = wake else { return std::future::pending().await };
+            if wake.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let is_woken = tokio::select! {
+            () = sleep => false,
+            () = woken => true,
+        };
+        self.looks_again = is_woken;
+        // What was told before the fetch begins, it sees.
+        self.wake.iter_mut().for_each(watch::Receiver::mark_unchanged);
+    }
+
+    async fn poll(&mut self) -> anyhow::Result<Vec<Task>> {
+        self.wait().await;
+        self.poll_immediately = false;
+        let limit = self.fetch_timeout;
+        let fetched = tokio::time::timeout(limit, self.source.fetch_tasks()).await;
+        match fetched.unwrap_or_else(|_| Err(anyhow!("no answer within {}s", limit.as_secs()))) {
+            Ok(tasks) => {
+                (self.consecutive_errors, self.retry_after) = (0, None);
+                Ok(tasks)
+            }
+            Err(error) => {
+                self.consecutive_errors = self.consecutive_errors.saturating_add(1);
+                self.retry_after = retry_after(&error);
+                Err(error.context(Paced))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl TriggerStrategy for PollingStrategy {
+    async fn next_tasks(&mut self, shutdown: &watch::Receiver<bool>) -> anyhow::Result<Vec<Task>> {
+        tokio::select! {
+            biased;
+            () = stopped(shutdown) => Ok(Vec::new()),
+            tasks = self.poll() => tasks,
+        }
+    }
+
+    fn is_listing(&self) -> bool {
+        true
+    }
+}
+
+pub fn retry_after(error: &anyhow::Error) -> Option<Duration> {
+    let asked = marker::<RetryAfter>(error).map(|asked| asked.0);
+    asked.or_else(|| marker::<WorkSourceError>(error)?.retry_after())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Fails as long as `failures` is not used up.
+    struct Source {
+        failures: Arc<AtomicU32>,
+        asks_for: Option<Duration>,
+        takes: Duration,
+    }
+
+    #[async_trait]
+    impl TaskSource for Source {
+        async fn fetch_tasks(&self) -> anyhow::Result<Vec<Task>> {
+            tokio::time::sleep(self.takes).await;
+            let fails =
+                self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            match (fails, self.asks_for) {
+                (Err(_), _) => Ok(vec![Task::default()]),
+                (Ok(_), Some(asked)) => Err(anyhow!("slow down").context(RetryAfter(asked))),
+                (Ok(_), None) => Err(anyhow!("away")),
+            }
+        }
+
+        fn source_type(&self) -> &'static str {
+            "test"
+        }
+    }
+
+    fn source(failures: u32) -> (Source, Arc<AtomicU32>) {
+        let failures = Arc::new(AtomicU32::new(failures));
+        (Source { failures: Arc::clone(&failures), asks_for: None, takes: Duration::ZERO }, failures)
+    }
+
+    async fn seconds(polling: &mut PollingStrategy) -> (u64, bool) {
+        let (_running, shutdown) = watch::channel(false);
+        let began = Instant::now();
+        let answer = polling.next_tasks(&shutdown).await;
+        (began.elapsed().as_secs(), answer.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_formula() {
+        let (source, failures) = source(0);
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
+        assert_eq!(seconds(&mut polling).await, (0, true), "the first poll is at once");
+        assert_eq!(seconds(&mut polling).await, (60, true));
+        failures.store(100, Ordering::SeqCst);
+        let mut waits = Vec::new();
+        for _ in 0..100 {
+            let (waited, ok) = seconds(&mut polling).await;
+            assert!(!ok);
+            waits.push(waited);
+        }
+        // With so many errors before it, a poll comes after so long.
+        for (errors, expected) in
+            [(0, 60), (1, 62), (2, 64), (14, 88), (15, 90), (16, 90), (50, 90), (99, 90)]
+        {
+            assert_eq!(waits[errors], expected, "{errors}");
+        }
+        assert_eq!(seconds(&mut polling).await, (90, true), "the hundred and first");
+        assert_eq!(seconds(&mut polling).await, (60, true), "back to the beginning");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_documented_order_can_be_had() {
+        let (source, _) = source(0);
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1)).poll_immediately(false);
+        assert_eq!(seconds(&mut polling).await, (60, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wish_of_the_outside_counts_instead() {
+        let (source, _) = source(1);
+        let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1));
+        assert_eq!(seconds(&mut polling).await, (0, false));
+        assert_eq!(seconds(&mut polling).await, (1_000, true));
+        assert_eq!(seconds(&mut polling).await, (60, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn woken_out_of_turn() {
+        let (source, failures) = source(0);
+        let wake = watch::Sender::new(());
+        let mut polling = PollingStrategy::new(source, Duration::from_hours(1)).woken_by(wake.subscribe());
+        assert_eq!(seconds(&mut polling).await, (0, true));
+        let told = |after| {
+            let wake = wake.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(after)).await;
+                wake.send_replace(());
+            })
+        };
+        told(7);
+        assert_eq!(seconds(&mut polling).await, (7, true), "at once");
+        (0..9).for_each(|after| drop(told(after)));
+        assert_eq!(seconds(&mut polling).await, (10, true), "many are one more look");
+        assert_eq!(seconds(&mut polling).await, (3_600, true), "and then all was seen");
+        failures.store(1, Ordering::SeqCst);
+        wake.send_replace(());
+        assert_eq!(seconds(&mut polling).await, (0, false), "told while nobody waited");
+        assert_eq!(seconds(&mut polling).await, (10, true));
+        drop(wake);
+        assert_eq!(seconds(&mut polling).await, (3_600, true), "nobody is left to wake it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wake_does_not_break_a_promise_to_wait() {
+        let (source, _) = source(1);
+        let source = Source { asks_for: Some(Duration::from_secs(1_000)), ..source };
+        let wake = watch::Sender::new(());
+        let mut polling = PollingStrategy::new(source, Duration::from_mins(1)).woken_by(wake.subscribe());
+        assert_eq!(seconds(&mut polling).await, (0, false));
+        wake.send_replace(());
+        assert_eq!(seconds(&mut polling).await, (1_000, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits() {
+        let (never, _) = source(0);
+        let never = Source { takes: Duration::from_hours(1_000), ..never };
+        let mut polling = PollingStrategy::new(never, Duration::ZERO).fetch_timeout(Duration::from_secs(7));
+        assert_eq!(seconds(&mut polling).await, (7, false), "a fetch has an end");
+        assert_eq!(seconds(&mut polling).await, (1 + 2 + 7, false), "the interval is at least a second");
+    }
+}

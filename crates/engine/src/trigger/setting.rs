@@ -1,0 +1,108 @@
+//! What a strategy may need from the fleet around it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cowhand_core::cut::cut;
+use cowhand_core::id::{AgentName, JobId, ScheduleId};
+use cowhand_core::prompt::VALUE_CAP;
+use cowhand_core::roster::Roster;
+use cowhand_core::trigger::TriggerConfig;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::strategy::FatalTriggerError;
+use crate::loaded::Current;
+use crate::output;
+use crate::state::StateFolder;
+use cowhand_store::Store;
+use cowhand_system::clock::Clock;
+
+/// What strategies get from the fleet.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    pub config: Current,
+    pub clock: Clock,
+    pub store: Store,
+    pub state: StateFolder,
+}
+
+/// Of one schedule.
+#[derive(Clone)]
+pub struct Setting {
+    surroundings: Surroundings,
+    agent: AgentName,
+    id: ScheduleId,
+    trigger: TriggerConfig,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setting")
+            .field("agent", &self.agent)
+            .field("schedule", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Setting {
+    /// None if the fleet no longer has the schedule.
+    pub fn of(surroundings: Surroundings, id: ScheduleId) -> Option<Self> {
+        let loaded = surroundings.config.get();
+        let (agent, schedule) = loaded.roster.schedule(id)?;
+        let (agent, trigger) = (agent.name.clone(), schedule.trigger.clone());
+        Some(Self { surroundings, agent, id, trigger })
+    }
+
+    pub fn agent(&self) -> &AgentName {
+        &self.agent
+    }
+
+    pub fn schedule_id(&self) -> ScheduleId {
+        self.id
+    }
+
+    pub fn trigger(&self) -> &TriggerConfig {
+        &self.trigger
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.surroundings.clock
+    }
+
+    /// What stands under `with:`, read as the strategy wants it; a mistake there is for a person to mend.
+    pub fn with<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        let with = match &self.trigger {
+            TriggerConfig::Custom { with, .. } => with.clone(),
+            _ => Map::new(),
+        };
+        serde_json::from_value(Value::Object(with))
+            .map_err(|error| FatalTriggerError(format!("`with` of the trigger: {error}")).into())
+    }
+
+    /// An environment variable, or one of `.env`; one that is set to nothing counts as not set.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let own = || self.surroundings.config.get().variables.get(name).cloned();
+        std::env::var(name).ok().or_else(own).filter(|value| !value.is_empty())
+    }
+
+    pub fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.surroundings.config.get().roster)
+    }
+
+    /// The same for what asks the outside as work sources do.
+    pub(super) fn of_sources(&self) -> cowhand_work::Setting {
+        self.surroundings.config.get().sources.setting().clone()
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.surroundings.store
+    }
+
+    /// What a job that has ended came to, as much of it as a prompt takes. None if it cannot be read here: the job may
+    /// have run on another machine.
+    pub(super) async fn result(&self, job: &JobId) -> Option<String> {
+        let text = output::result(&self.surroundings.state, job.clone()).await.ok().flatten()?;
+        Some(cut(&text, 0, VALUE_CAP))
+    }
+}

@@ -1,0 +1,77 @@
+//! Repositories that something happened to: who polls them hears of it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use cowhand_core::id::ScheduleId;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// A schedule that is woken is not woken again for so long.
+pub(crate) const APART: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub struct Wakes {
+    repositories: Mutex<HashMap<String, watch::Sender<()>>>,
+    /// When a schedule was last woken, or will be.
+    turns: Mutex<HashMap<ScheduleId, Instant>>,
+}
+
+impl Wakes {
+    /// For whoever polls `owner/name`.
+    pub fn of(&self, repository: &str) -> watch::Receiver<()> {
+        let mut all = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(repository.to_lowercase()).or_default().subscribe()
+    }
+
+    /// One that nobody polls is not remembered.
+    pub fn wake(&self, repository: &str) {
+        let all = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wake) = all.get(&repository.to_lowercase()) {
+            wake.send_replace(());
+        }
+    }
+
+    /// How long a schedule has to wait for its turn; none if it has one that is still to come.
+    pub fn turn(&self, schedule: ScheduleId) -> Option<Duration> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let at = match turns.get(&schedule) {
+            Some(last) if *last > now => return None,
+            Some(last) => now.max(*last + APART),
+            None => now,
+        };
+        turns.insert(schedule, at);
+        Some(at.duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_are_apart() {
+        let wakes = Wakes::default();
+        let id = ScheduleId::of(&"a".parse().unwrap(), &"s".parse().unwrap());
+        assert_eq!(wakes.turn(id), Some(Duration::ZERO));
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert_eq!(wakes.turn(id), Some(Duration::from_secs(6)));
+        assert_eq!(wakes.turn(id), None, "one is to come, and it sees what this one is about");
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert_eq!(wakes.turn(id), Some(APART));
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert_eq!(wakes.turn(id), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn names_are_the_same_however_they_are_written() {
+        let wakes = Wakes::default();
+        let (ours, other) = (wakes.of("Octocat/Hello"), wakes.of("octocat/other"));
+        wakes.wake("octocat/hello");
+        wakes.wake("nobody/polls");
+        assert!(ours.has_changed().unwrap() && !other.has_changed().unwrap());
+        assert_eq!(wakes.repositories.lock().unwrap().len(), 2);
+    }
+}

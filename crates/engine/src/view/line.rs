@@ -1,0 +1,225 @@
+//! Text from elsewhere as a person reads it: a line of a job's output, and words that are put beside our own.
+
+use std::fmt::Write as _;
+
+use cowhand_core::output::OutputMessage;
+use serde_json::Value;
+
+use super::style::{BAD, BUSY, FAINT, GOOD, styled};
+
+/// Text from elsewhere on one line: the first one that says something. If there is more, it ends in `…`.
+pub fn one_line(text: &str, longest: usize) -> String {
+    let text = plain(text);
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default().replace('\t', " ");
+    let more = lines.next().is_some();
+    if !more && first.chars().count() <= longest {
+        return first;
+    }
+    let mut short: String = first.chars().take(longest.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// All of a text from elsewhere on one line.
+pub fn whole(text: &str) -> String {
+    let text = plain(text).replace('\t', " ");
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
+}
+
+/// All of a text on one line, for whoever decides about it: line breaks and control characters are shown, blanks push
+/// nothing out of sight, and how much is left out is told.
+pub fn folded(text: &str, longest: usize) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        if matches!(c, '\n' | '\r' | '\t') { shown.push(c) } else { push_shown(&mut shown, c) }
+    }
+    let lines = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let folded = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ");
+    let left_out = folded.chars().count().saturating_sub(longest);
+    if left_out == 0 {
+        return folded;
+    }
+    let short: String = folded.chars().take(longest).collect();
+    format!("{short}… (+{left_out})")
+}
+
+/// Text from elsewhere without the escape sequences of terminals and other control characters; what turns the direction
+/// of writing is shown by its number instead.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in anstream::adapter::strip_str(text).to_string().chars() {
+        if matches!(c, '\n' | '\t') {
+            plain.push(c);
+        } else if !c.is_control() {
+            push_shown(&mut plain, c);
+        }
+    }
+    plain
+}
+
+/// What moves the cursor or turns the direction of writing, by its number.
+fn push_shown(text: &mut String, c: char) {
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if turns || c.is_control() {
+        let _ = write!(text, "‹U+{:04X}›", u32::from(c));
+    } else {
+        text.push(c);
+    }
+}
+
+/// A line as a person reads it; none for what only programs need.
+pub fn readable(line: &str) -> Option<String> {
+    let Ok(message) = OutputMessage::read_line(line) else { return Some(plain(line)) };
+    match message? {
+        OutputMessage::Assistant { partial: Some(true), .. } => None,
+        OutputMessage::Assistant { content, .. } => content.map(|content| plain(content.trim_end())),
+        OutputMessage::System { subtype: Some(word), content: Some(which), extra, .. }
+            if word == OutputMessage::ATTEMPT =>
+        {
+            let border = OutputMessage::border(which.trim_end(), &extra);
+            Some(styled(format!("── {}", one_line(&border, 600)), FAINT))
+        }
+        OutputMessage::System { subtype, content, .. } => {
+            let text = content.map(|content| plain(content.trim_end()));
+            text.or_else(|| subtype.map(|word| format!("[{word}]"))).map(|text| styled(text, FAINT))
+        }
+        OutputMessage::ToolUse { tool_name, input, .. } => {
+            let input = input.map(|input| one_line(&shown(&input), 120)).unwrap_or_default();
+            Some(format!("{} {input}", styled(format!("→ {}", plain(&tool_name)), BUSY)))
+        }
+        OutputMessage::ToolResult { result, success, error, .. } => {
+            let (mark, style) = if success == Some(false) { ("✗", BAD) } else { ("←", GOOD) };
+            let text = error.or_else(|| result.as_ref().map(shown)).unwrap_or_default();
+            Some(format!("{} {}", styled(mark, style), one_line(&text, 120)))
+        }
+        OutputMessage::Error { message, .. } => {
+            Some(format!("{} {}", styled("error:", BAD), plain(&message)))
+        }
+    }
+}
+
+/// What somebody who follows sees: pieces of a message as they come, and not once more when it comes whole.
+#[derive(Debug, Default)]
+pub struct Growing {
+    /// What is on the screen of a message that is not there yet.
+    pieces: String,
+}
+
+impl Growing {
+    /// Whether the screen ends in a line that is not whole yet.
+    pub fn is_in_a_line(&self) -> bool {
+        !self.pieces.is_empty() && !self.pieces.ends_with('\n')
+    }
+
+    /// What is to be put on the screen for a line, with the ends of lines in it.
+    pub fn hear(&mut self, line: &str) -> String {
+        if let Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) =
+            OutputMessage::read_line(line)
+        {
+            let piece = plain(&content.unwrap_or_default());
+            self.pieces.push_str(&piece);
+            return piece;
+        }
+        let Some(text) = readable(line) else { return String::new() };
+        let pieces = std::mem::take(&mut self.pieces);
+        let begun = if pieces.is_empty() || pieces.ends_with('\n') { "" } else { "\n" };
+        if !pieces.is_empty() && pieces.trim_end() == text {
+            return begun.to_owned();
+        }
+        format!("{begun}{text}\n")
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_of_message_has_its_form() {
+        let seen = |line: &str| readable(line).map(|text| anstream::adapter::strip_str(&text).to_string());
+        let table = [
+            (r#"{"type":"assistant","content":"Hello\nyou\n"}"#, Some("Hello\nyou")),
+            (r#"{"type":"assistant","content":"Hello","partial":true}"#, None),
+            (r#"{"type":"system","subtype":"init"}"#, Some("[init]")),
+            (r#"{"type":"system","content":"plain"}"#, Some("plain")),
+            (r#"{"type":"system","subtype":"attempt","content":"attempt 2"}"#, Some("── attempt 2")),
+            (
+                r#"{"type":"system","subtype":"attempt","content":"attempt 2","before":"attempt 1 failed: it\nbroke"}"#,
+                Some("── attempt 2 (attempt 1 failed: it broke)"),
+            ),
+            (
+                r#"{"type":"tool_use","tool_name":"Bash","input":{"command":"ls"}}"#,
+                Some(r#"→ Bash {"command":"ls"}"#),
+            ),
+            (r#"{"type":"tool_result","result":"a\nb","success":true}"#, Some("← a…")),
+            (r#"{"type":"tool_result","error":"denied","success":false}"#, Some("✗ denied")),
+            (r#"{"type":"error","message":"boom"}"#, Some("error: boom")),
+            ("no JSON", Some("no JSON")),
+        ];
+        for (line, text) in table {
+            assert_eq!(seen(line).as_deref(), text, "{line}");
+        }
+    }
+
+    #[test]
+    fn pieces_grow_and_are_not_told_twice() {
+        let piece = |text: &str| format!(r#"{{"type":"assistant","content":"{text}","partial":true}}"#);
+        let whole = |text: &str| format!(r#"{{"type":"assistant","content":"{text}"}}"#);
+        let tool = r#"{"type":"tool_result","result":"a"}"#.to_owned();
+        let unsaid = r#"{"type":"assistant","partial":true,"line":{}}"#.to_owned();
+        for (lines, expected) in [
+            (
+                vec![piece("Good "), unsaid.clone(), piece("day"), whole("Good day"), whole("again")],
+                "Good day\nagain\n",
+            ),
+            (vec![piece("a\\n"), whole("a\\n"), tool.clone()], "a\n← a\n"),
+            (vec![piece("One"), whole("Other")], "One\nOther\n"),
+            (vec![piece("cut"), tool], "cut\n← a\n"),
+            (vec![unsaid, whole("x")], "x\n"),
+            (vec![piece("\\u001b[2Jx"), whole("\\u001b[2Jx")], "x\n"),
+        ] {
+            let mut growing = Growing::default();
+            let seen: String = lines.iter().map(|line| growing.hear(line)).collect();
+            assert_eq!(anstream::adapter::strip_str(&seen).to_string(), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn text_from_elsewhere_is_kept_in_its_place() {
+        for (text, longest, expected) in [
+            ("\n  first\u{1b}[31m \n\n", 40, "first"),
+            ("\n  first\u{1b}[31m \nsecond", 40, "first…"),
+            ("0123456789", 5, "0123…"),
+            ("01234", 5, "01234"),
+            ("0\t1", 5, "0 1"),
+            ("", 5, ""),
+        ] {
+            assert_eq!(one_line(text, longest), expected, "{text:?}");
+        }
+        assert_eq!(plain("a\u{1b}[2J\tb\r\n"), "a\tb\n");
+        assert_eq!(plain("\u{1b}]0;title\u{7}user\u{202e}txt.exe"), "user‹U+202E›txt.exe");
+    }
+
+    #[test]
+    fn nothing_hides_from_whoever_decides() {
+        for (text, expected) in [
+            ("git status\nrm -rf ~", "git status ⏎ rm -rf ~"),
+            ("git status                    \t  ; rm -rf ~", "git status ; rm -rf ~"),
+            ("git status\r\n\n\n  rm\u{2003}x", "git status ⏎ rm x"),
+            ("ls \u{202e}~/suoicerp fr- mr", "ls ‹U+202E›~/suoicerp fr- mr"),
+            ("ls \u{1b}[8mrm -rf ~\u{8}", "ls ‹U+001B›[8mrm -rf ~‹U+0008›"),
+            (&"a".repeat(33), &format!("{}… (+3)", "a".repeat(30))),
+        ] {
+            assert_eq!(folded(text, 30), expected, "{text:?}");
+        }
+    }
+}

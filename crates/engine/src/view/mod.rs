@@ -1,0 +1,313 @@
+//! Files for people: `jobs/<id>.yaml`, `jobs/<id>/output.log` and `state.yaml`, for `cat`, `grep` and `tail -f`.
+//!
+//! They are views. The store is the truth: what the event log says has changed is written again, and nothing in
+//! them is ever read back. A job that the log says was pruned loses all its files here, also those that a prune
+//! which was killed left, or one on another machine.
+
+pub mod line;
+pub mod output;
+mod state;
+pub mod style;
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, JobRecord, JobStatus};
+use cowhand_core::roster::Roster;
+use jiff::Timestamp;
+use serde::Serialize;
+use tracing::warn;
+
+use crate::loaded::Loaded;
+use crate::prune::files;
+use crate::secrets::veil;
+use crate::state::StateFolder;
+use cowhand_run::veil::Veil;
+use cowhand_store::{Cancellation, JobFilter, Store, StoreError};
+use output::OutputLog;
+
+#[derive(Debug)]
+pub struct Views {
+    state: StateFolder,
+    started_at: Timestamp,
+    /// The last event whose changes are written.
+    cursor: i64,
+    /// Jobs whose files could not be written or removed, to be tried again. They hold up no other job.
+    behind: BTreeMap<JobId, Change>,
+    /// That some are behind was logged.
+    told: bool,
+    /// What hides the secrets of the fleet, as its config was last read.
+    veil: Arc<Veil>,
+}
+
+/// What is to be done with the files of a job.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Write,
+    /// It was pruned after so many attempts, each of which may have left something.
+    Remove(u32),
+}
+
+/// Of the newest jobs, those whose file is missing are written again at every start.
+const MENDED: u32 = 200;
+/// Events looked at together.
+const PAGE: u32 = 500;
+
+impl Views {
+    pub fn new(state: StateFolder, started_at: Timestamp) -> Self {
+        // A cursor that cannot be read only means that more is written than needed.
+        let cursor =
+            fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
+        let (cursor, behind, veil) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
+        Self { state, started_at, cursor, behind, told: false, veil }
+    }
+
+    /// The last event whose changes are written.
+    pub const fn cursor(&self) -> i64 {
+        self.cursor
+    }
+
+    /// Brings back what somebody deleted or changed, and writes what happened while nobody looked.
+    pub async fn mend(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
+        self.veil = veil(fleet);
+        for job in store.jobs(JobFilter::default(), MENDED).await? {
+            let mut log = OutputLog::new(&self.state, job.id());
+            if wants_log(&fleet.roster, &job)
+                && !log.exists()
+                && let Err(error) = log.catch_up()
+            {
+                warn!(job = %job.id(), "its output.log cannot be written: {error}");
+            }
+            let id = job.id().clone();
+            let record = JobFile::of(store, job).await?;
+            if let Err(error) = self.mend_job(&id, &record) {
+                self.put_off(id, Change::Write, &error);
+            }
+        }
+        self.catch_up(store, fleet, now).await?;
+        state::write(self, store, &fleet.roster, now).await
+    }
+
+    /// Writes every job that an event since the last time tells of; nothing if there was none.
+    pub async fn catch_up(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
+        self.veil = veil(fleet);
+        if store.last_event().await? == self.cursor && self.behind.is_empty() {
+            return Ok(());
+        }
+        for (id, change) in std::mem::take(&mut self.behind) {
+            self.change(store, id, change).await?;
+        }
+        loop {
+            let events = store.events_after(self.cursor, PAGE).await?;
+            let Some(last) = events.last().map(|event| event.seq) else { break };
+            let mut jobs: BTreeMap<JobId, Change> = BTreeMap::new();
+            for event in events {
+                if let Fact::ScheduleAdopted { .. } = event.fact {
+                    self.rename(store, event.agent, event.schedule).await?;
+                }
+                let Some(job) = event.job else { continue };
+                let change = jobs.entry(job).or_insert(Change::Write);
+                if let Fact::JobPruned { attempts, .. } | Fact::JobDeleted { attempts } = event.fact {
+                    *change = Change::Remove(attempts);
+                }
+            }
+            for (id, change) in jobs {
+                self.change(store, id, change).await?;
+            }
+            self.cursor = last;
+        }
+        self.told = !self.behind.is_empty();
+        state::write(self, store, &fleet.roster, now).await?;
+        write_whole(&self.state.path().join(CURSOR), self.cursor.to_string().as_bytes())?;
+        Ok(())
+    }
+
+    /// Writes the jobs of a schedule that took over those of an earlier name: no event tells of each of them.
+    async fn rename(
+        &mut self,
+        store: &Store,
+        agent: Option<AgentName>,
+        schedule: Option<ScheduleName>,
+    ) -> anyhow::Result<()> {
+        let mut filter = JobFilter { agent, schedule, ..JobFilter::default() };
+        loop {
+            let jobs = store.jobs(filter.clone(), PAGE).await?;
+            let Some(last) = jobs.last().map(|job| job.id().clone()) else { return Ok(()) };
+            for job in jobs {
+                let id = job.id().clone();
+                let record = JobFile::of(store, job).await?;
+                if let Err(error) = self.mend_job(&id, &record) {
+                    self.put_off(id, Change::Write, &error);
+                }
+            }
+            filter.after = Some(last);
+        }
+    }
+
+    /// Writes or removes the files of one job. What goes wrong with files is put off; only the store's trouble is an error.
+    async fn change(&mut self, store: &Store, id: JobId, change: Change) -> anyhow::Result<()> {
+        let done = match (store.job(id.clone()).await?, change) {
+            (Some(job), _) => self.write_job(&id, &JobFile::of(store, job).await?),
+            (None, Change::Remove(attempts)) => {
+                files::remove(&self.state, &id, attempts).map_err(anyhow::Error::from)
+            }
+            // The event that says so is yet to come.
+            (None, Change::Write) => Ok(()),
+        };
+        if let Err(error) = done {
+            self.put_off(id, change, &error);
+        }
+        Ok(())
+    }
+
+    /// Says so once, until no job waits any more.
+    fn put_off(&mut self, id: JobId, change: Change, error: &anyhow::Error) {
+        if !std::mem::replace(&mut self.told, true) {
+            warn!(job = %id, "its files are not up to date and are tried again: {error:#}");
+        }
+        self.behind.insert(id, change);
+    }
+
+    fn write_job(&self, id: &JobId, record: &JobFile) -> anyhow::Result<()> {
+        write_yaml(&self.state.view(id), "", record, &self.veil)
+    }
+
+    /// Writes the record unless the file says just that.
+    fn mend_job(&self, id: &JobId, record: &JobFile) -> anyhow::Result<()> {
+        let path = self.state.view(id);
+        let yaml = to_yaml(&path, "", record, &self.veil)?;
+        let found = fs::symlink_metadata(&path);
+        let same = found.is_ok_and(|found| found.is_file() && found.len() == yaml.len() as u64)
+            && fs::read(&path).is_ok_and(|found| found == yaml.as_bytes());
+        if same { Ok(()) } else { write_text(&path, &yaml) }
+    }
+}
+
+/// What stands in the file of a job.
+#[derive(Debug, Serialize)]
+struct JobFile {
+    #[serde(flatten)]
+    job: JobRecord,
+    /// Of a cancelled job: since when, and by whom or why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancellation: Option<Cancellation>,
+}
+
+impl JobFile {
+    async fn of(store: &Store, job: Job) -> Result<Self, StoreError> {
+        let is_cancelled = job.status() == JobStatus::Cancelled;
+        let cancellation = if is_cancelled { store.cancellation_of(&job).await? } else { None };
+        Ok(Self { job: job.into(), cancellation })
+    }
+}
+
+/// Writes the view of one job.
+pub(crate) fn write_job(state: &StateFolder, record: &JobRecord, veil: &Veil) -> anyhow::Result<()> {
+    write_yaml(&state.view(&record.id), "", record, veil)
+}
+
+/// Whether the job's schedule asks for `output.log`.
+fn wants_log(roster: &Roster, job: &Job) -> bool {
+    let schedules = roster.agent(job.agent()).into_iter().flat_map(|agent| &agent.schedules);
+    schedules
+        .filter(|schedule| Some(&schedule.name) == job.schedule())
+        .any(|schedule| schedule.output_to_file)
+}
+
+const CURSOR: &str = "views";
+
+fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, veil: &Veil) -> anyhow::Result<()> {
+    write_text(path, &to_yaml(path, head, value, veil)?)
+}
+
+/// Without known secrets: what a job is about may come from anywhere.
+fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T, veil: &Veil) -> anyhow::Result<String> {
+    let mut view = serde_json::to_value(value)?;
+    let hid = veil.hide_in_view(&mut view);
+    let yaml = if hid { serde_saphyr::to_string(&view) } else { serde_saphyr::to_string(value) };
+    let yaml = yaml.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(format!("{head}{yaml}"))
+}
+
+fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
+    write_whole(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A reader sees the old file or the new one. Its folder is made again if it is gone.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = match tempfile::NamedTempFile::new_in(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            tempfile::NamedTempFile::new_in(folder)?
+        }
+        file => file?,
+    };
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Word for word, but for the indentation that its document lost.
+    const DOCUMENTED: &str = r#"id: job-2024-01-19-abc123
+agent: bragdoc-marketer
+schedule: daily-analytics
+trigger_type: schedule
+status: completed
+exit_reason: success
+session_id: claude-session-xyz789
+forked_from: null
+started_at: "2024-01-19T09:00:00Z"
+finished_at: "2024-01-19T09:05:23Z"
+duration_seconds: 323
+prompt: |
+  Analyze site traffic for the past 24 hours.
+  Create a brief report and post to #marketing channel.
+summary: "Generated daily analytics report. Traffic up 12% from yesterday."
+output_file: job-2024-01-19-abc123.jsonl
+"#;
+
+    #[test]
+    fn the_documented_record_reads_and_writes_in_its_form() {
+        let read: JobRecord = serde_json::from_value(serde_json::json!({
+            "id": "job-2024-01-19-abc123",
+            "agent": "bragdoc-marketer",
+            "schedule": "daily-analytics",
+            "trigger_type": "schedule",
+            "status": "completed",
+            "exit_reason": "success",
+            "session_id": "claude-session-xyz789",
+            "forked_from": null,
+            "started_at": "2024-01-19T09:00:00Z",
+            "finished_at": "2024-01-19T09:05:23Z",
+            "duration_seconds": 323,
+            "prompt": "Analyze site traffic for the past 24 hours.\nCreate a brief report and post to #marketing channel.\n",
+            "summary": "Generated daily analytics report. Traffic up 12% from yesterday.",
+            "output_file": "job-2024-01-19-abc123.jsonl",
+        }))
+        .unwrap();
+        // A job that ran at once, as there every one does.
+        let ran = JobRecord { attempt: 1, run_started_at: Some(read.started_at), ..read };
+        let job = Job::try_from(ran.clone()).unwrap();
+        assert_eq!(JobRecord::from(job), ran, "nothing of it is lost in a job, and the duration comes out");
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path());
+        state.create().unwrap();
+        let views = Views::new(state, Timestamp::UNIX_EPOCH);
+        views.write_job(&ran.id.clone(), &JobFile { job: ran.clone(), cancellation: None }).unwrap();
+        let written = fs::read_to_string(views.state.view(&ran.id)).unwrap();
+        // Quotes may stand or not; ours come after the documented fields.
+        assert!(written.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{written}");
+    }
+}

@@ -1,0 +1,108 @@
+//! `state.yaml`: agents and schedules as they are now.
+
+use std::collections::HashMap;
+
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, JobStatus};
+use cowhand_core::plan::{LiveState, Snapshot};
+use cowhand_core::roster::{Agent, Roster};
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{Views, write_yaml};
+use crate::schedule_view::{self, schedules_of};
+use cowhand_store::Store;
+
+const HEAD: &str =
+    "# A view of the store: editing it changes nothing. Use `cowhand schedule enable|disable`.\n";
+
+#[derive(Debug, Serialize)]
+struct State<'a> {
+    fleet: FleetState,
+    agents: IndexMap<&'a AgentName, AgentState<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct FleetState {
+    started_at: Timestamp,
+}
+
+#[derive(Debug, Serialize)]
+struct AgentState<'a> {
+    status: &'static str,
+    current_job: Option<&'a JobId>,
+    last_job: Option<&'a JobId>,
+    next_schedule: Option<&'a ScheduleName>,
+    next_trigger_at: Option<Timestamp>,
+    schedules: IndexMap<&'a ScheduleName, ScheduleView<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ScheduleView<'a> {
+    status: &'static str,
+    last_run_at: Option<Timestamp>,
+    next_run_at: Option<Timestamp>,
+    last_error: Option<&'a str>,
+}
+
+pub(super) async fn write(
+    views: &Views,
+    store: &Store,
+    roster: &Roster,
+    now: Timestamp,
+) -> anyhow::Result<()> {
+    let snapshot = store.snapshot_of(roster, now).await?;
+    let schedules = schedules_of(roster, &snapshot, now);
+    let last = store.last_ended().await?;
+    let last: HashMap<&AgentName, &Job> = last.iter().map(|job| (job.agent(), job)).collect();
+    let look = Look { snapshot: &snapshot, schedules: &schedules, last };
+    let agents = roster.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
+    let state = State { fleet: FleetState { started_at: views.started_at }, agents };
+    write_yaml(&views.state.path().join("state.yaml"), HEAD, &state, &views.veil)
+}
+
+struct Look<'a> {
+    snapshot: &'a Snapshot,
+    schedules: &'a [schedule_view::ScheduleView],
+    last: HashMap<&'a AgentName, &'a Job>,
+}
+
+impl<'a> Look<'a> {
+    fn agent(&self, agent: &'a Agent) -> AgentState<'a> {
+        let running = |job: &&cowhand_core::plan::LiveJob| {
+            job.agent == agent.name && matches!(job.state, LiveState::Running { .. })
+        };
+        let current = self.snapshot.jobs.iter().find(running);
+        let last = self.last.get(&agent.name);
+        let failed = last.is_some_and(|job| job.status() == JobStatus::Failed);
+        let own = || self.schedules.iter().filter(|view| view.agent == agent.name);
+        let upcoming = own().filter_map(|view| Some((view.next_run_at?, &view.schedule)));
+        let next = upcoming.min_by_key(|(at, _)| *at);
+        AgentState {
+            status: if current.is_some() {
+                "running"
+            } else if failed {
+                "error"
+            } else {
+                "idle"
+            },
+            current_job: current.map(|job| &job.id),
+            last_job: last.map(|job| job.id()),
+            next_schedule: next.map(|(_, name)| name),
+            next_trigger_at: next.map(|(at, _)| at),
+            schedules: own().map(|view| (&view.schedule, ScheduleView::from(view))).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a schedule_view::ScheduleView> for ScheduleView<'a> {
+    fn from(view: &'a schedule_view::ScheduleView) -> Self {
+        Self {
+            status: view.status.as_str(),
+            last_run_at: view.last_run_at,
+            next_run_at: view.next_run_at,
+            last_error: view.last_error.as_deref(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The client's side of the Agent Client Protocol: what a keeper starts for `runtime: acp`.
+//!
+//! ```text
+//! keeper ──spawns──▶ this client ──spawns──▶ the agent ──▶ its tools
+//!                        │  ▲ JSON-RPC, a line each, over the agent's stdin and stdout
+//!                        ▼
+//!                   the attempt's stdout: what the agent said as it said it, and what we asked and decided
+//! ```
+//!
+//! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other.
+
+mod orders;
+mod permission;
+mod process;
+mod session;
+mod talk;
+mod told;
+mod wire;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+pub use orders::{Orders, Wanted};
+pub use permission::Rules;
+pub use process::Agent;
+use talk::Talk;
+pub use told::{ASKED, FAILED, NOTE, OURS, PERMISSION};
+
+/// The version of the protocol that we speak; it is raised when something breaks, which is rare.
+const VERSION: u64 = 1;
+
+/// Some agents take seconds to get up, and more on a busy machine.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A use of a tool that an agent wants permission for.
+#[derive(Debug)]
+pub struct ToolUse {
+    /// The agent's own id of this use.
+    pub id: String,
+    pub tool: String,
+    pub input: Value,
+}
+
+/// Asks the fleet whether the agent may use a tool. The error says why not.
+pub(crate) type AskFleet = fn(ToolUse) -> BoxFuture<'static, Result<(), String>>;
+
+/// `cowhand acp FILE`: one prompt, which is on stdin, for one agent, as the file says.
+pub fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
+    match run_orders(orders, ask_fleet) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("cowhand acp: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_orders(orders: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
+    let text =
+        std::fs::read_to_string(orders).with_context(|| format!("cannot read {}", orders.display()))?;
+    let orders: Orders =
+        serde_json::from_str(&text).with_context(|| format!("cannot understand {}", orders.display()))?;
+    let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(talk::whole(orders, &prompt, ask_fleet))
+}
+
+/// Who an agent says it is: its name and its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Introduction {
+    pub name: String,
+    pub version: Option<String>,
+}
+
+impl Introduction {
+    fn of(answer: &Value) -> Self {
+        let text = |key: &str| answer.get("agentInfo")?.get(key)?.as_str().map(short);
+        Self { name: text("name").unwrap_or_else(|| "the agent".to_owned()), version: text("version") }
+    }
+}
+
+/// A text from outside for a sentence of ours.
+fn short(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect()
+}
+
+/// Starts an agent only to hear who it is.
+pub async fn introduce(agent: Agent, patience: Duration) -> Result<Introduction, String> {
+    let mut talk = Talk::unheard(agent, patience).map_err(|error| error.to_string())?;
+    let answer = talk.initialize().await.map_err(|cause| cause.to_string());
+    talk.goodbye().await;
+    answer.map(|answer| Introduction::of(&answer))
+}

@@ -1,0 +1,325 @@
+//! What an agent may do when it asks, as its config says. What nobody allowed is refused.
+
+use std::collections::VecDeque;
+
+use cowhand_core::config::shape::PermissionMode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::short;
+
+/// Calls whose names and kinds are remembered: more than run at once.
+const REMEMBERED: usize = 256;
+
+/// From the agent's config. Tools go by the name that the agent tells, or by the protocol's word for their kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    pub mode: PermissionMode,
+    /// All that there are, if it says so.
+    pub tools: Option<Vec<String>>,
+    pub allowed: Vec<String>,
+    pub denied: Vec<String>,
+}
+
+/// What a tool is, as far as the agent tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Tool {
+    pub(super) id: String,
+    name: Option<String>,
+    kind: Option<String>,
+    title: Option<String>,
+}
+
+/// The answer, with its reason; or the fleet has to be asked, whose rules or a person decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Allow(String),
+    Refuse(String),
+    Ask,
+}
+
+/// The rules, and the calls that they are about.
+#[derive(Debug)]
+pub(super) struct Permissions {
+    rules: Rules,
+    calls: VecDeque<Tool>,
+}
+
+impl Permissions {
+    pub(super) const fn new(rules: Rules) -> Self {
+        Self { rules, calls: VecDeque::new() }
+    }
+
+    /// What a tool call or a word about one adds to what is known of it.
+    pub(super) fn learn(&mut self, call: &Value) -> Tool {
+        let told = Tool::read(call);
+        if let Some(known) = self.calls.iter_mut().find(|known| known.id == told.id) {
+            // A name or a kind that was told once is not taken back.
+            known.name = known.name.take().or(told.name);
+            known.kind = known.kind.take().or(told.kind);
+            known.title = told.title.or(known.title.take());
+            return known.clone();
+        }
+        if self.calls.len() == REMEMBERED {
+            self.calls.pop_front();
+        }
+        self.calls.push_back(told.clone());
+        told
+    }
+
+    /// Whether it may be done.
+    pub(super) fn judge(&self, tool: &Tool) -> Verdict {
+        if let Some(why) = self.forbidden(tool) {
+            return Verdict::Refuse(why);
+        }
+        let rules = &self.rules;
+        if rules.mode == PermissionMode::Ask {
+            return Verdict::Ask;
+        }
+        if let Some(rule) = rules.allowed.iter().find(|rule| tool.is_allowed_by(rule)) {
+            return Verdict::Allow(format!("`allowed_tools` has {rule:?}"));
+        }
+        let kind = tool.kind.as_deref().unwrap_or_default();
+        let looks = matches!(kind, "read" | "search" | "think");
+        let edits = matches!(kind, "edit" | "move");
+        let allowed = match rules.mode {
+            PermissionMode::BypassPermissions => true,
+            PermissionMode::AcceptEdits | PermissionMode::Delegate => looks || edits,
+            PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan => looks,
+            PermissionMode::Ask => false,
+        };
+        let mode = json!(rules.mode);
+        let mode = mode.as_str().unwrap_or_default();
+        if allowed {
+            Verdict::Allow(format!(
+                "`permission_mode: {mode}` lets it {}",
+                if looks { "look" } else { "do this" }
+            ))
+        } else {
+            Verdict::Refuse(format!("nobody allowed {}: `permission_mode` is {mode}", tool.called()))
+        }
+    }
+
+    /// Why the config itself rules it out, asked or not.
+    pub(super) fn forbidden(&self, tool: &Tool) -> Option<String> {
+        let Rules { tools, denied, .. } = &self.rules;
+        if let Some(rule) = denied.iter().find(|rule| tool.is_denied_by(rule)) {
+            return Some(format!("`denied_tools` has {rule:?}"));
+        }
+        // Without its name nobody can say that it is none of these.
+        let named = denied.iter().find(|rule| !is_kind(bare(rule)));
+        if let (Some(rule), None) = (named, &tool.name) {
+            return Some(format!(
+                "`denied_tools` has {rule:?}, and the agent does not say which tool {} is; kinds ({}) can be denied",
+                tool.called(),
+                KINDS.join(", ")
+            ));
+        }
+        let among = |tools: &Vec<String>| tools.iter().any(|rule| tool.is_allowed_by(rule));
+        tools
+            .as_ref()
+            .is_some_and(|tools| !among(tools))
+            .then(|| format!("{} is not in `tools`", tool.called()))
+    }
+}
+
+const KINDS: [&str; 10] =
+    ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+
+fn is_kind(word: &str) -> bool {
+    KINDS.contains(&word)
+}
+
+/// `Bash` of `Bash(git *)`.
+fn bare(rule: &str) -> &str {
+    rule.split('(').next().unwrap_or_default().trim()
+}
+
+/// A `*` at the end stands for anything.
+fn matches(rule: &str, word: &str) -> bool {
+    match rule.strip_suffix('*') {
+        Some(start) => word.get(..start.len()).is_some_and(|begins| begins.eq_ignore_ascii_case(start)),
+        None => rule.eq_ignore_ascii_case(word),
+    }
+}
+
+impl Tool {
+    /// By what the rules of the fleet know it: its name, or else its kind.
+    pub(super) fn known_as(&self) -> String {
+        self.name.clone().or_else(|| self.kind.clone()).unwrap_or_else(|| "other".to_owned())
+    }
+
+    fn read(call: &Value) -> Self {
+        let text =
+            |value: Option<&Value>| value.and_then(Value::as_str).map(short).filter(|text| !text.is_empty());
+        let meta = call.get("_meta");
+        let of_meta = |key: &str| meta.and_then(|meta| meta.get(key));
+        // The protocol has no settled place for it yet.
+        let name = text(call.get("name"))
+            .or_else(|| text(of_meta("toolName")))
+            .or_else(|| text(of_meta("claudeCode").and_then(|claude| claude.get("toolName"))));
+        Self {
+            id: text(call.get("toolCallId")).unwrap_or_default(),
+            name,
+            kind: text(call.get("kind")),
+            title: text(call.get("title")),
+        }
+    }
+
+    /// For people.
+    fn called(&self) -> String {
+        let what = self.name.as_ref().or(self.kind.as_ref()).map_or("a tool", String::as_str);
+        match self.title.as_ref().filter(|title| title.as_str() != what) {
+            Some(title) => format!("{what} ({title})"),
+            None => what.to_owned(),
+        }
+    }
+
+    /// What a tool does is known only as a whole so far, so a rule for some of its uses allows none. A title is words
+    /// of the model's, at times, and allows nothing either.
+    fn is_allowed_by(&self, rule: &str) -> bool {
+        let known = [&self.name, &self.kind];
+        known.into_iter().flatten().any(|word| matches(rule, word))
+    }
+
+    /// For the same reason a rule against some of its uses is one against all.
+    fn is_denied_by(&self, rule: &str) -> bool {
+        let known = [&self.name, &self.kind, &self.title];
+        known.into_iter().flatten().any(|word| matches(bare(rule), word))
+    }
+}
+
+/// What a person who is asked gets to see: the input, or, of an agent that does not tell it, what it says instead. No rule
+/// takes that for an input.
+pub(super) fn input_of(call: &Value) -> Value {
+    let told = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
+    if let Some(input) = told("rawInput") {
+        return input.clone();
+    }
+    let instead = ["title", "locations", "content"].into_iter();
+    instead.filter_map(|key| Some((key.to_owned(), told(key)?.clone()))).collect::<Map<_, _>>().into()
+}
+
+/// The outcome that a request for permission is answered with, of the options that it offers.
+pub(super) fn outcome(verdict: &Verdict, mode: PermissionMode, options: &Value) -> Value {
+    let offered = |kind: &str| {
+        let options = options.as_array().into_iter().flatten();
+        options.filter(|option| option["kind"] == kind).find_map(|option| option["optionId"].as_str())
+    };
+    let option = match verdict {
+        Verdict::Allow(_) => {
+            // For good only if everything is allowed anyway.
+            let always =
+                (mode == PermissionMode::BypassPermissions).then(|| offered("allow_always")).flatten();
+            offered("allow_once").or(always).or_else(|| offered("reject_once"))
+        }
+        Verdict::Refuse(_) | Verdict::Ask => offered("reject_once"),
+    };
+    match option {
+        Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option } }),
+        None => json!({ "outcome": { "outcome": "cancelled" } }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(settings: &Value) -> Rules {
+        let list = |key: &str| serde_json::from_value(settings[key].clone()).ok();
+        Rules {
+            mode: serde_json::from_value(settings["mode"].clone()).unwrap_or(PermissionMode::AcceptEdits),
+            tools: list("tools"),
+            allowed: list("allowed").unwrap_or_default(),
+            denied: list("denied").unwrap_or_default(),
+        }
+    }
+
+    #[test]
+    fn what_nobody_allowed_is_refused() {
+        let shell = json!({"toolCallId": "1", "name": "Bash", "kind": "execute", "title": "git push"});
+        let edit = json!({"toolCallId": "1", "kind": "edit", "_meta": {"claudeCode": {"toolName": "Write"}}});
+        let read = json!({"toolCallId": "1", "kind": "read", "_meta": {"toolName": "read_file"}});
+        let nameless = json!({"toolCallId": "1", "kind": "execute", "title": "Bash"});
+        let unknown = json!({"toolCallId": "1"});
+        let fetch = json!({"toolCallId": "1", "name": "mcp__web__get", "kind": "fetch"});
+        for (settings, call, allowed) in [
+            (json!({}), &shell, false),
+            (json!({}), &edit, true),
+            (json!({}), &read, true),
+            (json!({}), &fetch, false),
+            (json!({}), &unknown, false),
+            (json!({"mode": "delegate"}), &edit, true),
+            (json!({"mode": "default"}), &edit, false),
+            (json!({"mode": "dontAsk"}), &read, true),
+            (json!({"mode": "plan"}), &edit, false),
+            (json!({"mode": "bypassPermissions"}), &shell, true),
+            (json!({"mode": "bypassPermissions"}), &unknown, true),
+            (json!({"mode": "bypassPermissions", "denied": ["bash"]}), &shell, false),
+            (json!({"mode": "bypassPermissions", "denied": ["execute"]}), &nameless, false),
+            // A rule against some uses is against all; one for some uses allows none.
+            (json!({"mode": "bypassPermissions", "denied": ["Bash(rm *)"]}), &shell, false),
+            (json!({"allowed": ["Bash(git *)"]}), &shell, false),
+            (json!({"allowed": ["Bash"]}), &shell, true),
+            (json!({"allowed": ["execute"]}), &shell, true),
+            (json!({"allowed": ["Bash"], "denied": ["Bash"]}), &shell, false),
+            (json!({"allowed": ["mcp__web__*"]}), &fetch, true),
+            (json!({"allowed": ["mcp__other__*"]}), &fetch, false),
+            // A title is not a name.
+            (json!({"allowed": ["Bash"]}), &nameless, false),
+            // Nobody knows that this is not the one.
+            (json!({"mode": "bypassPermissions", "denied": ["WebFetch"]}), &nameless, false),
+            (json!({"mode": "bypassPermissions", "denied": ["fetch"]}), &nameless, true),
+            (json!({"mode": "bypassPermissions", "tools": ["Read"]}), &shell, false),
+            (json!({"mode": "bypassPermissions", "tools": ["Bash"]}), &shell, true),
+            (json!({"mode": "bypassPermissions", "tools": []}), &read, false),
+            // That it exists does not mean that it may be used unasked.
+            (json!({"tools": ["Bash"]}), &shell, false),
+        ] {
+            let mut permissions = Permissions::new(rules(&settings));
+            let tool = permissions.learn(call);
+            let verdict = permissions.judge(&tool);
+            assert_eq!(matches!(verdict, Verdict::Allow(_)), allowed, "{settings} {call}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_told_before_counts() {
+        let mut permissions = Permissions::new(rules(&json!({"allowed": ["Bash"]})));
+        permissions.learn(&json!({"toolCallId": "7", "name": "Bash", "kind": "execute"}));
+        let asked = permissions.learn(&json!({"toolCallId": "7", "title": "ls", "name": "Read"}));
+        assert_eq!(permissions.judge(&asked), Verdict::Allow("`allowed_tools` has \"Bash\"".to_owned()));
+        for number in 0..1000 {
+            permissions.learn(&json!({"toolCallId": format!("c{number}")}));
+        }
+        assert_eq!(permissions.calls.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn the_option_fits_the_verdict() {
+        let all = json!([
+            {"kind": "allow_always", "optionId": "aa"}, {"kind": "allow_once", "optionId": "ao"},
+            {"kind": "reject_once", "optionId": "ro"}, {"kind": "reject_always", "optionId": "ra"},
+        ]);
+        let always =
+            json!([{"kind": "allow_always", "optionId": "aa"}, {"kind": "reject_once", "optionId": "ro"}]);
+        let (allow, refuse) = (Verdict::Allow(String::new()), Verdict::Refuse(String::new()));
+        let (edits, bypass) = (PermissionMode::AcceptEdits, PermissionMode::BypassPermissions);
+        for (verdict, mode, options, expected) in [
+            (&allow, edits, &all, json!("ao")),
+            (&refuse, edits, &all, json!("ro")),
+            (&refuse, bypass, &all, json!("ro")),
+            // For good is more than was allowed.
+            (&allow, edits, &always, json!("ro")),
+            (&allow, bypass, &always, json!("aa")),
+            (&refuse, edits, &json!([{"kind": "allow_once", "optionId": "x"}]), Value::Null),
+            (&allow, edits, &json!([]), Value::Null),
+            (&refuse, edits, &Value::Null, Value::Null),
+        ] {
+            let answer = outcome(verdict, mode, options);
+            assert_eq!(answer["outcome"]["optionId"], expected, "{verdict:?} {options}");
+            let word = if expected.is_null() { "cancelled" } else { "selected" };
+            assert_eq!(answer["outcome"]["outcome"], word);
+        }
+    }
+}

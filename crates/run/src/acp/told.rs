@@ -1,0 +1,62 @@
+//! What the client writes to its own stdout: every line of the agent as it came, and lines of our own, which a key of
+//! ours tells from the agent's. Our own hold no parameters, since these may be secret.
+
+use std::io::{self, Write};
+
+use cowhand_core::job::ErrorKind;
+use serde_json::{Value, json};
+
+/// The key; its value is one of the words below.
+pub const OURS: &str = "cowhand";
+/// A request of ours: its `id` and `method`.
+pub const ASKED: &str = "asked";
+/// What we answered to a request for permission, and why.
+pub const PERMISSION: &str = "permission";
+pub const NOTE: &str = "note";
+/// The last line of an attempt that came to nothing.
+pub const FAILED: &str = "failed";
+
+/// Where the lines go; a check of an agent needs none.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Told {
+    Stdout,
+    Nowhere,
+}
+
+impl Told {
+    pub(super) fn raw(self, line: &str) -> io::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(line.as_bytes())?;
+                stdout.write_all(b"\n")?;
+                stdout.flush()
+            }
+            Self::Nowhere => Ok(()),
+        }
+    }
+
+    fn ours(self, word: &str, mut fields: Value) -> io::Result<()> {
+        let mut line = json!({ OURS: word });
+        if let (Some(line), Some(fields)) = (line.as_object_mut(), fields.as_object_mut()) {
+            line.append(fields);
+        }
+        self.raw(&line.to_string())
+    }
+
+    pub(super) fn asked(self, id: u64, method: &str) -> io::Result<()> {
+        self.ours(ASKED, json!({ "id": id, "method": method }))
+    }
+
+    pub(super) fn permission(self, id: &Value, answer: &Value, why: &str) -> io::Result<()> {
+        self.ours(PERMISSION, json!({ "id": id, "answer": answer, "why": why }))
+    }
+
+    pub(super) fn note(self, text: &str) -> io::Result<()> {
+        self.ours(NOTE, json!({ "text": text }))
+    }
+
+    pub(super) fn failed(self, kind: ErrorKind, message: &str) -> io::Result<()> {
+        self.ours(FAILED, json!({ "kind": kind, "message": message }))
+    }
+}

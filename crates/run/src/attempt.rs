@@ -1,0 +1,614 @@
+//! An attempt's folder: all that daemon and keeper share.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use cowhand_core::cut::cut;
+use cowhand_core::id::JobId;
+use jiff::Timestamp;
+use rustix::process::Signal;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::Cgroup;
+use super::ending::Ending;
+use super::process::{self, Identity};
+use super::runtime::Reader;
+use super::sandbox::Enclosure;
+use super::sandbox::proxy::Credentials;
+use cowhand_system::aside::aside;
+use cowhand_system::gone::{gone, remove_folder};
+
+/// One process run for a job, whether it is yet to come, under way or over.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    folder: PathBuf,
+    name: String,
+}
+
+/// What the keeper is to run. The environment is not written down, since it may hold secrets: the keeper gets it
+/// as its own and hands it on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    pub argv: Vec<String>,
+    pub directory: PathBuf,
+    pub stop_signal: StopSignal,
+    /// From the stop signal to the kill.
+    pub grace_ms: u64,
+    /// Who reads its output, as it was when nothing was read yet: the config may have changed since.
+    #[serde(default)]
+    pub reader: Option<Reader>,
+    #[serde(default)]
+    pub limits: Option<Limits>,
+    /// What holds it, if anything does.
+    #[serde(default)]
+    pub enclosure: Option<Enclosure>,
+}
+
+/// In the place of a program: the one that the keeper is, too, wherever that is.
+pub(super) const OURSELVES: &str = "(cowhand)";
+
+impl Start {
+    /// With that program in its place.
+    #[must_use]
+    pub fn by(&self, program: &Path) -> Self {
+        let mut start = self.clone();
+        if let Some(first) = start.argv.first_mut().filter(|first| *first == OURSELVES) {
+            *first = program.display().to_string();
+        }
+        start
+    }
+}
+
+/// What the keeper sees to by itself, whether or not there is a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// After this it is asked to stop, as if somebody had asked for it.
+    pub lifetime_ms: u64,
+    /// So much of each stream is kept; the rest is read and dropped.
+    pub output_bytes: u64,
+}
+
+/// The records of who is at work.
+pub(super) const KEEPER: &str = "keeper.json";
+pub(super) const AGENT: &str = "agent.json";
+const LOCK: &str = "lock";
+const KEEPER_LOG: &str = "keeper.log";
+/// Of what a keeper said, in characters.
+const LONGEST_SAID: usize = 500;
+const CGROUP: &str = "cgroup";
+const CAPS: &str = "caps";
+const CREDENTIALS: &str = "credentials";
+const HOOK: &str = "hook";
+const RESUMED: &str = "resumed";
+
+/// What is known before an agent begins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prelude {
+    /// Said at the beginning of its output.
+    pub notes: Vec<String>,
+    /// The session that it is to go on with.
+    pub resumed: Option<String>,
+}
+
+/// The signal that asks an agent to stop; some write their result only on an interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopSignal {
+    Interrupt,
+    Terminate,
+}
+
+impl StopSignal {
+    pub(super) const fn signal(self) -> Signal {
+        match self {
+            Self::Interrupt => Signal::INT,
+            Self::Terminate => Signal::TERM,
+        }
+    }
+}
+
+/// What came of a request to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The keeper sees to it.
+    Asked,
+    /// The keeper is just starting: ask again.
+    TooEarly,
+    /// There is no keeper; what was left was killed.
+    NoKeeper,
+}
+
+/// Where an attempt stands, as its folder and the kernel tell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Standing {
+    /// A keeper watches over it.
+    Kept,
+    /// The keeper is gone but the agent runs on.
+    Unkept,
+    /// It is over, with the keeper's word on how.
+    Ended(Ending),
+    /// It is over, or never began, and nobody knows how.
+    Gone,
+}
+
+/// What somebody finds who looks for the lock of an attempt.
+enum Lock {
+    /// Nobody ever launched it, or it is being removed.
+    Missing,
+    Free(#[expect(dead_code, reason = "it is held, not used")] File),
+    Taken,
+}
+
+/// For the owner only, and never through a link.
+fn own() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
+impl Attempt {
+    pub fn new(state: &Path, job: &JobId, number: u32) -> Self {
+        Self::named(state, format!("{job}.{number}"))
+    }
+
+    /// A hook of the job that is a process: kept in the same way, and never taken for an attempt of the job itself.
+    pub fn of_hook(state: &Path, job: &JobId, number: u32) -> Self {
+        Self::named(state, format!("{job}.{HOOK}{number}"))
+    }
+
+    fn named(state: &Path, name: String) -> Self {
+        Self { folder: state.join("attempts").join(&name), name }
+    }
+
+    /// The job whose attempt this is, if it is not a hook of it.
+    pub fn job(&self) -> Option<JobId> {
+        self.of_job().map(|(job, _)| job)
+    }
+
+    /// The job and the number of the attempt; none for a hook.
+    pub fn of_job(&self) -> Option<(JobId, u32)> {
+        let (job, number) = self.name.rsplit_once('.')?;
+        Some((job.parse().ok()?, number.parse().ok()?))
+    }
+
+    /// Which of the job's attempts this is, if it is not a hook of it.
+    pub fn number(&self) -> Option<u32> {
+        self.name.rsplit_once('.')?.1.parse().ok()
+    }
+
+    /// The job and the number, if this is one of its hooks.
+    pub fn hook(&self) -> Option<(JobId, u32)> {
+        let (job, number) = self.name.rsplit_once('.')?;
+        Some((job.parse().ok()?, number.strip_prefix(HOOK)?.parse().ok()?))
+    }
+
+    pub fn at(folder: &Path) -> io::Result<Self> {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_one = name.rsplit_once('.').is_some_and(|(job, number)| {
+            let number = number.strip_prefix(HOOK).unwrap_or(number);
+            job.parse::<JobId>().is_ok() && number.parse::<u32>().is_ok()
+        });
+        if !is_one {
+            return Err(io::Error::other(format!("{name:?} is not an attempt's folder")));
+        }
+        Ok(Self { folder: folder.to_owned(), name: name.to_owned() })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn stdout(&self) -> PathBuf {
+        self.folder.join("stdout")
+    }
+
+    pub fn stderr(&self) -> PathBuf {
+        self.folder.join("stderr")
+    }
+
+    /// `COWHAND_ATTEMPT_ID=…` in the environment of every process of the attempt.
+    pub fn mark(&self) -> (String, String) {
+        (process::MARK.to_owned(), self.name.clone())
+    }
+
+    /// Where files are that the agent's program reads and nobody else may.
+    pub fn private(&self) -> PathBuf {
+        self.folder.join("private")
+    }
+
+    /// Before the launch.
+    pub fn write_private(&self, files: &[(String, String)]) -> io::Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.private())?;
+        for (name, text) in files {
+            self.create(&format!("private/{name}"))?.write_all(text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// For its keeper alone; no sandbox lets the agent see them.
+    pub fn write_credentials(&self, credentials: &Credentials) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let file = self.create(CREDENTIALS)?;
+        serde_json::to_writer(file, credentials).map_err(io::Error::other)
+    }
+
+    /// Read once.
+    pub(super) fn take_credentials(&self) -> io::Result<Credentials> {
+        let read = self.read(CREDENTIALS)?;
+        fs::remove_file(self.folder.join(CREDENTIALS))?;
+        read.ok_or_else(|| io::Error::other("the credentials are gone"))
+    }
+
+    /// After the end: nobody needs their secrets any more.
+    pub fn forget_private(&self) -> io::Result<()> {
+        gone(fs::remove_file(self.folder.join(CREDENTIALS)))?;
+        remove_folder(&self.private())
+    }
+
+    /// After its end is settled: all that was said stands in the job's JSONL, without secrets. How far that had come is
+    /// forgotten, too: what was held back between two pieces of a speech may be half a secret.
+    pub fn forget_output(&self) -> io::Result<()> {
+        gone(fs::remove_file(self.folder.join("index")))?;
+        gone(fs::remove_file(self.stdout()))?;
+        gone(fs::remove_file(self.stderr()))
+    }
+
+    /// Makes the folder and what the keeper needs, then the keeper.
+    pub fn launch(
+        &self,
+        program: &Path,
+        start: &Start,
+        prompt: &str,
+        environment: &[(String, String)],
+    ) -> io::Result<Child> {
+        self.launch_after(&Prelude::default(), program, start, prompt, environment)
+    }
+
+    /// As above, with something said before the agent says anything. The keeper belongs to its own session, so that a
+    /// signal for the daemon's terminal is none for it.
+    pub fn launch_after(
+        &self,
+        prelude: &Prelude,
+        program: &Path,
+        start: &Start,
+        prompt: &str,
+        environment: &[(String, String)],
+    ) -> io::Result<Child> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper is at work"))?;
+        self.create("prompt")?.write_all(prompt.as_bytes())?;
+        self.create("stdout")?;
+        let mut stderr = self.create("stderr")?;
+        for note in &prelude.notes {
+            writeln!(stderr, "cowhand: {note}")?;
+        }
+        match &prelude.resumed {
+            Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
+            None => gone(fs::remove_file(self.folder.join(RESUMED)))?,
+        }
+        self.write("start.json", &start.by(program))?;
+        let mark = self.mark();
+        Command::new(program)
+            .arg("keeper")
+            .arg(&self.folder)
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .env(mark.0, mark.1)
+            .current_dir("/")
+            // The lock passes from us to the keeper without a moment in which nobody has it.
+            .stdin(lock)
+            .stdout(Stdio::null())
+            .stderr(self.create(KEEPER_LOG)?)
+            .spawn()
+    }
+
+    /// The last line that its keeper wrote about trouble of its own.
+    pub fn keeper_said(&self) -> Option<String> {
+        let said = fs::read(self.folder.join(KEEPER_LOG)).ok()?;
+        let said = String::from_utf8_lossy(&said);
+        said.lines().map(str::trim).rfind(|line| !line.is_empty()).map(|line| cut(line, 0, LONGEST_SAID))
+    }
+
+    /// Says whether files can be written in its folder.
+    pub fn has_room(&self) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        file.write_all(&[b'.'; 4096])?;
+        file.close()
+    }
+
+    /// The keeper could not come as far as to start the agent, so another attempt may.
+    pub(super) fn forget_keeper(&self) -> io::Result<()> {
+        gone(fs::remove_file(self.folder.join(KEEPER)))
+    }
+
+    /// The session that it goes on with, if it does.
+    pub fn resumed(&self) -> Option<String> {
+        fs::read_to_string(self.folder.join(RESUMED)).ok().filter(|session| !session.is_empty())
+    }
+
+    /// As if it had never been: only for one in which nothing happened.
+    pub fn discard(&self) -> io::Result<()> {
+        remove_folder(&self.folder)
+    }
+
+    /// Removes what another attempt of the same name left, before this one begins: a store that was restored gives numbers
+    /// out again, and how an attempt of that other history ended says nothing about this one. Fails while it still runs.
+    pub fn clear(&self) -> io::Result<()> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        match self.standing()? {
+            Standing::Ended(_) | Standing::Gone => self.discard(),
+            Standing::Kept | Standing::Unkept => {
+                Err(io::Error::other("an earlier attempt with the same number still runs"))
+            }
+        }
+    }
+
+    /// The process that watches over it, if it is known.
+    pub fn keeper_pid(&self) -> Option<i32> {
+        Some(self.identity(KEEPER).ok()??.pid)
+    }
+
+    /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
+    /// minutes to answer.
+    pub async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T + Send + 'static) -> T {
+        let attempt = self.clone();
+        aside(move || work(&attempt)).await
+    }
+
+    /// Asking twice gives the same answer unless something happened in between.
+    pub fn standing(&self) -> io::Result<Standing> {
+        self.standing_if(|| Ok(!self.marked()?.is_empty()))
+    }
+
+    /// As above, for whoever has looked at all processes already: `marked` says whether one of them carries the mark.
+    pub fn standing_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<Standing> {
+        if let Some(ending) = self.ending()? {
+            return Ok(Standing::Ended(ending));
+        }
+        let _lock = match self.lock_if_there()? {
+            Lock::Taken => return Ok(Standing::Kept),
+            lock => lock,
+        };
+        // The lock is free, so no keeper is at work.
+        if let Some(ending) = self.ending()? {
+            return Ok(Standing::Ended(ending));
+        }
+        let cgroup = self.cgroup()?;
+        let lives = self.identity(AGENT)?.map_or(Ok(false), |agent| agent.lives())?;
+        if !lives {
+            self.end_container();
+        }
+        if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::holds_any)? {
+            return Ok(Standing::Unkept);
+        }
+        // Its keeper would have removed it.
+        cgroup.map(|cgroup| cgroup.remove());
+        self.remove_caps();
+        Ok(Standing::Gone)
+    }
+
+    /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be
+    /// run again; what may have begun cannot.
+    pub fn began(&self) -> io::Result<bool> {
+        // Also if the record itself was damaged since.
+        fs::exists(self.folder.join(KEEPER))
+    }
+
+    /// Whether it is written down which process the agent is.
+    pub(super) fn has_agent(&self) -> bool {
+        self.folder.join(AGENT).exists()
+    }
+
+    /// When its keeper started the agent; none if it never did, or on another machine.
+    pub fn agent_began(&self) -> Option<Timestamp> {
+        Timestamp::try_from(fs::metadata(self.folder.join(AGENT)).ok()?.modified().ok()?).ok()
+    }
+
+    /// When it last wrote anything.
+    pub fn last_output(&self) -> Option<Timestamp> {
+        let written = |path: PathBuf| Timestamp::try_from(fs::metadata(path).ok()?.modified().ok()?).ok();
+        written(self.stdout()).max(written(self.stderr()))
+    }
+
+    /// Asks the keeper to end it: gracefully, then by force. A second time is at once.
+    pub fn stop(&self) -> io::Result<Stop> {
+        if self.identity(KEEPER)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
+            return Ok(Stop::Asked);
+        }
+        let Some(_lock) = self.try_lock()? else { return Ok(Stop::TooEarly) };
+        if let Some(cgroup) = self.cgroup()? {
+            cgroup.kill()?;
+        }
+        process::signal_all(&self.marked()?, Signal::KILL);
+        self.end_container();
+        Ok(Stop::NoKeeper)
+    }
+
+    /// Kills what is left of an attempt without a keeper whose agent itself has ended, as its keeper would have done. Leaves
+    /// everything alone while the agent lives, and if nobody wrote down which process it is.
+    pub fn end_leftovers(&self) -> io::Result<()> {
+        match self.identity(AGENT)? {
+            Some(agent) if !agent.lives()? => self.stop().map(drop),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The control group that its keeper made, if it made one and it is still there.
+    fn cgroup(&self) -> io::Result<Option<Cgroup>> {
+        match fs::read_to_string(self.folder.join(CGROUP)) {
+            Ok(path) => Ok(Cgroup::at(PathBuf::from(path))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn record_cgroup(&self, cgroup: &Cgroup) -> io::Result<()> {
+        self.create(CGROUP)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
+    }
+
+    pub(super) fn record_caps(&self, groups: &[&Path]) -> io::Result<()> {
+        let mut file = self.create(CAPS)?;
+        groups.iter().try_for_each(|group| writeln!(file, "{}", group.display()))
+    }
+
+    /// Groups that its keeper would have removed.
+    fn remove_caps(&self) {
+        let recorded = fs::read_to_string(self.folder.join(CAPS)).unwrap_or_default();
+        for group in recorded.lines().filter(|group| group.ends_with(&self.name)) {
+            // One that is gone, or not empty yet, is looked at again.
+            fs::remove_dir(group).ok();
+        }
+    }
+
+    /// For people, after what the agent said itself.
+    pub(super) fn note(&self, notes: &[String]) -> io::Result<()> {
+        if notes.is_empty() {
+            return Ok(());
+        }
+        let mut stderr = self.append("stderr")?;
+        notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
+    }
+
+    /// For an attempt whose folder is gone: kills what still carries its mark, keeper included, and says whether
+    /// there was anything.
+    pub fn end_strays(&self) -> io::Result<bool> {
+        let strays = self.marked()?;
+        process::signal_all(&strays, Signal::KILL);
+        Ok(!strays.is_empty())
+    }
+
+    /// At once, with its keeper. What could not be killed yet is found by the next look of the caller.
+    pub fn kill(&self) -> io::Result<()> {
+        self.end_strays()?;
+        // Without its keeper the control group goes as well.
+        self.stop().map(drop)
+    }
+
+    /// All but ourselves.
+    pub(super) fn end_others(&self) -> io::Result<()> {
+        self.end_strays().map(drop)
+    }
+
+    fn marked(&self) -> io::Result<Vec<i32>> {
+        process::of_attempt(&self.name)
+    }
+
+    /// Names all attempts, of any fleet, that have processes on this machine.
+    pub fn running() -> io::Result<BTreeSet<String>> {
+        Ok(process::of_attempts()?.into_iter().flat_map(|(_, names)| names).collect())
+    }
+
+    /// Held by whoever launches the attempt, then by its keeper as long as that lives; the kernel lets go of it
+    /// however the keeper ends.
+    pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
+        let lock = own().write(true).create(true).truncate(false).open(self.folder.join(LOCK))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Takes the lock for somebody who only looks: nothing is made, so that the folder can be removed meanwhile.
+    fn lock_if_there(&self) -> io::Result<Lock> {
+        let lock = match own().write(true).open(self.folder.join(LOCK)) {
+            // Without its folder nothing is known of it at all.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.folder.exists() => {
+                return Ok(Lock::Missing);
+            }
+            lock => lock?,
+        };
+        match lock.try_lock() {
+            Ok(()) => Ok(Lock::Free(lock)),
+            Err(TryLockError::WouldBlock) => Ok(Lock::Taken),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    pub fn start(&self) -> io::Result<Start> {
+        self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
+    }
+
+    /// Of somebody at work. These records are not synced: what a power cut leaves of one cannot be read, and speaks of
+    /// nobody who could still live.
+    fn identity(&self, who: &str) -> io::Result<Option<Identity>> {
+        match self.read(who) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+            read => read,
+        }
+    }
+
+    pub fn ending(&self) -> io::Result<Option<Ending>> {
+        self.read("ending.json")
+    }
+
+    /// Whole or not at all: a reader never sees half a record. Whoever is killed loses nothing that was written; a power
+    /// cut may take it.
+    pub(super) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        self.write_and(name, value, |_| Ok(()))
+    }
+
+    /// As above, and a power cut leaves the old or the new.
+    pub(super) fn write_synced<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        self.write_and(name, value, File::sync_all)
+    }
+
+    fn write_and<T: Serialize>(
+        &self,
+        name: &str,
+        value: &T,
+        then: fn(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        serde_json::to_writer(&mut file, value)?;
+        then(file.as_file())?;
+        file.persist(self.folder.join(name))?;
+        Ok(())
+    }
+
+    /// From here on a power cut takes no file away, nor the folder itself, though perhaps what is in them.
+    pub(super) fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()?;
+        self.folder.parent().map_or(Ok(()), |all| File::open(all)?.sync_all())
+    }
+
+    pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        let path = self.folder.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let value = serde_json::from_slice(&bytes);
+                value.map(Some).map_err(|error| {
+                    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        own().write(true).create(true).truncate(true).open(self.folder.join(name))
+    }
+
+    pub(super) fn open(&self, name: &str) -> io::Result<File> {
+        own().read(true).open(self.folder.join(name))
+    }
+
+    pub(super) fn append(&self, name: &str) -> io::Result<File> {
+        own().append(true).open(self.folder.join(name))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}

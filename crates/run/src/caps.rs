@@ -1,0 +1,417 @@
+//! How much of the machine an attempt may take: control groups with limits, whichever version has the controller here.
+//!
+//! A machine may have both versions at once, each with some of the controllers. Version 2 has one group for all that it
+//! has; of version 1 each controller has a hierarchy of its own.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::Caps;
+
+use super::attempt::Attempt;
+use super::cgroup::{self, Cgroup};
+
+/// What processor time is counted in, in microseconds.
+const PERIOD: u64 = 100_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Controller {
+    Memory,
+    Pids,
+    Cpu,
+}
+
+impl Controller {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// All groups of one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// By which all of it can be killed at once, where there is such a thing.
+    tree: Option<Cgroup>,
+    /// Whether that has limits, too.
+    tree_limits: bool,
+    /// Of version 1, each with its limit.
+    limits: Vec<Group>,
+    caps: Caps,
+}
+
+#[derive(Debug, Clone)]
+struct Group {
+    path: PathBuf,
+    home: PathBuf,
+}
+
+impl Groups {
+    /// Made, limited and entered: what is started from here on is born inside. The inner error says which cap cannot be
+    /// had here; without caps, a machine without groups is as good.
+    pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, String>> {
+        let mut groups = match Self::make(attempt.name(), caps) {
+            Ok(groups) => groups,
+            Err(why) => return Ok(Err(why)),
+        };
+        // Written down before anything is born in one.
+        groups.record(attempt)?;
+        let entered = groups.limits.iter().try_for_each(|group| {
+            cgroup::move_self(&group.path)?;
+            proved(&group.path)
+        });
+        let in_tree = groups.tree.as_ref().map_or(Ok(()), |tree| {
+            tree.enter()?;
+            proved(tree.path())
+        });
+        let outcome = match (entered, in_tree) {
+            (Ok(()), Err(_)) if !groups.tree_limits => {
+                groups.tree = None;
+                Ok(())
+            }
+            (entered, in_tree) => entered.and(in_tree),
+        };
+        match outcome {
+            Ok(()) => Ok(Ok(groups)),
+            Err(error) => {
+                groups.leave();
+                groups.remove();
+                Ok(Err(refusal(&error.to_string())))
+            }
+        }
+    }
+
+    fn make(name: &str, caps: &Caps) -> Result<Self, String> {
+        let needed = needed(caps);
+        if needed.is_empty() {
+            return Ok(Self { tree: Cgroup::make(name).ok(), ..Self::default() });
+        }
+        let own = fs::read_to_string("/proc/self/mountinfo").and_then(|mounts| {
+            let groups = fs::read_to_string("/proc/self/cgroup")?;
+            Ok(needed.iter().map(|controller| home(&mounts, &groups, *controller)).collect::<Vec<_>>())
+        });
+        let homes = own.map_err(|error| refusal(&error.to_string()))?;
+        let mut made = Self { caps: *caps, ..Self::default() };
+        let of_two: Vec<Controller> =
+            needed.iter().zip(&homes).filter(|(_, home)| home.is_none()).map(|(own, _)| *own).collect();
+        let result = made.make_tree(name, &of_two).and_then(|()| {
+            let of_one = needed.iter().zip(homes).filter_map(|(own, home)| Some((*own, home?)));
+            of_one.into_iter().try_for_each(|(controller, home)| made.make_limit(name, controller, home))
+        });
+        match result {
+            Ok(()) => Ok(made),
+            Err(why) => {
+                made.remove();
+                Err(refusal(&why))
+            }
+        }
+    }
+
+    /// The group of version 2, where these controllers are at hand.
+    fn make_tree(&mut self, name: &str, controllers: &[Controller]) -> Result<(), String> {
+        if controllers.is_empty() {
+            self.tree = Cgroup::make(name).ok();
+            return Ok(());
+        }
+        let home = cgroup::home().map_err(|error| error.to_string())?;
+        let words: Vec<&str> = controllers.iter().map(|controller| controller.name()).collect();
+        let parent = with_controllers(&home, &words)?;
+        let tree = Cgroup::make_in(&parent, name, home)
+            .map_err(|error| format!("no control group can be made in {}: {error}", parent.display()))?;
+        let path = tree.path().to_owned();
+        self.tree = Some(tree);
+        self.tree_limits = true;
+        for controller in controllers {
+            limit_in_two(&path, *controller, &self.caps)?;
+        }
+        Ok(())
+    }
+
+    /// The group of version 1 for one controller.
+    fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), String> {
+        let path = home.join(format!("{}{name}", super::process::GROUP));
+        fs::create_dir(&path)
+            .map_err(|error| format!("no control group can be made in {}: {error}", home.display()))?;
+        // Several controllers may share a hierarchy, and then a group.
+        self.limits.push(Group { path: path.clone(), home });
+        limit_in_one(&path, controller, &self.caps)
+    }
+
+    fn record(&self, attempt: &Attempt) -> io::Result<()> {
+        if let Some(tree) = &self.tree {
+            attempt.record_cgroup(tree)?;
+        }
+        let paths: Vec<&Path> = self.limits.iter().map(|group| group.path.as_path()).collect();
+        if paths.is_empty() { Ok(()) } else { attempt.record_caps(&paths) }
+    }
+
+    /// Back to where we belong; what was born inside stays.
+    pub(super) fn leave(&mut self) {
+        if self.tree.as_ref().is_some_and(|tree| tree.leave().is_err()) {
+            self.tree = None;
+        }
+        for group in &self.limits {
+            // A keeper that stays inside is capped with its agent, which is no reason to lose the attempt.
+            cgroup::move_self(&group.home).ok();
+        }
+    }
+
+    /// Says whether all that was inside has been killed.
+    pub(super) fn kill(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.kill().is_ok())
+    }
+
+    /// Says whether they are gone.
+    pub(super) fn remove(&self) -> bool {
+        let limits = self.limits.iter().map(|group| removed(&group.path)).collect::<Vec<_>>();
+        let tree = self.tree.as_ref().is_none_or(|tree| removed(tree.path()));
+        tree && limits.into_iter().all(|gone| gone)
+    }
+
+    /// Which caps were reached, for people.
+    pub(super) fn reached(&self) -> Vec<String> {
+        let tree = self.tree.as_ref().map(|tree| tree.path().to_owned());
+        let groups: Vec<PathBuf> = self.limits.iter().map(|group| group.path.clone()).chain(tree).collect();
+        reached(&groups, &self.caps)
+    }
+}
+
+/// Which of these caps were reached in these groups, for people.
+pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
+    let count = |file: &str, word: &str| groups.iter().find_map(|group| counted(&group.join(file), word));
+    let killed = count("memory.events", "oom_kill").or_else(|| count("memory.oom_control", "oom_kill"));
+    let refused = count("pids.events", "max");
+    let mut notes = Vec::new();
+    if let (Some(bytes), Some(times @ 1..)) = (caps.memory, killed) {
+        notes.push(format!("{}; processes ended by the kernel: {times}", memory_reached(bytes)));
+    }
+    if let (Some(most), Some(times @ 1..)) = (caps.pids, refused) {
+        notes.push(format!(
+            "the sandbox's cap on processes ({most}) was reached; processes that were not made: {times}"
+        ));
+    }
+    notes
+}
+
+pub(super) fn memory_reached(bytes: u64) -> String {
+    format!("the sandbox's cap on memory ({bytes} bytes) was reached")
+}
+
+/// The groups of somebody else's process, of whichever version; none where they cannot be seen.
+pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
+    let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
+    let one = [Controller::Memory, Controller::Pids].map(|controller| home(&mounts, &groups, controller));
+    one.into_iter().flatten().chain(cgroup::own_group(&mounts, &groups)).collect()
+}
+
+fn refusal(why: &str) -> String {
+    format!("its caps on memory, processes or processor time cannot be enforced here: {why}")
+}
+
+fn needed(caps: &Caps) -> Vec<Controller> {
+    let memory = caps.memory.map(|_| Controller::Memory);
+    let (pids, cpu) = (caps.pids.map(|_| Controller::Pids), caps.cpu.map(|_| Controller::Cpu));
+    [memory, pids, cpu].into_iter().flatten().collect()
+}
+
+fn removed(path: &Path) -> bool {
+    match fs::remove_dir(path) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether we are really in there.
+fn proved(group: &Path) -> io::Result<()> {
+    let own = std::process::id().to_string();
+    let inside = fs::read_to_string(group.join("cgroup.procs"))?;
+    if inside.lines().any(|pid| pid == own) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{} does not hold what was put into it", group.display())))
+}
+
+/// Of `oom_kill 3` or `max 7`.
+fn counted(file: &Path, word: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
+}
+
+/// The folder of our own group in the hierarchy of version 1 that has this controller; none if none has.
+fn home(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
+    let named = |list: &str| list.split(',').any(|word| word == controller.name());
+    let (root, mount) = mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let fields: Vec<&str> = left.split(' ').collect();
+        let kind: Vec<&str> = right.split(' ').collect();
+        let fits = kind.first() == Some(&"cgroup") && kind.last().is_some_and(|options| named(options));
+        fits.then_some((*fields.get(3)?, *fields.get(4)?))
+    })?;
+    let own = groups.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (list, path) = rest.split_once(':')?;
+        named(list).then_some(path)
+    })?;
+    let below = own.strip_prefix(root.trim_end_matches('/')).unwrap_or(own);
+    Some(Path::new(mount).join(below.trim_start_matches('/')))
+}
+
+/// A group whose children can have these controllers: our own, or, since a group that holds processes cannot hand any on,
+/// the one above it.
+fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, String> {
+    let wanted = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
+    let hands_on = |group: &Path| {
+        let file = group.join("cgroup.subtree_control");
+        // Where it cannot be turned on, somebody may have done it already.
+        fs::write(&file, &wanted).ok();
+        let on = fs::read_to_string(&file).unwrap_or_default();
+        words.iter().all(|word| on.split_whitespace().any(|on| on == *word))
+    };
+    let above = home.parent().filter(|above| above.join("cgroup.subtree_control").exists());
+    [Some(home), above].into_iter().flatten().find(|group| hands_on(group)).map(Path::to_owned).ok_or_else(|| {
+        format!(
+            "the control group {} cannot hand on {}; under systemd, Delegate=yes and DelegateSubgroup=daemon in the service let it",
+            home.display(),
+            words.join(", ")
+        )
+    })
+}
+
+fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(), String> {
+    match controller {
+        Controller::Memory => {
+            let bytes = caps.memory.unwrap_or_default();
+            put(group, "memory.limit_in_bytes", bytes)?;
+            // Memory and swap together, where swap is counted.
+            if group.join("memory.memsw.limit_in_bytes").exists() {
+                put(group, "memory.memsw.limit_in_bytes", bytes)?;
+            }
+            Ok(())
+        }
+        Controller::Pids => put(group, "pids.max", u64::from(caps.pids.unwrap_or_default())),
+        Controller::Cpu => {
+            put(group, "cpu.cfs_period_us", PERIOD)?;
+            put(group, "cpu.cfs_quota_us", quota(caps))
+        }
+    }
+}
+
+fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(), String> {
+    match controller {
+        Controller::Memory => {
+            put(group, "memory.max", caps.memory.unwrap_or_default())?;
+            if group.join("memory.swap.max").exists() {
+                put(group, "memory.swap.max", 0)?;
+            }
+            Ok(())
+        }
+        Controller::Pids => put(group, "pids.max", u64::from(caps.pids.unwrap_or_default())),
+        Controller::Cpu => write(group, "cpu.max", &format!("{} {PERIOD}", quota(caps))),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "the config bounds it to a thousand processors"
+)]
+fn quota(caps: &Caps) -> u64 {
+    (caps.cpu.unwrap_or_default() * PERIOD as f64) as u64
+}
+
+/// Written, and read again: a limit that the kernel does not show is none.
+fn put(group: &Path, file: &str, most: u64) -> Result<(), String> {
+    write(group, file, &most.to_string())?;
+    let shown = fs::read_to_string(group.join(file)).unwrap_or_default();
+    match shown.trim().parse::<u64>() {
+        Ok(holds) if holds <= most => Ok(()),
+        _ => Err(format!("{} says {:?} after {most} was written", group.join(file).display(), shown.trim())),
+    }
+}
+
+fn write(group: &Path, file: &str, text: &str) -> Result<(), String> {
+    let path = group.join(file);
+    let written = fs::OpenOptions::new().write(true).open(&path).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.flush()
+    });
+    written.map_err(|error| format!("{} cannot be set to {text}: {error}", path.display()))
+}
+
+/// What this machine lets us cap, by trying.
+pub fn ability() -> Result<String, String> {
+    let caps = Caps { memory: Some(1 << 30), pids: Some(1_000), cpu: Some(1.0) };
+    let groups = Groups::make(&format!("doctor-{}", std::process::id()), &caps)?;
+    let one = groups.limits.len();
+    groups.remove();
+    Ok(match one {
+        0 => "memory, processes and processor time by control groups of version 2".to_owned(),
+        3 => "memory, processes and processor time by control groups of version 1".to_owned(),
+        _ => "memory, processes and processor time by control groups of both versions".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+        35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+        32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n\
+        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
+    const UNIFIED: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
+
+    #[test]
+    fn where_each_controller_is() {
+        use Controller::{Cpu, Memory, Pids};
+        let groups = "5:memory:/a/b\n1:cpu,cpuacct:/\n0::/";
+        for (mounts, controller, expected) in [
+            (HYBRID, Memory, Some("/sys/fs/cgroup/memory/a/b")),
+            (HYBRID, Cpu, Some("/sys/fs/cgroup/cpu,cpuacct")),
+            (HYBRID, Pids, None),
+            (UNIFIED, Memory, None),
+        ] {
+            assert_eq!(home(mounts, groups, controller), expected.map(PathBuf::from), "{controller:?}");
+        }
+        let contained = "35 31 0:32 /docker/x /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory";
+        let own = home(contained, "5:memory:/docker/x/y", Memory);
+        assert_eq!(own, Some(PathBuf::from("/sys/fs/cgroup/memory/y")));
+    }
+
+    #[test]
+    fn version_two_needs_a_group_that_hands_on_controllers() {
+        let top = tempfile::tempdir().unwrap();
+        let daemon = top.path().join("daemon");
+        fs::create_dir(&daemon).unwrap();
+        let file = |group: &Path| group.join("cgroup.subtree_control");
+        // A folder cannot be written, as the kernel's file of a group that holds processes cannot.
+        fs::create_dir(file(&daemon)).unwrap();
+        fs::create_dir(file(top.path())).unwrap();
+        let refused = with_controllers(&daemon, &["memory", "pids"]).unwrap_err();
+        assert!(refused.contains("cannot hand on memory, pids"), "{refused}");
+        assert!(refused.contains("Delegate=yes"), "{refused}");
+    }
+
+    #[test]
+    fn limits_of_version_two() {
+        let group = tempfile::tempdir().unwrap();
+        for file in ["memory.max", "memory.swap.max", "pids.max", "cpu.max"] {
+            fs::write(group.path().join(file), "").unwrap();
+        }
+        let caps = Caps { memory: Some(1_000_000), pids: Some(64), cpu: Some(0.5) };
+        for controller in needed(&caps) {
+            limit_in_two(group.path(), controller, &caps).unwrap();
+        }
+        let read = |file: &str| fs::read_to_string(group.path().join(file)).unwrap();
+        assert_eq!(
+            [read("memory.max"), read("memory.swap.max"), read("pids.max"), read("cpu.max")],
+            ["1000000", "0", "64", "50000 100000"]
+        );
+    }
+}

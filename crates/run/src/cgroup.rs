@@ -1,0 +1,141 @@
+//! A control group for an attempt, where this machine lets us make one: nothing in it can escape its end.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug)]
+pub(super) struct Cgroup {
+    path: PathBuf,
+    /// Where the keeper itself belongs.
+    home: PathBuf,
+}
+
+impl Cgroup {
+    /// A group below our own, on whichever mount has version 2: `/sys/fs/cgroup` or, on hybrid machines, elsewhere.
+    pub(super) fn make(name: &str) -> io::Result<Self> {
+        let home = home()?;
+        Self::make_in(&home.clone(), name, home)
+    }
+
+    /// A group elsewhere; `home` is where the keeper goes back to.
+    pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
+        let path = parent.join(format!("{}{name}", super::process::GROUP));
+        fs::create_dir(&path)?;
+        if path.join("cgroup.kill").exists() {
+            return Ok(Self { path, home });
+        }
+        fs::remove_dir(&path)?;
+        Err(io::Error::other("this kernel has no cgroup.kill"))
+    }
+
+    /// One that was made before, if it is still there.
+    pub(super) fn at(path: PathBuf) -> Option<Self> {
+        let home = path.parent()?.to_owned();
+        path.join("cgroup.procs").exists().then_some(Self { path, home })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is started between these two is born inside.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        move_self(&self.path)
+    }
+
+    pub(super) fn leave(&self) -> io::Result<()> {
+        move_self(&self.home)
+    }
+
+    pub(super) fn holds_any(&self) -> io::Result<bool> {
+        match fs::read_to_string(self.path.join("cgroup.procs")) {
+            Ok(processes) => Ok(!processes.trim().is_empty()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // The group was removed between the opening and the reading.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn kill(&self) -> io::Result<()> {
+        fs::write(self.path.join("cgroup.kill"), "1")
+    }
+
+    pub(super) fn remove(&self) -> io::Result<()> {
+        fs::remove_dir(&self.path)
+    }
+}
+
+/// The kernel lets nobody change groups before every processor has passed a quiet point, which takes some ten
+/// milliseconds, unless somebody has just waited for that. Called when a keeper is about to be started, this does the
+/// waiting while there is other work to do: to move where one is already changes nothing.
+pub fn wait_ahead() {
+    static WAITING: AtomicBool = AtomicBool::new(false);
+    if !WAITING.swap(true, Ordering::AcqRel) {
+        // Where there are no groups there is nothing to wait for.
+        home().and_then(|home| move_self(&home)).ok();
+        WAITING.store(false, Ordering::Release);
+    }
+}
+
+pub(super) fn home() -> io::Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    own_group(&mounts, &groups).ok_or_else(|| io::Error::other("no cgroup v2 here"))
+}
+
+pub(super) fn move_self(group: &Path) -> io::Result<()> {
+    fs::write(group.join("cgroup.procs"), "0")
+}
+
+/// The folder of our own group, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
+pub(super) fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let mount = mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let fields: Vec<&str> = left.split(' ').collect();
+        (right.split(' ').next() == Some("cgroup2")).then_some((*fields.get(3)?, *fields.get(4)?))
+    })?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    // A container sees its own group mounted as the root, so the path may lie outside what is mounted.
+    let below = own.strip_prefix(mount.0.trim_end_matches('/')).unwrap_or(own);
+    Some(Path::new(mount.1).join(below.trim_start_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found_on_every_kind_of_machine() {
+        for (case, mounts, groups, expected) in [
+            (
+                "unified",
+                "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw",
+                "0::/user.slice/user-1000.slice/session.scope",
+                Some("/sys/fs/cgroup/user.slice/user-1000.slice/session.scope"),
+            ),
+            (
+                "hybrid",
+                "39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw",
+                "9:name=systemd:/\n4:memory:/process_api/82\n0::/",
+                Some("/sys/fs/cgroup/unified"),
+            ),
+            (
+                "inside a container",
+                "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw",
+                "0::/docker/abc",
+                Some("/sys/fs/cgroup"),
+            ),
+            (
+                "version 1 only",
+                "39 31 0:36 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids",
+                "4:memory:/x",
+                None,
+            ),
+        ] {
+            assert_eq!(own_group(mounts, groups), expected.map(PathBuf::from), "{case}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A program that helps for a moment: bounded in time and in what is kept of its words. It is ended with its group or, under a
+//! minder, with all that descends from it.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::minder::{Line, Minded};
+
+/// Between two looks at whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// For the last words of whoever still holds its pipes once it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What is kept of the end of its complaints, and of its other words.
+const COMPLAINTS: usize = 4 << 10;
+
+pub(crate) struct Ran {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    /// There was more.
+    pub cut: bool,
+    /// The end of what it wrote to stderr.
+    pub complaint: String,
+    /// The end of what it wrote to stdout.
+    pub last_words: String,
+}
+
+pub(crate) enum WhyNot {
+    CannotStart(std::io::Error),
+    TookTooLong(Duration),
+    /// Somebody wanted its end.
+    Stopped,
+}
+
+/// How long it may take, how much of its stdout is kept, and whether its end is wanted.
+pub(crate) struct Bounds<'a> {
+    pub patience: Option<Duration>,
+    pub most: usize,
+    pub stop: &'a AtomicBool,
+}
+
+/// For a program that ends soon by itself and starts nothing that outlives it.
+pub(crate) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+    run_by(command.stdin(Stdio::null()), None, bounds)
+}
+
+/// For a program that may do anything.
+pub(crate) fn run_minded(minded: Minded, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+    let Minded { mut command, line } = minded;
+    run_by(&mut command, Some(line), bounds)
+}
+
+fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().map_err(WhyNot::CannotStart)?;
+    let stdout = child.stdout.take().map(|pipe| both_ends(pipe, bounds.most));
+    let stderr = child.stderr.take().map(end);
+    let ended = wait(&mut child, bounds);
+    let status = match (ended, line) {
+        (Ok(_), Some(line)) => line.ended().map_err(WhyNot::CannotStart)?,
+        (Ok(status), None) => {
+            // Whatever it left behind goes with it.
+            end_group(&child);
+            status
+        }
+        (Err(why), line) => {
+            // A minder ends everything when its line is gone.
+            if line.is_none() {
+                end_group(&child);
+            }
+            drop(line);
+            child.wait().map_err(WhyNot::CannotStart)?;
+            return Err(why);
+        }
+    };
+    let told = stdout.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    let complaint = stderr.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    let (complaint, last_words) = (complaint.text(), told.end.text());
+    Ok(Ran { status, stdout: told.beginning, cut: told.cut, complaint, last_words })
+}
+
+fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, WhyNot> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(WhyNot::CannotStart)? {
+            return Ok(status);
+        }
+        if bounds.stop.load(Ordering::Relaxed) {
+            return Err(WhyNot::Stopped);
+        }
+        if let Some(patience) = bounds.patience.filter(|patience| begin.elapsed() >= *patience) {
+            return Err(WhyNot::TookTooLong(patience));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn end_group(child: &Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // An error means that nobody is left in it.
+    let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+}
+
+/// What is kept of a stdout.
+#[derive(Default)]
+struct ToldOut {
+    beginning: Vec<u8>,
+    /// There was more.
+    cut: bool,
+    end: LastBytes,
+}
+
+/// The first bytes and the last ones; the rest is read and let go, so that nobody is stuck.
+fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<ToldOut> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut kept = ToldOut::default();
+        read(&mut pipe, |bytes| {
+            let room = most - kept.beginning.len();
+            kept.cut |= bytes.len() > room;
+            kept.beginning.extend(&bytes[..bytes.len().min(room)]);
+            kept.end.add(bytes);
+        });
+        // Nobody waits any more.
+        let _ = tell.send(kept);
+    });
+    told
+}
+
+#[derive(Default)]
+struct LastBytes {
+    bytes: Vec<u8>,
+    /// There was more before them.
+    cut: bool,
+}
+
+impl LastBytes {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        let excess = self.bytes.len().saturating_sub(COMPLAINTS);
+        self.bytes.drain(..excess);
+        self.cut |= excess > 0;
+    }
+
+    /// Without the rest of a line whose beginning is gone: that may be half a secret, which nobody would recognise.
+    fn text(&self) -> String {
+        let end = self.bytes.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
+        String::from_utf8_lossy(&self.bytes[end.unwrap_or_default()..]).trim().to_owned()
+    }
+}
+
+fn end(mut pipe: impl Read + Send + 'static) -> Receiver<LastBytes> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut kept = LastBytes::default();
+        read(&mut pipe, |bytes| kept.add(bytes));
+        let _ = tell.send(kept);
+    });
+    told
+}
+
+fn read(pipe: &mut impl Read, mut take: impl FnMut(&[u8])) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => take(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `when_command`: a program that says whether a firing runs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::child::{self, Bounds, WhyNot};
+use super::minder::Minded;
+use crate::veil::Veil;
+
+/// It is asked before every firing, so it has to be quick.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// So many of the last lines of each stream are told, and so many characters of the end of a line.
+const LINES: usize = 3;
+const LINE: usize = 150;
+
+/// What a command answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    pub allows: bool,
+    /// The last lines that it printed, on one line, without secrets; empty if it printed nothing.
+    pub said: String,
+}
+
+/// Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started, is killed, or does
+/// not answer has said nothing, and that is an error: what asks for permission does not run without it. It is ended, with all
+/// that it started, when nobody waits for the answer any more. `minder` is the `cowhand` program.
+/// What it prints goes through the veil.
+pub async fn allows(
+    minder: &Path,
+    command: &[String],
+    directory: &Path,
+    veil: Veil,
+) -> anyhow::Result<Heard> {
+    let (minder, command, directory) = (minder.to_owned(), command.to_vec(), directory.to_owned());
+    let unwanted = Unwanted::default();
+    let stop = Arc::clone(&unwanted.0);
+    let answer = tokio::task::spawn_blocking(move || {
+        let hide = |text: &str| veil.hide(text).into_owned();
+        ask(&minder, &command, &directory, PATIENCE, &stop, &hide)
+    })
+    .await;
+    drop(unwanted);
+    answer.context("nobody asked")?
+}
+
+/// Says that the answer is not wanted any more when it is dropped.
+#[derive(Debug, Default)]
+struct Unwanted(Arc<AtomicBool>);
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// As above, in the caller's thread, for at most so long, or until `stop` is set. `hide` takes secrets out of a text.
+pub fn ask(
+    minder: &Path,
+    command: &[String],
+    directory: &Path,
+    patience: Duration,
+    stop: &AtomicBool,
+    hide: &dyn Fn(&str) -> String,
+) -> anyhow::Result<Heard> {
+    let Some((program, arguments)) = command.split_first() else { bail!("it names no program") };
+    let cannot = || format!("cannot start {program:?}");
+    let mut watched = Minded::new(minder, program, arguments).with_context(cannot)?;
+    watched.command.current_dir(directory);
+    let ran = child::run_minded(watched, &Bounds { patience: Some(patience), most: 0, stop });
+    let ran = match ran {
+        Ok(ran) => ran,
+        Err(WhyNot::CannotStart(_)) if !directory.is_dir() => {
+            bail!("cannot start {program:?}: its directory {} is not there", directory.display())
+        }
+        Err(WhyNot::CannotStart(error)) => return Err(error).with_context(cannot),
+        Err(WhyNot::TookTooLong(patience)) => bail!("no answer within {}s", patience.as_secs()),
+        Err(WhyNot::Stopped) => bail!("nobody waits for the answer any more"),
+    };
+    let said = last_lines(&[&hide(&ran.last_words), &hide(&ran.complaint)]);
+    let printed = it_printed(&said);
+    match ran.status.code() {
+        Some(0) => Ok(Heard { allows: true, said }),
+        Some(1..=125) => Ok(Heard { allows: false, said }),
+        Some(code) => bail!("{program:?} ended with code {code}, which means that it could not run{printed}"),
+        None => bail!("{program:?} was killed{printed}"),
+    }
+}
+
+/// `; it printed: …`, or nothing.
+pub fn it_printed(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!("; it printed: {said}") }
+}
+
+fn last_lines(texts: &[&str]) -> String {
+    let of_text = |text: &&str| {
+        let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.drain(..lines.len().saturating_sub(LINES));
+        lines.into_iter().map(end_of).collect::<Vec<_>>()
+    };
+    texts.iter().flat_map(of_text).collect::<Vec<_>>().join(" / ")
+}
+
+fn end_of(line: &str) -> String {
+    match line.chars().count().checked_sub(LINE) {
+        Some(more) if more > 0 => format!("…{}", line.chars().skip(more).collect::<String>()),
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_told() {
+        let long = "x".repeat(LINE + 1);
+        for (texts, expected) in [
+            (["", ""], String::new()),
+            (["1\n2\n\n3\n4\n", "oops"], "2 / 3 / 4 / oops".to_owned()),
+            (["", &long], format!("…{}", "x".repeat(LINE))),
+        ] {
+            assert_eq!(last_lines(&texts), expected);
+        }
+    }
+}

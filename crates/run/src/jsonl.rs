@@ -1,0 +1,165 @@
+//! A job's JSONL, read in parts: it may be of any size, and may grow meanwhile.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::output::{FinalOutput, OutputMessage};
+
+/// The file as far as it was read.
+#[derive(Debug)]
+pub struct Jsonl {
+    path: PathBuf,
+    offset: u64,
+    /// So many lines more are passed over.
+    skip: u64,
+}
+
+/// What is read at once, and what is tried when that holds no whole line: more than any line of ours.
+const PART: u64 = 256 << 10;
+const LONGEST: u64 = 2 << 20;
+
+/// The end of a file, where the last word stands as a rule.
+const LAST: u64 = 4 << 20;
+
+impl Jsonl {
+    pub fn after(path: PathBuf, lines: u64) -> Self {
+        Self { path, offset: 0, skip: lines }
+    }
+
+    /// The next whole lines; nothing if there are none yet, or no file.
+    pub fn more(&mut self) -> io::Result<Vec<u8>> {
+        let mut part = self.read()?;
+        while self.skip > 0 && !part.is_empty() {
+            self.pass_over(&mut part);
+            if part.is_empty() {
+                part = self.read()?;
+            }
+        }
+        Ok(part)
+    }
+
+    fn pass_over(&mut self, part: &mut Vec<u8>) {
+        let mut passed = 0;
+        for end in memchr::memchr_iter(b'\n', part) {
+            if self.skip == 0 {
+                break;
+            }
+            passed = end + 1;
+            self.skip -= 1;
+        }
+        if self.skip > 0 {
+            passed = part.len();
+        }
+        part.drain(..passed);
+    }
+
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        let Some(mut file) = open(&self.path)? else { return Ok(Vec::new()) };
+        let mut part = Vec::new();
+        for longest in [PART, LONGEST] {
+            part.clear();
+            file.seek(SeekFrom::Start(self.offset))?;
+            let read = (&mut file).take(longest).read_to_end(&mut part)?;
+            if let Some(end) = memchr::memrchr(b'\n', &part) {
+                part.truncate(end + 1);
+                break;
+            }
+            if (read as u64) < longest {
+                part.clear();
+                break;
+            }
+        }
+        self.offset += part.len() as u64;
+        Ok(part)
+    }
+}
+
+/// What the job came to in the end, in its own words. None if it said nothing, or if its output is not here: it may
+/// have run on another machine.
+pub fn final_output(path: &Path) -> io::Result<Option<String>> {
+    let Some(file) = open(path)? else { return Ok(None) };
+    let length = file.metadata()?.len();
+    let output = heard(file, length.saturating_sub(LAST))?;
+    if output.is_said() || length <= LAST {
+        return Ok(output.into_text());
+    }
+    let Some(file) = open(path)? else { return Ok(None) };
+    heard(file, 0).map(FinalOutput::into_text)
+}
+
+fn heard(mut file: File, from: u64) -> io::Result<FinalOutput> {
+    file.seek(SeekFrom::Start(from))?;
+    let (mut lines, mut line, mut output) = (BufReader::new(file), Vec::new(), FinalOutput::default());
+    // The first line may be half of one; then it is no message.
+    while (&mut lines).take(LONGEST).read_until(b'\n', &mut line)? > 0 {
+        if let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(&line)) {
+            output.hear(message);
+        }
+        line.clear();
+    }
+    Ok(output)
+}
+
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        // Somebody may have put something else in the place of its folder.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        file => file.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> String {
+        format!("{{\"type\":\"assistant\",\"content\":\"{text}\"}}\n")
+    }
+
+    #[test]
+    fn parts_are_whole_lines_and_begin_where_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job.jsonl");
+        let mut early = Jsonl::after(path.clone(), 0);
+        assert_eq!(early.more().unwrap(), b"", "no file yet");
+        let lines: Vec<String> = (0..50_000).map(|n| said(&n.to_string())).collect();
+        let long = said(&"x".repeat(1 << 20));
+        std::fs::write(&path, format!("{}{long}half a li", lines.concat())).unwrap();
+        for after in [0_u32, 1, 7_000, 49_999, 50_000, 50_001, 60_000] {
+            let (mut jsonl, mut read) = (Jsonl::after(path.clone(), after.into()), Vec::new());
+            loop {
+                let part = jsonl.more().unwrap();
+                assert!(part.len() as u64 <= LONGEST && part.last().is_none_or(|end| *end == b'\n'));
+                if part.is_empty() {
+                    break;
+                }
+                read.extend(part);
+            }
+            let mut expected = lines.get(usize::try_from(after).unwrap()..).unwrap_or_default().concat();
+            if after <= 50_000 {
+                expected.push_str(&long);
+            }
+            assert!(read == expected.as_bytes(), "after {after}");
+        }
+    }
+
+    #[test]
+    fn the_last_word_is_found_wherever_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job.jsonl");
+        let found = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            final_output(&path).unwrap()
+        };
+        assert_eq!(final_output(&folder.path().join("gone")).unwrap(), None);
+        assert_eq!(found(""), None);
+        assert_eq!(found(&(said("first") + &said("last") + "{\"type\":\"assi")), Some("last".to_owned()));
+        let answers = "{\"type\":\"tool_result\",\"result\":\"raw\"}\n".repeat(200_000);
+        assert_eq!(found(&(answers.clone() + &said("done"))), Some("done".to_owned()));
+        assert_eq!(found(&(said("early") + &answers)), Some("early".to_owned()), "also far from the end");
+        assert_eq!(found(&answers), Some("raw".to_owned()));
+    }
+}

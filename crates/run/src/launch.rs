@@ -1,0 +1,335 @@
+//! What it takes to start an agent for a job: argv, environment, directory, and who reads its output.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use cowhand_core::id::ScheduleName;
+use cowhand_core::job::Job;
+use cowhand_core::prompt;
+use cowhand_core::roster::Agent;
+use cowhand_core::sandbox::SandboxKind;
+use cowhand_core::work::WorkItem;
+
+use super::attempt::Start;
+use super::runtime::plan::{self, Order, Plan};
+use super::runtime::{Reader, Session};
+
+/// From the stop signal to the kill.
+const GRACE_MS: u64 = 10_000;
+
+#[derive(Debug, Clone)]
+pub struct Launch {
+    pub start: Start,
+    pub environment: Vec<(String, String)>,
+    /// By name, for the owner only.
+    pub files: Vec<(String, String)>,
+}
+
+impl Launch {
+    /// `session` is for runtimes that have them; `own` is our environment; `dotenv` is what the `.env` beside the
+    /// config names; `folder` is where private files will be. The error is a sentence for people: what was asked of
+    /// the runtime is nothing that it can do.
+    pub fn of(
+        agent: &Agent,
+        job: &Job,
+        session: &Session,
+        own: impl Iterator<Item = (String, String)>,
+        dotenv: &HashMap<String, String>,
+        folder: &Path,
+    ) -> Result<Self, String> {
+        let runtime = agent.runtime();
+        if let Some(refusal) = plan::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
+            return Err(refusal);
+        }
+        let mut environment = environment(agent, job, own, dotenv);
+        let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
+        environment.extend(item.iter().flat_map(|item| item.variables.clone()));
+        let order = Order { agent, session, folder, environment: &environment };
+        let Plan { argv, defaults, environment: own, mut files, stop_signal, reader } =
+            (plan::description(runtime).plan)(&order);
+        files.extend(item.map(|item| item.file));
+        for (name, value) in defaults {
+            environment.entry(name.to_owned()).or_insert(value);
+        }
+        environment.extend(own);
+        let directory = agent.directory.clone();
+        let start = Start {
+            argv,
+            directory,
+            stop_signal,
+            grace_ms: GRACE_MS,
+            reader: Some(reader),
+            limits: None,
+            enclosure: None,
+        };
+        Ok(Self { start, environment: environment.into_iter().collect(), files })
+    }
+
+    /// Itself, unless what is to hold it is not there at the moment.
+    pub async fn ready(self) -> Result<Self, String> {
+        match &self.start.enclosure {
+            Some(enclosure) => enclosure.ready().await.map(|()| self),
+            None => Ok(self),
+        }
+    }
+}
+
+/// For an attempt that was started by a version that did not write down who reads its output.
+pub fn reader(agent: &Agent) -> Reader {
+    (plan::description(agent.runtime()).reader)()
+}
+
+/// Ours, without what is no text.
+pub fn own_environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// What every agent may see of our own environment: where things are, how to speak, and how to reach a provider.
+const PASSED_ON: [&str; 16] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TERM",
+    "TZ",
+    "TMPDIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+];
+const PASSED_ON_BEGINNINGS: [&str; 9] =
+    ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
+
+/// Returns whether an agent's processes get this variable of the daemon's environment. In a sandbox no agent inherits
+/// more than the minimal set and what `pass_env` names.
+pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_PREFIX);
+    let named = agent.settings.pass_env.iter().flatten().any(|passed| passed == name);
+    inherited
+        || named
+        || PASSED_ON.contains(&upper.as_str())
+        || PASSED_ON_BEGINNINGS.iter().any(|start| name.starts_with(start))
+}
+
+/// Variables that the daemon itself reads or sets; an agent that inherits everything gets only those of its own job.
+const OWN_PREFIX: &str = "COWHAND_";
+
+/// Builds the environment of an agent's process. Later sources win: the daemon's own variables over those of `.env`,
+/// `env` of the config over both.
+pub fn environment(
+    agent: &Agent,
+    job: &Job,
+    own: impl Iterator<Item = (String, String)>,
+    dotenv: &HashMap<String, String, impl std::hash::BuildHasher>,
+) -> HashMap<String, String> {
+    let sandboxed = agent.sandbox(job.schedule(), job.confined().is_some()).kind != SandboxKind::None;
+    let passed_on = |name: &str| is_passed_on(agent, sandboxed, name);
+    let mut variables: HashMap<String, String> = own.filter(|(name, _)| passed_on(name)).collect();
+    for (name, value) in dotenv {
+        // The real environment wins over the file.
+        variables.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    variables.extend(agent.settings.env.clone());
+    let schedule = job.schedule().map_or("", ScheduleName::as_str);
+    variables.extend([
+        ("COWHAND_JOB_ID".to_owned(), job.id().to_string()),
+        ("COWHAND_AGENT".to_owned(), job.agent().to_string()),
+        ("COWHAND_SCHEDULE".to_owned(), schedule.to_owned()),
+        ("COWHAND_ATTEMPT".to_owned(), job.attempts().to_string()),
+    ]);
+    variables
+}
+
+/// How a job's work item is handed to its agent: by variables, and as a whole by a file.
+struct WorkItemFile {
+    variables: [(String, String); 4],
+    /// Its name and text, for the attempt's private folder, which every kind of sandbox lets the agent read.
+    file: (String, String),
+}
+
+/// In the attempt's private folder.
+const WORK_ITEM: &str = "work-item.json";
+
+impl WorkItemFile {
+    fn of(item: &WorkItem, folder: &Path) -> Result<Self, String> {
+        let file = folder.join(WORK_ITEM).to_string_lossy().into_owned();
+        let text = serde_json::to_string_pretty(item)
+            .map_err(|error| format!("its work item cannot be written for it: {error}"))?;
+        let variables = [
+            ("COWHAND_WORK_ITEM", item.id.to_string()),
+            ("COWHAND_WORK_ITEM_URL", prompt::one_line(&item.url)),
+            ("COWHAND_WORK_ITEM_TITLE", prompt::one_line(&item.title)),
+            ("COWHAND_WORK_ITEM_FILE", file),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value));
+        Ok(Self { variables, file: (WORK_ITEM.to_owned(), text) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cowhand_core::config::shape::Runtime;
+    use cowhand_core::id::JobId;
+    use cowhand_core::job::{NewJob, TriggerType};
+
+    fn new() -> NewJob {
+        NewJob {
+            agent: "coder".parse().unwrap(),
+            trigger_type: TriggerType::Schedule,
+            schedule: Some("nightly".parse().unwrap()),
+            prompt: None,
+            origin: None,
+            work_item: None,
+            chat: None,
+            confined: None,
+            not_before: None,
+        }
+    }
+
+    fn job() -> Job {
+        Job::new(JobId::new(jiff::civil::date(2026, 1, 5), 1), new(), jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn only_what_is_named_is_passed_on() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings.env.insert("MODE".into(), "night".into());
+        let own = [
+            ("PATH", "/bin"),
+            ("SECRET", "x"),
+            ("https_proxy", "p"),
+            ("ANTHROPIC_API_KEY", "k"),
+            ("TOKEN", "real"),
+        ];
+        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let dotenv =
+            HashMap::from([("TOKEN".to_owned(), "file".to_owned()), ("PATH".to_owned(), "/evil".to_owned())]);
+        let mut environment =
+            Launch::of(&agent, &job(), &Session::Fresh, own.into_iter(), &dotenv, Path::new("/attempt"))
+                .unwrap()
+                .environment;
+        environment.sort();
+        let lines: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            lines,
+            [
+                "ANTHROPIC_API_KEY=k",
+                "COWHAND_AGENT=coder",
+                "COWHAND_ATTEMPT=0",
+                "COWHAND_JOB_ID=job-2026-01-05-000001",
+                "COWHAND_SCHEDULE=nightly",
+                "DISABLE_AUTOUPDATER=1",
+                "MODE=night",
+                "PATH=/bin",
+                "TOKEN=file",
+                "https_proxy=p",
+            ]
+        );
+    }
+
+    /// What strangers wrote is in it, so nothing in it may keep the agent from starting, or pass for another variable.
+    #[test]
+    fn a_work_item_is_handed_over() {
+        let agent = Agent::new("coder".parse().unwrap());
+        let item = |title: &str| {
+            let item = serde_json::json!({
+                "id": "github-42", "source": "github", "external_id": "42", "title": title,
+                "description": "Line\nby line.", "priority": "high", "labels": ["bug"], "metadata": {"author": "ann"},
+                "url": "https://example.org/42", "created_at": "2026-01-05T09:00:00Z",
+                "updated_at": "2026-01-05T09:00:00Z",
+            });
+            let item: WorkItem = serde_json::from_value(item).unwrap();
+            Job::new(
+                job().id().clone(),
+                NewJob { work_item: Some(item), ..new() },
+                jiff::Timestamp::UNIX_EPOCH,
+            )
+        };
+        for (title, expected) in [
+            ("Fix login", "Fix login".to_owned()),
+            ("a\0b\nPATH=/evil\u{1b}[2J", "ab PATH=/evil".to_owned()),
+            (&"x".repeat(500_000), "x".repeat(900)),
+        ] {
+            let job = item(title);
+            let (own, dotenv) = (std::iter::empty(), HashMap::new());
+            let launch =
+                Launch::of(&agent, &job, &Session::Fresh, own, &dotenv, Path::new("/attempt/private"))
+                    .unwrap();
+            let variable = |name: &str| {
+                let found = launch.environment.iter().find(|(known, _)| known == name);
+                found.map(|(_, value)| value.clone()).unwrap_or_default()
+            };
+            assert_eq!(variable("COWHAND_WORK_ITEM"), "github-42");
+            assert_eq!(variable("COWHAND_WORK_ITEM_URL"), "https://example.org/42");
+            assert!(variable("COWHAND_WORK_ITEM_TITLE").starts_with(&expected), "{title:.40}");
+            assert!(variable("COWHAND_WORK_ITEM_TITLE").len() < 1_100);
+            assert_eq!(variable("COWHAND_WORK_ITEM_FILE"), "/attempt/private/work-item.json");
+            let (_, text) = launch.files.iter().find(|(name, _)| name == "work-item.json").unwrap();
+            let read: WorkItem = serde_json::from_str(text).unwrap();
+            assert_eq!(Some(&read), job.work_item());
+        }
+    }
+
+    /// The names of the variables that an agent gets of a daemon that has four.
+    fn inherited(agent: &Agent) -> Vec<String> {
+        let own =
+            ["PATH", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "COWHAND_LOG"].map(|name| (name.into(), "x".into()));
+        let environment = environment(agent, &job(), own.into_iter(), &HashMap::new());
+        let mut names: Vec<String> = environment
+            .into_keys()
+            .filter(|name| name == "COWHAND_LOG" || !name.starts_with("COWHAND_"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn variables_are_passed_on_by_name() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        assert_eq!(inherited(&agent), ["PATH"]);
+        agent.settings.pass_env = Some(vec!["GITHUB_TOKEN".into(), "NOT_SET".into()]);
+        assert_eq!(inherited(&agent), ["GITHUB_TOKEN", "PATH"]);
+    }
+
+    #[test]
+    fn an_agent_of_herdctl_inherits_everything_but_not_into_a_sandbox() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.inherits_environment = true;
+        assert_eq!(inherited(&agent), ["GITHUB_TOKEN", "PATH", "SSH_AUTH_SOCK"]);
+        for sandbox in ["landlock", "bubblewrap", "docker"] {
+            agent.settings.sandbox = Some(serde_json::from_value(serde_json::json!(sandbox)).unwrap());
+            assert_eq!(inherited(&agent), ["PATH"], "{sandbox}");
+        }
+    }
+
+    #[test]
+    fn herdctls_two_ways_to_start_claude_are_one() {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        let argv_in = |agent: &Agent, session: Session| {
+            let (own, dotenv) = (std::iter::empty(), HashMap::new());
+            Launch::of(agent, &job(), &session, own, &dotenv, Path::new("/attempt")).unwrap().start.argv
+        };
+        let argv = |agent: &Agent| argv_in(agent, Session::Fresh);
+        let plain = argv(&agent);
+        assert_eq!(plain[..5], ["claude", "-p", "--output-format", "stream-json", "--verbose"]);
+        for runtime in [Runtime::Claude, Runtime::Sdk, Runtime::Cli] {
+            agent.settings.runtime = Some(runtime);
+            assert_eq!(argv(&agent), plain);
+        }
+        let fork = Session::Fork { of: "s-1".into(), as_id: None };
+        let forked = argv_in(&agent, fork);
+        assert_eq!(forked[forked.len() - 3..], ["--resume", "s-1", "--fork-session"]);
+        agent.settings.runtime = Some(Runtime::Command);
+        agent.settings.command = Some(vec!["echo".into(), "hi".into()]);
+        assert_eq!(argv(&agent), ["echo", "hi"]);
+    }
+}

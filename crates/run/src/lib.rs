@@ -1,0 +1,37 @@
+//! Running agents: one attempt at a time, each under a keeper of its own.
+//!
+//! ```text
+//!  daemon ──spawns──▶ keeper ──spawns──▶ agent ──▶ its tools, and theirs
+//!     │                 │ parent and subreaper of all of them; outlives the daemon
+//!     │                 ▼
+//!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, keeper.json, ending.json
+//! ```
+//!
+//! Daemon and keeper share nothing but the folder and signals, so a daemon that crashes, is upgraded or restarted
+//! finds every attempt again, with its output and its exit code.
+
+pub mod acp;
+pub mod address;
+pub mod attempt;
+mod bounded;
+pub mod caps;
+pub mod cgroup;
+mod child;
+mod descriptors;
+pub mod ending;
+pub mod gate;
+pub mod growth;
+pub mod jsonl;
+pub mod keeper;
+pub mod launch;
+pub mod lines;
+pub mod minder;
+pub mod process;
+pub mod runtime;
+pub mod sandbox;
+pub mod shortage;
+pub mod stopped;
+pub mod tail;
+pub mod veil;
+pub mod watch;
+pub mod workspace;

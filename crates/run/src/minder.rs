@@ -1,0 +1,135 @@
+//! The minder: parent and subreaper of one command that the daemon runs for a moment, `when_command` or `setup`.
+//!
+//! Its stdin is a line to the daemon. When that is cut, because the daemon no longer wants the answer or is gone, the minder
+//! ends the command and all that descends from it. When the command ends, it ends what that left behind, and only then tells
+//! how the command ended. So nothing outlives the daemon, however that ends.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitOptions, wait};
+use serde::{Deserialize, Serialize};
+
+use super::descriptors;
+use super::process::{descendants, signal_all};
+
+/// The hidden verb.
+pub const VERB: &str = "mind";
+/// Between two looks at what is left.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A command that is to run under a minder. Whoever runs it sets its directory, environment and output.
+#[derive(Debug)]
+pub(super) struct Minded {
+    pub(super) command: Command,
+    pub(super) line: Line,
+}
+
+/// The daemon's end of the line.
+#[derive(Debug)]
+pub(super) struct Line(UnixStream);
+
+/// What a minder tells.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// The status as the kernel gives it.
+    Ended(i32),
+    NotStarted {
+        code: Option<i32>,
+        message: String,
+    },
+}
+
+impl Minded {
+    /// `minder` is the `cowhand` program.
+    pub(super) fn new(minder: &Path, program: &str, arguments: &[String]) -> io::Result<Self> {
+        let (line, end) = UnixStream::pair()?;
+        let mut command = Command::new(minder);
+        command.args([VERB, program]).args(arguments).stdin(OwnedFd::from(end));
+        Ok(Self { command, line: Line(line) })
+    }
+}
+
+impl Line {
+    /// Says how the command ended, once its minder has ended.
+    pub(super) fn ended(mut self) -> io::Result<ExitStatus> {
+        // Its end may still be open here, so that there is no end of file.
+        self.0.set_nonblocking(true)?;
+        let mut told = Vec::new();
+        match self.0.read_to_end(&mut told) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        match serde_json::from_slice(&told) {
+            Ok(Told::Ended(status)) => Ok(ExitStatus::from_raw(status)),
+            Ok(Told::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
+            Ok(Told::NotStarted { code: None, message }) => Err(io::Error::other(message)),
+            Err(_) => Err(io::Error::other("the process that watched over it was killed")),
+        }
+    }
+}
+
+/// The whole life of a minder process.
+pub fn mind(argv: &[OsString]) -> ExitCode {
+    let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut line| {
+        let told = match run(argv, line.try_clone()?) {
+            Ok(status) => Told::Ended(status),
+            Err(error) => Told::NotStarted { code: error.raw_os_error(), message: error.to_string() },
+        };
+        line.write_all(&serde_json::to_vec(&told)?)
+    });
+    // Nobody reads what we say, so there is nothing to say.
+    if minded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run(argv: &[OsString], line: UnixStream) -> io::Result<i32> {
+    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("it names no program"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    descriptors::keep_from_children()?;
+    let child = spawn(program, arguments)?;
+    thread::Builder::new().spawn(move || end_when_cut(line))?;
+    let mut status = None;
+    loop {
+        // Once the command has ended, nobody waits for the others: they are ended.
+        let options = if status.is_some() { WaitOptions::NOHANG } else { WaitOptions::empty() };
+        match wait(options) {
+            Ok(Some((pid, ended))) if pid.as_raw_nonzero().get() == child => status = Some(ended.as_raw()),
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => {
+                end_all();
+                thread::sleep(LOOK);
+            }
+            Err(Errno::CHILD) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    status.ok_or_else(|| io::Error::other("it ended without a status"))
+}
+
+fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
+    // A group of its own: one that ends its whole group does not end us.
+    let child = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).spawn()?;
+    i32::try_from(child.id()).map_err(io::Error::other)
+}
+
+/// Until this process ends, which it does when nobody is left.
+fn end_when_cut(mut line: UnixStream) {
+    // Nothing is ever said on it.
+    io::copy(&mut line, &mut io::sink()).ok();
+    loop {
+        end_all();
+        thread::sleep(LOOK);
+    }
+}
+
+fn end_all() {
+    signal_all(&descendants(rustix::process::getpid().as_raw_nonzero().get()), Signal::KILL);
+}

@@ -1,0 +1,328 @@
+//! Any agent that speaks the Agent Client Protocol, through a client of our own (`run/acp`).
+//!
+//! What is read here is what that client wrote: the agent's frames as they came, and lines of its own that say what was
+//! asked and decided. Words come in chunks, which are joined; the history that a loaded session tells again is not told
+//! again.
+
+mod launch;
+mod message;
+mod tools;
+mod usage;
+
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::heard::{Heard, one_line};
+use super::json::{Fields, name, object, take_object, take_text, text, under_line};
+use super::pieces::Under;
+use super::result_line::ResultLine;
+use super::{Finish, Listen, system};
+use crate::acp::{ASKED, FAILED, NOTE, OURS, PERMISSION};
+use crate::ending::ExitStatus;
+use crate::veil::Veil;
+pub(super) use launch::DESCRIPTION;
+use message::Words;
+use tools::Tools;
+use usage::Spent;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Acp {
+    heard: Heard,
+    session_id: Option<String>,
+    /// The session that it is to go on with, until the agent says that it does.
+    resumes: Option<String>,
+    asked: Option<Asked>,
+    /// Whether the prompt was sent: what the agent says before is history.
+    prompted: bool,
+    /// Updates of that kind.
+    history: u64,
+    words: Option<Words>,
+    tools: Tools,
+    spent: Spent,
+    /// Of the model's server, if the agent's last error told it.
+    status: Option<u64>,
+    failed: Option<Failed>,
+    #[serde(skip)]
+    under: Under,
+}
+
+/// The request of ours that is not answered yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Asked {
+    id: u64,
+    method: String,
+}
+
+/// What the client says about its failure, if that was no word of the agent's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Failed {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Listen for Acp {
+    fn line_cap(&self) -> usize {
+        // As much as the client reads, with room for what letters that are none become.
+        48 << 20
+    }
+
+    fn read(&mut self, line: &str) -> Vec<OutputMessage> {
+        if line.trim().is_empty() {
+            return Vec::new();
+        }
+        let Some(fields) = object(line) else {
+            self.heard.stdout(line);
+            return vec![system(None, line)];
+        };
+        let messages = self.object(fields);
+        for message in &messages {
+            self.heard.message(message);
+        }
+        messages
+    }
+
+    fn heard(&mut self) -> &mut Heard {
+        &mut self.heard
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
+    }
+
+    fn usage(&self) -> Option<JobUsage> {
+        self.spent.usage()
+    }
+
+    fn under(&mut self, veil: &Veil) {
+        self.under = Under(veil.clone());
+    }
+
+    fn rest(&mut self) -> Vec<OutputMessage> {
+        let messages = self.flush();
+        for message in &messages {
+            self.heard.message(message);
+        }
+        messages
+    }
+
+    fn finish(mut self, status: &ExitStatus) -> Finish {
+        self.spent.look(self.session_id.as_deref());
+        let outcome = match (self.failed, status) {
+            // An agent that was killed says nothing; neither does a client.
+            (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
+                let summary = self.heard.said().map(str::to_owned);
+                let error = JobError { kind, message };
+                Outcome::Failed { reason: FailReason::Error, error, summary }
+            }
+            _ => self.heard.outcome(status, ", and the turn was not finished"),
+        };
+        Finish { outcome, usage: self.spent.usage(), session_id: self.session_id, resets_at: None }
+    }
+}
+
+impl Acp {
+    fn object(&mut self, mut line: Fields) -> Vec<OutputMessage> {
+        if let Some(word) = take_text(&mut line, OURS) {
+            return self.ours(&word, line);
+        }
+        line.shift_remove("jsonrpc");
+        match text(&line, "method") {
+            Some("session/update") => self.update(line),
+            Some("session/request_permission") => {
+                let mut messages = self.flush_words();
+                messages.extend(self.tools.asked(&line));
+                messages.push(about("request_permission", line));
+                messages
+            }
+            None if line.contains_key("id") => self.answer(line),
+            _ => vec![about("unknown_type", line)],
+        }
+    }
+
+    fn ours(&mut self, word: &str, mut line: Fields) -> Vec<OutputMessage> {
+        match word {
+            ASKED => {
+                let id = line.get("id").and_then(Value::as_u64).unwrap_or_default();
+                let method = name(&line, "method").unwrap_or_default().to_owned();
+                if method == "session/prompt" {
+                    self.prompted = true;
+                    self.spent.begin();
+                }
+                self.asked = Some(Asked { id, method });
+                Vec::new()
+            }
+            PERMISSION => {
+                let content = take_text(&mut line, "why");
+                vec![message::system("permission", content, line)]
+            }
+            NOTE => {
+                let content = take_text(&mut line, "text");
+                vec![message::system("note", content, line)]
+            }
+            FAILED => self.failed(line),
+            _ => vec![about("unknown_type", line)],
+        }
+    }
+
+    fn failed(&mut self, mut line: Fields) -> Vec<OutputMessage> {
+        let mut messages = self.flush();
+        let message = take_text(&mut line, "message").unwrap_or_default();
+        let kind = line.get("kind").and_then(|kind| serde_json::from_value(kind.clone()).ok());
+        let kind = kind.unwrap_or(ErrorKind::Reported);
+        let status = self.status.or_else(|| usage::status_in(&message));
+        if kind == ErrorKind::Reported {
+            self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), <_>::default()));
+        } else {
+            self.failed = Some(Failed { kind, message: one_line(&message) });
+        }
+        let code = status.map(|status| status.to_string());
+        messages.push(OutputMessage::Error {
+            message,
+            code,
+            stack: None,
+            timestamp: None,
+            extra: Map::new(),
+        });
+        messages
+    }
+
+    /// Only the answer to the last request is awaited by anyone.
+    fn answer(&mut self, mut line: Fields) -> Vec<OutputMessage> {
+        let id = line.get("id").and_then(Value::as_u64);
+        let asked = self.asked.take_if(|asked| Some(asked.id) == id);
+        let Some(Asked { method, .. }) = asked else { return vec![about("unknown_type", line)] };
+        // Some answer `null` where there is nothing to say.
+        let none = line.get("result").is_some_and(Value::is_null).then(Fields::new);
+        if let Some(none) = none {
+            line.insert("result".to_owned(), Value::Object(none));
+        }
+        let Some(result) = line.get_mut("result").and_then(Value::as_object_mut) else {
+            // Some agents hand on the status of the model's server as the code of their error.
+            let code = line.get("error").and_then(|error| error["code"].as_u64());
+            self.status = code.filter(|code| (400..600).contains(code));
+            return vec![about(&method, line)];
+        };
+        match method.as_str() {
+            "session/new" | "session/fork" | "session/load" | "session/resume" => {
+                let goes_on = self
+                    .resumes
+                    .take()
+                    .filter(|_| !matches!(method.as_str(), "session/new" | "session/fork"));
+                self.session_id = name(result, "sessionId").map(str::to_owned).or(goes_on);
+                self.spent.learn_model(result);
+                message::shorten(result);
+                vec![about("init", line)]
+            }
+            "session/prompt" => {
+                let mut messages = self.flush();
+                self.spent.answered(result);
+                self.spent.look(self.session_id.as_deref());
+                self.heard.result = Some(stopped(text(result, "stopReason").unwrap_or_default()));
+                messages.push(about("result", line));
+                messages
+            }
+            _ => {
+                message::shorten(result);
+                vec![about(&method, line)]
+            }
+        }
+    }
+
+    fn update(&mut self, mut line: Fields) -> Vec<OutputMessage> {
+        let params = line.get_mut("params").and_then(Value::as_object_mut);
+        let Some(mut update) = params.and_then(|params| take_object(params, "update")) else {
+            return vec![about("unknown_type", line)];
+        };
+        let kind = text(&update, "sessionUpdate").unwrap_or_default().to_owned();
+        self.spent.heard(&update);
+        if self.prompted && !kind.ends_with("_chunk") {
+            self.spent.look(self.session_id.as_deref());
+        }
+        match kind.as_str() {
+            "agent_message_chunk"
+            | "agent_thought_chunk"
+            | "user_message_chunk"
+            | "tool_call"
+            | "tool_call_update"
+            | "plan"
+                if !self.prompted =>
+            {
+                self.history += 1;
+                Vec::new()
+            }
+            "agent_message_chunk" | "agent_thought_chunk" => self.chunk(&kind, update),
+            "tool_call" | "tool_call_update" => {
+                let mut messages = self.flush_words();
+                messages.extend(self.tools.update(update));
+                messages
+            }
+            _ => {
+                message::shorten(&mut update);
+                vec![about(&kind, update)]
+            }
+        }
+    }
+
+    fn chunk(&mut self, kind: &str, update: Fields) -> Vec<OutputMessage> {
+        let thinking = kind == "agent_thought_chunk";
+        let id = name(&update, "messageId").map(str::to_owned);
+        let mut messages = Vec::new();
+        if self.words.as_ref().is_some_and(|words| !words.goes_on(thinking, id.as_deref())) {
+            messages.extend(self.flush_words());
+        }
+        let words = self.words.get_or_insert_with(|| Words::new(thinking, id));
+        if let Some(other) = words.add(update, &self.under) {
+            messages.extend(self.flush_words());
+            messages.push(other);
+        }
+        messages
+    }
+
+    fn flush_words(&mut self) -> Vec<OutputMessage> {
+        self.words.take().and_then(|words| words.message(&self.under)).into_iter().collect()
+    }
+
+    fn flush(&mut self) -> Vec<OutputMessage> {
+        let mut messages = self.flush_words();
+        messages.extend(self.tools.flush());
+        if self.history > 0 {
+            let content = format!("{} updates of the session's history were told again", self.history);
+            messages.push(message::system("history", Some(content), Fields::new()));
+            self.history = 0;
+        }
+        messages
+    }
+}
+
+/// How a turn ended.
+fn stopped(reason: &str) -> ResultLine {
+    let (subtype, message) = match reason {
+        "end_turn" => return ResultLine::of(None, <_>::default()),
+        "max_turn_requests" => {
+            ("error_max_turns", "the agent reached its limit of requests to the model".to_owned())
+        }
+        "max_tokens" => ("error_max_tokens", "the agent reached the model's limit of tokens".to_owned()),
+        "refusal" => ("error_refusal", "the agent refused to go on".to_owned()),
+        "cancelled" => (
+            "error_cancelled",
+            "the agent ended the turn as cancelled, and nobody had asked for that".to_owned(),
+        ),
+        other => (
+            "error_stop_reason",
+            format!("the agent stopped for a reason that nobody knows: {}", one_line(other)),
+        ),
+    };
+    let fields = json!({ "subtype": subtype, "is_error": true, "result": message });
+    ResultLine::read(fields.as_object().unwrap_or(&Map::new()))
+}
+
+fn about(subtype: &str, line: Fields) -> OutputMessage {
+    let (subtype, extra) = (Some(one_line(subtype)), under_line(Value::Object(line)));
+    OutputMessage::System { subtype, content: None, timestamp: None, extra }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! How our client is started, and what it is told.
+
+use std::path::Path;
+
+use cowhand_core::config::shape::{McpServer, McpTransport};
+use serde_json::{Value, json};
+
+use super::super::gemini::Chat;
+use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::{Reader, Session};
+use super::Acp;
+use super::usage::Spent;
+use crate::acp::{Orders, PATIENCE, Rules, Wanted};
+use crate::attempt::{OURSELVES, StopSignal};
+
+pub(in super::super) const DESCRIPTION: Description = Description {
+    program: None,
+    oldest: None,
+    // What the agent itself can do it says when it is started; our client then does it, or says that it cannot be done.
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: true },
+    plan,
+    reader: Reader::acp,
+    interactive: &[],
+    missing: &["the session {id} is not there"],
+    // Which program it is, and where that keeps its things, only the config knows: a sandbox is told so there.
+    homes: &[],
+    provider: None,
+};
+
+const ORDERS_FILE: &str = "acp.json";
+
+fn plan(order: &Order<'_>) -> Plan {
+    let settings = &order.agent.settings;
+    let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let orders = Orders {
+        command: settings.command.clone().unwrap_or_default(),
+        session: match order.session {
+            Session::Fresh | Session::FreshAs(_) => Wanted::Fresh,
+            Session::Resume(id) => Wanted::Resume(id.clone()),
+            Session::Fork { of, .. } => Wanted::Fork(of.clone()),
+        },
+        model: settings.model.clone(),
+        rules: Rules {
+            mode: order.permission_mode(),
+            tools: settings.tools.clone(),
+            allowed: listed(&settings.allowed_tools),
+            denied: listed(&settings.denied_tools),
+        },
+        mcp_servers: settings.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
+        patience_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+    };
+    let resumes = match order.session {
+        Session::Resume(id) => Some(id.clone()),
+        Session::Fresh | Session::FreshAs(_) | Session::Fork { .. } => None,
+    };
+    let goes_on = !matches!(order.session, Session::Fresh | Session::FreshAs(_));
+    let program = orders.command.first().and_then(|program| Path::new(program).file_name());
+    let is_gemini = program.is_some_and(|name| name == "gemini");
+    let chat = is_gemini.then(|| Chat::from_now_on(order.environment));
+    let spent = Spent::by(settings.model.clone(), goes_on).with_record(chat);
+    Plan {
+        argv: vec![OURSELVES.to_owned(), "acp".to_owned(), order.file(ORDERS_FILE).display().to_string()],
+        defaults: Vec::new(),
+        environment: Vec::new(),
+        // It is plain data, so it can always be written as JSON.
+        files: vec![(ORDERS_FILE.to_owned(), json!(orders).to_string())],
+        stop_signal: StopSignal::Interrupt,
+        reader: Reader::Acp(Acp { resumes, spent, ..Acp::default() }),
+    }
+}
+
+/// In the protocol's form: maps are lists of names and values, and what is not stdio says what it is.
+fn server(name: &str, server: &McpServer) -> Value {
+    let pairs = |map: &Option<indexmap::IndexMap<String, String>>| -> Vec<Value> {
+        let map = map.iter().flatten();
+        map.map(|(name, value)| json!({ "name": name, "value": value })).collect()
+    };
+    let remote = |way: &str| json!({ "type": way, "name": name, "url": server.url, "headers": pairs(&server.headers) });
+    match transport(server) {
+        McpTransport::Stdio => json!({
+            "name": name, "command": server.command, "args": server.args.clone().unwrap_or_default(),
+            "env": pairs(&server.env),
+        }),
+        McpTransport::Http => remote("http"),
+        McpTransport::Sse => remote("sse"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use cowhand_core::roster::Agent;
+
+    use super::*;
+
+    #[test]
+    fn everything_goes_by_a_private_file() {
+        let settings = r#"{"command": ["gemini", "--acp"], "model": "flash", "permission_mode": "plan",
+            "tools": ["Read"], "allowed_tools": ["Bash"], "denied_tools": ["fetch"],
+            "mcp_servers": {"s": {"command": "serve", "args": ["x"], "env": {"TOKEN": "canary"}},
+                            "h": {"url": "http://x", "headers": {"A": "b"}}, "e": {"type": "sse", "url": "http://y"}}}"#;
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings = serde_json::from_str(settings).unwrap();
+        let environment = HashMap::new();
+        let session = Session::Resume("s-1".to_owned());
+        let order =
+            Order { agent: &agent, session: &session, folder: Path::new("/p"), environment: &environment };
+        let plan = plan(&order);
+        assert_eq!(plan.argv, ["(cowhand)", "acp", "/p/acp.json"]);
+        assert_eq!(plan.files.len(), 1);
+        let orders: Value = serde_json::from_str(&plan.files[0].1).unwrap();
+        assert_eq!(
+            orders,
+            json!({
+                "command": ["gemini", "--acp"], "session": {"resume": "s-1"}, "model": "flash",
+                "rules": {"mode": "plan", "tools": ["Read"], "allowed": ["Bash"], "denied": ["fetch"]},
+                "mcp_servers": [
+                    {"name": "s", "command": "serve", "args": ["x"], "env": [{"name": "TOKEN", "value": "canary"}]},
+                    {"type": "http", "name": "h", "url": "http://x", "headers": [{"name": "A", "value": "b"}]},
+                    {"type": "sse", "name": "e", "url": "http://y", "headers": []},
+                ],
+                "patience_ms": 60_000,
+            })
+        );
+        assert!(serde_json::from_value::<Orders>(orders).is_ok());
+    }
+}

@@ -1,0 +1,267 @@
+use serde_json::json;
+
+use super::*;
+use crate::runtime::Reader;
+
+fn update(update: &Value) -> String {
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+        .to_string()
+}
+
+fn chunk(text: &str, id: Option<&str>) -> String {
+    let content = json!({"type": "text", "text": text});
+    update(&json!({"sessionUpdate": "agent_message_chunk", "content": content, "messageId": id}))
+}
+
+fn thought(text: &str) -> String {
+    update(&json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}))
+}
+
+fn asked(method: &str) -> String {
+    json!({"cowhand": "asked", "id": 1, "method": method}).to_string()
+}
+
+/// What comes of these lines when the prompt was sent, and of the rest.
+fn read(lines: &[String]) -> Value {
+    let mut reader = Reader::acp();
+    reader.read(&asked("session/prompt"));
+    let mut messages: Vec<OutputMessage> = lines.iter().flat_map(|line| reader.read(line)).collect();
+    messages.extend(reader.rest());
+    assert_eq!(reader.rest(), [], "the rest is told once");
+    serde_json::to_value(messages).unwrap()
+}
+
+#[test]
+fn chunks_are_joined() {
+    let command = update(&json!({"sessionUpdate": "usage_update", "used": 1}));
+    let usage = json!({"type": "system", "subtype": "usage_update", "line": {"sessionUpdate": "usage_update", "used": 1}});
+    let picture = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": "x"}});
+    let said = |text: &str| json!({"type": "assistant", "content": text});
+    for (lines, expected) in [
+        (vec![chunk("a", None), chunk("b", None)], json!([said("ab")])),
+        // What is about something else does not come between.
+        (vec![chunk("a", None), command, chunk("b", None)], json!([usage, said("ab")])),
+        (
+            vec![chunk("a", Some("1")), chunk("b", Some("2"))],
+            json!([
+                {"type": "assistant", "content": "a", "line": {"messageId": "1"}},
+                {"type": "assistant", "content": "b", "line": {"messageId": "2"}},
+            ]),
+        ),
+        (
+            vec![thought("h"), thought("m"), chunk("a", None)],
+            json!([{"type": "assistant", "thinking": "hm"}, said("a")]),
+        ),
+        (vec![chunk("", None)], json!([])),
+        (
+            vec![chunk("a", None), update(&picture), chunk("b", None)],
+            json!([said("a"), {"type": "system", "subtype": "content", "line": picture}, said("b")]),
+        ),
+        (vec![chunk("a", None), asked("x")], json!([said("a")])),
+    ] {
+        assert_eq!(read(&lines), expected, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_secret_in_pieces_is_hidden() {
+    let mut reader = Reader::acp();
+    reader.under(&Veil::of(vec!["canary-in-a-mine".to_owned()]));
+    reader.read(&asked("session/prompt"));
+    for piece in ["It is can", "ary-in", "-a-mi", "ne, is it not?"] {
+        assert_eq!(reader.read(&chunk(piece, None)), []);
+    }
+    let checkpoint = serde_json::to_string(&reader).unwrap();
+    assert!(!checkpoint.contains("canary"), "{checkpoint}");
+    let told = serde_json::to_value(reader.rest()).unwrap();
+    assert_eq!(told, json!([{"type": "assistant", "content": "It is ***, is it not?"}]));
+    assert!(!serde_json::to_string(&reader).unwrap().contains("canary"));
+}
+
+/// What is remembered goes into checkpoints.
+#[test]
+fn a_text_without_an_end_is_told_in_pieces() {
+    let lines = vec![chunk(&"x".repeat(100_000), None); 10];
+    let told = read(&lines);
+    let lengths: Vec<usize> =
+        told.as_array().unwrap().iter().map(|each| each["content"].as_str().unwrap().len()).collect();
+    assert_eq!(lengths, [300_000, 300_000, 300_000, 100_000]);
+    let mut reader = Reader::acp();
+    reader.read(&asked("session/prompt"));
+    for number in 0..200 {
+        reader.read(&update(
+            &json!({"sessionUpdate": "tool_call", "toolCallId": number.to_string(), "status": "pending",
+            "title": "t".repeat(10_000), "rawInput": {"text": "i".repeat(4000)}}),
+        ));
+    }
+    assert!(serde_json::to_string(&reader).unwrap().len() < 400_000);
+}
+
+#[test]
+fn tools_are_told_once_each_way() {
+    let call = |more: Value| {
+        let mut fields = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"});
+        fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        update(&fields)
+    };
+    let announced = |input: Value| {
+        call(
+            json!({"sessionUpdate": "tool_call", "status": "pending", "title": "bash", "kind": "execute", "rawInput": input}),
+        )
+    };
+    let told = |input: Value| json!({"type": "tool_use", "tool_name": "execute", "tool_use_id": "t", "input": input});
+    let kinds = |lines: &[String]| -> Vec<Value> {
+        let all = read(lines);
+        all.as_array().unwrap().iter().filter(|line| line["type"] != "system").cloned().collect()
+    };
+    let done = call(json!({"status": "completed", "rawOutput": {"output": "x"}}));
+    let result =
+        json!({"type": "tool_result", "tool_use_id": "t", "success": true, "result": {"output": "x"}});
+    // The input may be told at once, in pieces, later, or never.
+    let lines = [
+        announced(json!({"cwd": "/"})),
+        call(json!({"status": "in_progress", "rawInput": {"command": "id"}})),
+        done.clone(),
+    ];
+    assert_eq!(kinds(&lines), [told(json!({"command": "id"})), result.clone()]);
+    let lines = [announced(json!({"command": "id"})), call(json!({"status": "in_progress"})), done.clone()];
+    assert_eq!(kinds(&lines), [told(json!({"command": "id"})), result.clone()]);
+    let lines = [announced(json!({})), done.clone()];
+    assert_eq!(kinds(&lines), [told(json!({"title": "bash"})), result]);
+    let lines = [announced(json!({}))];
+    assert_eq!(kinds(&lines), [told(json!({"title": "bash"}))]);
+    let content = json!([{"type": "content", "content": {"type": "text", "text": "no such file"}}]);
+    let lines = [announced(json!({"command": "id"})), call(json!({"status": "failed", "content": content}))];
+    let failed = json!({"type": "tool_result", "tool_use_id": "t", "success": false, "result": "no such file", "error": "no such file"});
+    assert_eq!(kinds(&lines), [told(json!({"command": "id"})), failed]);
+}
+
+#[test]
+fn tokens_are_what_the_total_says() {
+    let used = |usage: Value| {
+        let mut reader = Acp::default();
+        reader.read(&asked("session/prompt"));
+        reader.read(&json!({"id": 1, "result": {"stopReason": "end_turn", "usage": usage}}).to_string());
+        let usage = reader.finish(&ExitStatus::Code { code: 0 }).usage.unwrap();
+        let used = usage.per_model["default"];
+        [
+            used.input_tokens,
+            used.cache_read_input_tokens,
+            used.cache_creation_input_tokens,
+            used.output_tokens,
+        ]
+    };
+    let counts = |input: u64, output: u64, thought: u64, total: u64| {
+        json!({"inputTokens": input, "outputTokens": output, "thoughtTokens": thought, "cachedReadTokens": 300,
+            "cachedWriteTokens": 200, "totalTokens": total})
+    };
+    // The cache beside the input, and in it; what was thought in the output, and beside it.
+    assert_eq!(used(counts(1000, 50, 10, 1550)), [1000, 300, 200, 50]);
+    assert_eq!(used(counts(1000, 50, 10, 1050)), [500, 300, 200, 50]);
+    assert_eq!(used(counts(1000, 50, 10, 1060)), [500, 300, 200, 60]);
+    assert_eq!(used(counts(1000, 50, 10, 1560)), [1000, 300, 200, 60]);
+    assert_eq!(used(counts(1000, 50, 10, 7)), [1000, 300, 200, 50]);
+    assert_eq!(used(json!({"inputTokens": 5})), [5, 0, 0, 0]);
+}
+
+#[test]
+fn dollars_are_those_of_this_turn_or_none() {
+    let cost = |amount: f64| {
+        update(&json!({"sessionUpdate": "usage_update", "cost": {"amount": amount, "currency": "USD"}}))
+    };
+    let euros = update(&json!({"sessionUpdate": "usage_update", "cost": {"amount": 9.0, "currency": "EUR"}}));
+    for (goes_on, before, during, expected) in [
+        (false, vec![], vec![cost(0.25), cost(0.5)], Some(0.5)),
+        (false, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
+        (true, vec![cost(1.0)], vec![cost(1.5)], Some(0.5)),
+        // It counts anew.
+        (true, vec![cost(1.0)], vec![cost(0.25)], Some(0.25)),
+        // Nobody knows what of it is new.
+        (true, vec![], vec![cost(1.5)], None),
+        (false, vec![], vec![cost(0.0)], None),
+        (false, vec![], vec![euros], None),
+    ] {
+        let mut reader = Acp { spent: Spent::by(None, goes_on), ..Acp::default() };
+        let prompt = asked("session/prompt");
+        for line in before.iter().chain([&prompt]).chain(&during) {
+            reader.read(line);
+        }
+        let usage = reader.finish(&ExitStatus::Code { code: 0 }).usage;
+        assert_eq!(usage.and_then(|usage| usage.total_cost_usd), expected, "{before:?} {during:?}");
+    }
+}
+
+#[test]
+fn statuses_are_found_in_words() {
+    for (message, expected) in [
+        ("unexpected status 401 Unauthorized", Some(401)),
+        ("got status code 503", Some(503)),
+        (r#"{"error":{"code":400}}"#, Some(400)),
+        ("the model says 429", Some(429)),
+        ("waited for 500 ms", None),
+        ("status é", None),
+        ("", None),
+    ] {
+        assert_eq!(usage::status_in(message), expected, "{message}");
+    }
+}
+
+#[test]
+fn lines_nobody_has_seen_yet_are_kept() {
+    for (line, expected) in [
+        ("  ", json!([])),
+        ("Hello", json!([{"type": "system", "content": "Hello"}])),
+        (
+            r#"{"id":5,"result":{}}"#,
+            json!([{"type": "system", "subtype": "unknown_type", "line": {"id": 5, "result": {}}}]),
+        ),
+        (r#"{"x":1}"#, json!([{"type": "system", "subtype": "unknown_type", "line": {"x": 1}}])),
+        (r#"{"cowhand":"sings"}"#, json!([{"type": "system", "subtype": "unknown_type", "line": {}}])),
+        (
+            r#"{"method":"session/update","params":{}}"#,
+            json!([{"type": "system", "subtype": "unknown_type", "line": {"method": "session/update", "params": {}}}]),
+        ),
+        (
+            r#"{"method":"session/update","params":{"update":{"sessionUpdate":"hologram","of":"a cow"}}}"#,
+            json!([{"type": "system", "subtype": "hologram", "line": {"sessionUpdate": "hologram", "of": "a cow"}}]),
+        ),
+    ] {
+        assert_eq!(serde_json::to_value(Reader::acp().read(line)).unwrap(), expected, "{line}");
+    }
+}
+
+/// As the adapters of two programs tell it: after the tool has answered, or twice in each step.
+#[test]
+fn the_size_of_the_context_tells_what_is_used_meanwhile() {
+    let used = |used: u64| update(&json!({"sessionUpdate": "usage_update", "used": used, "size": 9}));
+    let tool = |status: &str| {
+        update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status}))
+    };
+    let prompt = asked("session/prompt");
+    for (lines, expected) in [
+        (vec![used(500)], None),
+        (vec![used(500), prompt.clone()], None),
+        (vec![prompt.clone(), tool("completed"), used(1050), tool("completed"), used(1100)], Some(2150)),
+        (
+            vec![prompt.clone(), used(1501), used(1550), tool("in_progress"), tool("failed"), used(1600)],
+            Some(3150),
+        ),
+        // Two tools of one answer.
+        (vec![prompt.clone(), used(10), tool("completed"), tool("completed"), used(30)], Some(40)),
+    ] {
+        let mut reader = Acp { spent: Spent::by(Some("m".to_owned()), false), ..Acp::default() };
+        for line in &lines {
+            reader.read(line);
+        }
+        let usage = reader.usage();
+        let told = usage.map(|usage| usage.per_model["m"].cache_read_input_tokens);
+        assert_eq!(told, expected, "{lines:#?}");
+        // What the answer tells counts instead.
+        if lines.contains(&prompt) {
+            let usage = json!({"inputTokens": 7, "outputTokens": 1, "totalTokens": 8});
+            reader.read(&json!({"id": 1, "result": {"stopReason": "end_turn", "usage": usage}}).to_string());
+            let used = reader.usage().unwrap().per_model["m"];
+            assert_eq!((used.input_tokens, used.cache_read_input_tokens), (7, 0));
+        }
+    }
+}

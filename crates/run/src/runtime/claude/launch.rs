@@ -1,0 +1,290 @@
+//! How Claude Code is started.
+
+use std::path::PathBuf;
+
+use cowhand_core::ask::ASK_TIMEOUT;
+use cowhand_core::config::shape::{McpServer, PermissionMode, Plugin, SettingSource};
+use cowhand_core::interval::Interval;
+use cowhand_core::job::JobUsage;
+use cowhand_core::permission::{Permissions, Rule};
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables, transport};
+use super::super::result_line::per_model;
+use super::super::{Reader, Session, record};
+use super::Claude;
+use crate::attempt::StopSignal;
+
+/// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
+/// list of processes; secrets belong in the environment and in files.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct ClaudeLaunch {
+    model: Option<String>,
+    max_turns: Option<u32>,
+    permission_mode: Option<String>,
+    system_prompt_file: Option<PathBuf>,
+    /// The only tools there are; an empty list means none.
+    tools: Option<Vec<String>>,
+    /// Tools that need no permission, and those that never get it.
+    allowed_tools: Vec<String>,
+    denied_tools: Vec<String>,
+    /// Which of its own settings files Claude reads; an empty list means none.
+    setting_sources: Option<Vec<String>>,
+    mcp_config_file: Option<PathBuf>,
+    /// Settings of Claude's own, as JSON.
+    settings: Option<String>,
+    /// Asked before a tool is used.
+    permission_prompt_tool: Option<String>,
+    plugins: Vec<Plugin>,
+    partial_messages: bool,
+    /// In dollars; it stops when it has spent this.
+    max_budget: Option<f64>,
+    session: Session,
+}
+
+impl ClaudeLaunch {
+    /// Everything after the program's name.
+    fn arguments(&self) -> Vec<String> {
+        let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
+        let options = [
+            ("--model", self.model.clone()),
+            ("--max-turns", self.max_turns.map(|turns| turns.to_string())),
+            ("--max-budget-usd", self.max_budget.map(|dollars| dollars.to_string())),
+            ("--permission-mode", self.permission_mode.clone()),
+            ("--system-prompt-file", self.system_prompt_file.as_ref().map(|file| file.display().to_string())),
+            ("--settings", self.settings.clone()),
+            ("--permission-prompt-tool", self.permission_prompt_tool.clone()),
+            ("--mcp-config", self.mcp_config_file.as_ref().map(|file| file.display().to_string())),
+            ("--tools", self.tools.as_ref().map(|list| list.join(","))),
+            ("--allowedTools", some(&self.allowed_tools)),
+            ("--disallowedTools", some(&self.denied_tools)),
+            ("--setting-sources", self.setting_sources.as_ref().map(|list| list.join(","))),
+        ];
+        let plugins = self.plugins.iter().map(|plugin| match plugin {
+            Plugin::Local { path, skip_mcp_discovery: Some(true), .. } => {
+                ("--plugin-dir-no-mcp", Some(path.clone()))
+            }
+            Plugin::Path(path) | Plugin::Local { path, .. } => ("--plugin-dir", Some(path.clone())),
+        });
+        let options = options.into_iter().chain(plugins);
+        let options = options.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
+        let always = ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned);
+        let partial = self.partial_messages.then(|| "--include-partial-messages".to_owned());
+        always.into_iter().chain(options).chain(partial).chain(arguments_of(&self.session)).collect()
+    }
+}
+
+/// Claude refuses an id of our choice for a session that goes on, so that cannot be said.
+fn arguments_of(session: &Session) -> Vec<String> {
+    let words: Vec<&str> = match session {
+        Session::Fresh => vec![],
+        Session::FreshAs(id) => vec!["--session-id", id],
+        Session::Resume(id) => vec!["--resume", id],
+        Session::Fork { of, as_id: None } => vec!["--resume", of, "--fork-session"],
+        Session::Fork { of, as_id: Some(id) } => vec!["--resume", of, "--fork-session", "--session-id", id],
+    };
+    words.into_iter().map(str::to_owned).collect()
+}
+
+pub(in super::super) const DESCRIPTION: Description = Description {
+    program: Some("claude"),
+    oldest: Some([2, 0, 0]),
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: true, asks: true },
+    plan,
+    reader: Reader::claude,
+    interactive: &["--resume"],
+    missing: &["No conversation found with session ID: {id}"],
+    homes: &[
+        Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
+        Home { is_folder: false, ..Home::folder("", ".claude.json") },
+    ],
+    provider: Some(|_| Provider {
+        address: "ANTHROPIC_BASE_URL",
+        home: "https://api.anthropic.com",
+        keys: &[
+            ("ANTHROPIC_API_KEY", "x-api-key", ""),
+            ("ANTHROPIC_AUTH_TOKEN", "authorization", "Bearer "),
+            ("CLAUDE_CODE_OAUTH_TOKEN", "authorization", "Bearer "),
+        ],
+        lead: by_variables,
+    }),
+};
+
+const MCP_FILE: &str = "mcp.json";
+const PROMPT_FILE: &str = "system-prompt.md";
+
+fn plan(order: &Order<'_>) -> Plan {
+    let settings = &order.agent.settings;
+    let word = |source: &SettingSource| match source {
+        SettingSource::User => "user".to_owned(),
+        SettingSource::Project => "project".to_owned(),
+        SettingSource::Local => "local".to_owned(),
+    };
+    let before = before(order);
+    let servers = (!settings.mcp_servers.is_empty()).then(|| mcp(&settings.mcp_servers));
+    let asks = order.permission_mode() == PermissionMode::Ask;
+    let launch = ClaudeLaunch {
+        model: settings.model.clone(),
+        max_turns: order.max_turns(),
+        permission_mode: Some(permission_mode(order.permission_mode()).to_owned()),
+        system_prompt_file: settings.system_prompt.as_ref().map(|_| order.file(PROMPT_FILE)),
+        tools: settings.tools.clone().filter(|tools| !tools.is_empty()),
+        allowed_tools: settings.allowed_tools.clone().unwrap_or_default(),
+        denied_tools: settings.denied_tools.clone().unwrap_or_default(),
+        setting_sources: match &settings.setting_sources {
+            Some(sources) => Some(sources.iter().map(word).collect()),
+            // What lies in the directory where it works must not allow what a person is to be asked.
+            None => asks.then(|| vec![word(&SettingSource::User)]),
+        },
+        settings: settings.permissions.as_ref().filter(|_| asks).map(own_rules),
+        permission_prompt_tool: asks.then(|| "mcp__cowhand__approve".to_owned()),
+        mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
+        plugins: settings.plugins.clone().unwrap_or_default(),
+        partial_messages: settings.partial_messages.unwrap_or(false),
+        // It counts all that the session has cost.
+        max_budget: settings
+            .budget
+            .and_then(|budget| budget.per_job_usd)
+            .map(|left| left + before.total_cost_usd.unwrap_or_default()),
+        session: order.session.clone(),
+    };
+    let prompt = settings.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
+    // Whoever asks waits as long as the answer may take, and a little longer.
+    let timeout = settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
+    let patience = asks.then(|| ("MCP_TOOL_TIMEOUT", (timeout.as_secs() * 1000 + 600_000).to_string()));
+    Plan {
+        argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
+        // An agent must not replace the program under the feet of all the others.
+        defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(patience).collect(),
+        environment: Vec::new(),
+        files: servers
+            .map(|servers| (MCP_FILE.to_owned(), servers.to_string()))
+            .into_iter()
+            .chain(prompt)
+            .collect(),
+        // Claude writes its result line on an interrupt.
+        stop_signal: StopSignal::Interrupt,
+        reader: Reader::Claude(Claude { before, ..Claude::default() }),
+    }
+}
+
+/// What the session had cost that goes on or splits. Claude writes it down at each end, and counts on from there;
+/// older versions do neither.
+fn before(order: &Order<'_>) -> JobUsage {
+    let (Session::Resume(id) | Session::Fork { of: id, .. }) = order.session else {
+        return JobUsage::default();
+    };
+    let record =
+        record::find(&order.home("CLAUDE_CONFIG_DIR", ".claude").join("projects"), &format!("{id}.jsonl"), 1);
+    let before = record.and_then(|record| {
+        record::last(record, "\"cost-state\"", |line| {
+            let (models, cost) = (line.get("modelUsage")?, line.get("totalCostUSD")?.as_f64()?);
+            Some(JobUsage { per_model: per_model(models), total_cost_usd: Some(cost), ..JobUsage::default() })
+        })
+    });
+    before.unwrap_or_default()
+}
+
+/// Claude does some things without asking anybody; what the rules deny or want asked it has to know by itself.
+fn own_rules(permissions: &Permissions) -> String {
+    let written = |rules: &Option<Vec<Rule>>| rules.iter().flatten().map(Rule::to_string).collect::<Vec<_>>();
+    let rules = json!({ "ask": written(&permissions.ask), "deny": written(&permissions.deny) });
+    json!({ "permissions": rules }).to_string()
+}
+
+/// Claude's own form is the one that the config has.
+fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
+    let servers = servers.iter().map(|(name, server)| {
+        let transport = transport(server);
+        let mut server = json!(McpServer { transport: Some(transport), ..server.clone() });
+        if let Some(fields) = server.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        (name.clone(), server)
+    });
+    json!({ "mcpServers": servers.collect::<Map<_, _>>() })
+}
+
+const fn permission_mode(mode: PermissionMode) -> &'static str {
+    match mode {
+        // Everything that needs a permission is asked of the tool that it is told.
+        PermissionMode::Default | PermissionMode::Ask => "default",
+        PermissionMode::AcceptEdits => "acceptEdits",
+        PermissionMode::BypassPermissions => "bypassPermissions",
+        PermissionMode::Plan => "plan",
+        PermissionMode::Delegate => "delegate",
+        PermissionMode::DontAsk => "dontAsk",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::config::shape::PluginKind;
+
+    use super::*;
+
+    #[test]
+    fn arguments_follow_the_settings() {
+        let words = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let plain = ClaudeLaunch::default;
+        for (launch, expected) in [
+            (plain(), ""),
+            (ClaudeLaunch { model: Some("opus".into()), ..plain() }, " --model opus"),
+            (ClaudeLaunch { max_turns: Some(5), ..plain() }, " --max-turns 5"),
+            (
+                ClaudeLaunch { permission_mode: Some("acceptEdits".into()), ..plain() },
+                " --permission-mode acceptEdits",
+            ),
+            (ClaudeLaunch { tools: Some(words("Bash Read")), ..plain() }, " --tools Bash,Read"),
+            (ClaudeLaunch { tools: Some(vec![]), ..plain() }, " --tools "),
+            (
+                ClaudeLaunch {
+                    allowed_tools: words("Bash(git:*) Edit"),
+                    denied_tools: words("WebFetch"),
+                    ..plain()
+                },
+                " --allowedTools Bash(git:*),Edit --disallowedTools WebFetch",
+            ),
+            (
+                ClaudeLaunch { setting_sources: Some(words("user project")), ..plain() },
+                " --setting-sources user,project",
+            ),
+            (ClaudeLaunch { setting_sources: Some(vec![]), ..plain() }, " --setting-sources "),
+            (ClaudeLaunch { mcp_config_file: Some("mcp.json".into()), ..plain() }, " --mcp-config mcp.json"),
+            (
+                ClaudeLaunch {
+                    plugins: vec![
+                        Plugin::Path("a".into()),
+                        Plugin::Local {
+                            kind: PluginKind::Local,
+                            path: "b".into(),
+                            skip_mcp_discovery: Some(true),
+                        },
+                    ],
+                    ..plain()
+                },
+                " --plugin-dir a --plugin-dir-no-mcp b",
+            ),
+            (ClaudeLaunch { partial_messages: true, ..plain() }, " --include-partial-messages"),
+            (ClaudeLaunch { session: Session::FreshAs("id".into()), ..plain() }, " --session-id id"),
+            (ClaudeLaunch { session: Session::Resume("id".into()), ..plain() }, " --resume id"),
+            (
+                ClaudeLaunch { session: Session::Fork { of: "id".into(), as_id: None }, ..plain() },
+                " --resume id --fork-session",
+            ),
+            (
+                ClaudeLaunch {
+                    session: Session::Fork { of: "id".into(), as_id: Some("new".into()) },
+                    ..plain()
+                },
+                " --resume id --fork-session --session-id new",
+            ),
+        ] {
+            let expected = format!("-p --output-format stream-json --verbose{expected}");
+            assert_eq!(launch.arguments(), words(&expected), "{launch:?}");
+        }
+        let prompted = ClaudeLaunch { system_prompt_file: Some("/p/a b.md".into()), ..plain() };
+        assert_eq!(prompted.arguments().last().unwrap(), "/p/a b.md");
+    }
+}

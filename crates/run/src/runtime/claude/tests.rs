@@ -1,0 +1,229 @@
+//! What the recordings in `tests/samples` do not show.
+
+use cowhand_core::job::{ErrorKind, FailReason, Outcome, Termination};
+use serde_json::json;
+
+use crate::ending::{Ending, ExitStatus};
+use crate::runtime::{Finish, Reader};
+
+fn mapped(line: &str) -> serde_json::Value {
+    serde_json::to_value(Reader::claude().read(line)).unwrap()
+}
+
+fn finish(lines: &[&str], status: ExitStatus, stopped: Option<Termination>) -> Finish {
+    let mut reader = Reader::claude();
+    for line in lines {
+        reader.read(line);
+    }
+    let at = "2026-01-01T00:00:00Z".parse().unwrap();
+    reader.finish(&Ending { at, status, stopped, leftovers: 0 })
+}
+
+#[test]
+fn lines_nobody_has_seen_yet_are_kept() {
+    let whole = |json: &serde_json::Value| mapped(&json.to_string());
+    for (line, expected) in [
+        ("   ", json!([])),
+        ("not JSON", json!([{"type": "system", "content": "not JSON"}])),
+        ("[1]", json!([{"type": "system", "content": "[1]"}])),
+        (
+            r#"{"type":"hologram","content":3}"#,
+            json!([{"type": "system", "subtype": "unknown_type", "line": {"type": "hologram", "content": 3}}]),
+        ),
+        (
+            r#"{"type":"tool_progress","elapsed":3}"#,
+            json!([{"type": "system", "subtype": "tool_progress", "line": {"type": "tool_progress", "elapsed": 3}}]),
+        ),
+        (
+            r#"{"type":"system","subtype":"new","content":{"deep":1}}"#,
+            json!([{"type": "system", "subtype": "unknown_type",
+                    "line": {"type": "system", "subtype": "new", "content": {"deep": 1}}}]),
+        ),
+        (r#"{"type":"assistant"}"#, json!([{"type": "assistant"}])),
+        (r#"{"type":"error","message":"gone"}"#, json!([{"type": "error", "message": "gone"}])),
+    ] {
+        assert_eq!(mapped(line), expected, "{line}");
+    }
+    let image = json!({"type": "user", "message": {"content": [{"type": "image", "source": {"data": "x"}}]}});
+    assert_eq!(
+        whole(&image),
+        json!([{"type": "system", "subtype": "user_input",
+                "line": {"block": {"type": "image", "source": {"data": "x"}}}}])
+    );
+}
+
+#[test]
+fn many_blocks_on_one_line() {
+    let line = json!({"type": "assistant", "uuid": "u", "message": {
+        "id": "m", "usage": {"input_tokens": 1, "cache_read_input_tokens": 2, "output_tokens": 3},
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "text", "text": "I look.", "citations": [1]},
+            {"type": "server_tool_use", "id": "t1", "name": "web_search", "input": null},
+            {"type": "web_search_tool_result", "tool_use_id": "t1", "content": [{"title": "x"}]},
+            {"type": "sculpture", "of": "a cow"},
+        ],
+    }});
+    let later = json!({"message": {"id": "m"}});
+    let with = |block: serde_json::Value| {
+        let mut line = later.clone();
+        line["block"] = block;
+        line
+    };
+    assert_eq!(
+        mapped(&line.to_string()),
+        json!([
+            {"type": "assistant", "thinking": "hm",
+             "usage": {"input_tokens": 3, "output_tokens": 3, "cache_read_input_tokens": 2},
+             "line": {"uuid": "u", "message": {"id": "m"}, "block": {"signature": "s"}}},
+            {"type": "assistant", "content": "I look.", "line": with(json!({"citations": [1]}))},
+            {"type": "tool_use", "tool_name": "web_search", "tool_use_id": "t1", "input": null,
+             "line": with(json!({"type": "server_tool_use"}))},
+            {"type": "tool_result", "tool_use_id": "t1", "success": true, "result": [{"title": "x"}],
+             "line": with(json!({"type": "web_search_tool_result"}))},
+            {"type": "assistant", "line": with(json!({"type": "sculpture", "of": "a cow"}))},
+        ])
+    );
+}
+
+#[test]
+fn usage_is_told_once_for_each_message() {
+    let mut reader = Reader::claude();
+    let mut line = |id: &str| {
+        let message = json!({"id": id, "model": "opus", "usage": {"input_tokens": 5, "output_tokens": 1},
+                             "content": [{"type": "text", "text": "hi"}]});
+        let line = json!({"type": "assistant", "message": message}).to_string();
+        serde_json::to_value(reader.read(&line)).unwrap()[0]["usage"]["input_tokens"].as_u64()
+    };
+    let told = [line("a"), line("a"), line("b"), line("a"), line("b")];
+    assert_eq!(told, [Some(5), None, Some(5), None, None]);
+    let at = "2026-01-01T00:00:00Z".parse().unwrap();
+    let status = ExitStatus::Signal { signal: 15 };
+    let finish = reader.finish(&Ending { at, status, stopped: None, leftovers: 0 });
+    let usage = finish.usage.unwrap();
+    assert_eq!((usage.per_model["opus"].input_tokens, usage.total_cost_usd), (10, None));
+}
+
+#[test]
+fn a_result_does_not_take_back_what_was_heard() {
+    let message =
+        r#"{"type":"assistant","message":{"id":"a","model":"opus","usage":{"input_tokens":5},"content":[]}}"#;
+    for (result, tokens, dollars) in [
+        (r#"{"type":"result","subtype":"success","result":"hi"}"#, 5, None),
+        (r#"{"type":"result","subtype":"success","total_cost_usd":0.5,"modelUsage":{}}"#, 5, Some(0.5)),
+        (r#"{"type":"result","total_cost_usd":0.5,"modelUsage":{"opus":{"inputTokens":7}}}"#, 7, Some(0.5)),
+    ] {
+        let usage = finish(&[message, result], ExitStatus::Code { code: 0 }, None).usage.unwrap();
+        assert_eq!(
+            (usage.per_model["opus"].input_tokens, usage.total_cost_usd),
+            (tokens, dollars),
+            "{result}"
+        );
+    }
+}
+
+#[test]
+fn failures_are_sorted() {
+    let result = |rest: &str| format!(r#"{{"type":"result",{rest}}}"#);
+    for (rest, reason, kind, message) in [
+        (
+            r#""subtype":"success","is_error":true,"api_error_status":529,"result":"API Error: busy""#,
+            FailReason::Error,
+            ErrorKind::RateLimited,
+            "API Error: busy",
+        ),
+        (
+            r#""subtype":"success","is_error":true,"result":"Claude AI usage limit reached|1768000000""#,
+            FailReason::Error,
+            ErrorKind::RateLimited,
+            "Claude AI usage limit reached|1768000000",
+        ),
+        (
+            r#""subtype":"success","is_error":true,"api_error_status":500,"result":"The pipes\n\n  burst""#,
+            FailReason::Error,
+            ErrorKind::Reported,
+            "The pipes burst",
+        ),
+        (
+            r#""subtype":"error_max_turns","is_error":true,"errors":["Reached 3"]"#,
+            FailReason::MaxTurns,
+            ErrorKind::Reported,
+            "Reached 3",
+        ),
+        (
+            r#""subtype":"error_max_budget_usd""#,
+            FailReason::Error,
+            ErrorKind::Budget,
+            "the agent reported error_max_budget_usd and no reason",
+        ),
+        (
+            r#""is_error":true,"api_error_status":503"#,
+            FailReason::Error,
+            ErrorKind::Reported,
+            "the model's server answered 503",
+        ),
+        (
+            r#""subtype":"success","is_error":true,"result":"API Error: Request timed out.""#,
+            FailReason::Timeout,
+            ErrorKind::Reported,
+            "API Error: Request timed out.",
+        ),
+        (
+            r#""subtype":"error_during_execution","errors":["connect ETIMEDOUT 10.0.0.1:443"]"#,
+            FailReason::Timeout,
+            ErrorKind::Reported,
+            "connect ETIMEDOUT 10.0.0.1:443",
+        ),
+        (
+            r#""is_error":true,"api_error_status":504"#,
+            FailReason::Timeout,
+            ErrorKind::Reported,
+            "the model's server answered 504",
+        ),
+    ] {
+        match finish(&[&result(rest)], ExitStatus::Code { code: 0 }, None).outcome {
+            Outcome::Failed { reason: r, error, .. } => {
+                assert_eq!((r, error.kind, error.message.as_str()), (reason, kind, message));
+            }
+            other => panic!("{rest}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_exit_speaks_only_when_the_agent_did_not() {
+    let done = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
+    let hello = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"hello"}]}}"#;
+    let message = |lines: &[&str], status| match finish(lines, status, None).outcome {
+        Outcome::Failed { error, summary, .. } => (error.kind, error.message, summary),
+        other => panic!("{other:?}"),
+    };
+    let killed = ExitStatus::Signal { signal: 15 };
+    assert_eq!(
+        finish(&[done], killed.clone(), None).outcome,
+        Outcome::Completed { summary: Some("done".to_owned()) }
+    );
+    let (kind, said, summary) = message(&[hello], killed);
+    assert_eq!(kind, ErrorKind::Signal);
+    assert_eq!(said, "ended by SIGTERM, which was not sent by cowhand, and no result line came");
+    assert_eq!(summary.as_deref(), Some("hello"));
+    let (kind, said, _) = message(&[hello, "Segfault at 0"], ExitStatus::Code { code: 0 });
+    assert_eq!(kind, ErrorKind::Exit);
+    assert_eq!(said, "exit code 0, and no result line came; last line on stdout: Segfault at 0");
+
+    // Interrupted while it streams, Claude writes a result and exits with 0.
+    for lines in [&[done][..], &[]] {
+        let outcome = finish(lines, ExitStatus::Code { code: 0 }, Some(Termination::Graceful)).outcome;
+        assert_eq!(outcome, Outcome::Cancelled { how: Termination::Graceful });
+    }
+}
+
+#[test]
+fn a_reader_goes_on_where_it_was_written_down() {
+    let mut reader = Reader::claude();
+    reader.read(r#"{"type":"system","subtype":"init","session_id":"s1"}"#);
+    assert_eq!(reader.session_id(), Some("s1"));
+    reader.read_stderr("careful");
+    let again: Reader = serde_json::from_str(&serde_json::to_string(&reader).unwrap()).unwrap();
+    assert_eq!(again, reader);
+}

@@ -1,0 +1,210 @@
+//! Codex: `codex exec --json`.
+//!
+//! Its lines speak of items that start and complete; a tool is one item and becomes two messages. The figures at the
+//! end of a turn are those of the whole thread, forks included, so what an earlier run had used is taken off them.
+
+mod items;
+mod launch;
+mod rollout;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+
+use cowhand_core::job::{JobUsage, ModelUsage};
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::heard::Heard;
+use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::result_line::ResultLine;
+use super::{Finish, Listen, system};
+use crate::ending::ExitStatus;
+pub(super) use launch::DESCRIPTION;
+
+/// More tools than run at once.
+const SIDE_BY_SIDE: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Codex {
+    heard: Heard,
+    session_id: Option<String>,
+    /// Codex does not say which model answers.
+    model: Option<String>,
+    /// What the thread had used before this run.
+    before: Tokens,
+    /// Tools that started and have not completed, by the ids of their items.
+    running: VecDeque<String>,
+    turns: u64,
+    /// Where Codex keeps its own records, which tell what a turn has used before it is over.
+    home: Option<PathBuf>,
+}
+
+/// Of a thread, from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Tokens {
+    /// Those of the cache included.
+    input: u64,
+    cached: u64,
+    written: u64,
+    output: u64,
+}
+
+impl Tokens {
+    fn read(usage: &Value) -> Self {
+        Self {
+            input: count(usage, "input_tokens"),
+            cached: count(usage, "cached_input_tokens"),
+            written: count(usage, "cache_write_input_tokens"),
+            output: count(usage, "output_tokens"),
+        }
+    }
+
+    /// What came since; a thread that was cut short may have less than before.
+    const fn since(self, before: Self) -> ModelUsage {
+        let input = self.input.saturating_sub(before.input);
+        let cached = self.cached.saturating_sub(before.cached);
+        let written = self.written.saturating_sub(before.written);
+        ModelUsage {
+            input_tokens: input.saturating_sub(cached).saturating_sub(written),
+            output_tokens: self.output.saturating_sub(before.output),
+            cache_creation_input_tokens: written,
+            cache_read_input_tokens: cached,
+            cost_usd: None,
+        }
+    }
+}
+
+impl Listen for Codex {
+    fn read(&mut self, line: &str) -> Vec<OutputMessage> {
+        if line.trim().is_empty() {
+            return Vec::new();
+        }
+        let Some(fields) = object(line) else {
+            self.heard.stdout(line);
+            return vec![system(None, line)];
+        };
+        let messages = self.object(fields);
+        for message in &messages {
+            self.heard.message(message);
+        }
+        messages
+    }
+
+    fn heard(&mut self) -> &mut Heard {
+        &mut self.heard
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
+    }
+
+    fn usage(&self) -> Option<JobUsage> {
+        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
+        told.filter(|usage| !usage.per_model.is_empty()).or_else(|| self.recorded())
+    }
+
+    fn finish(self, status: &ExitStatus) -> Finish {
+        let outcome = self.heard.outcome(status, ", and no turn was completed");
+        let usage = self.usage();
+        // Its words tell only the minute.
+        let record = self.home.as_deref().zip(self.session_id.as_deref());
+        let resets_at = record.and_then(|(home, thread)| rollout::resets_at(home, thread));
+        Finish { outcome, usage, session_id: self.session_id, resets_at }
+    }
+}
+
+impl Codex {
+    fn object(&mut self, mut fields: Fields) -> Vec<OutputMessage> {
+        let kind = text(&fields, "type").unwrap_or_default().to_owned();
+        match kind.as_str() {
+            "thread.started" => {
+                self.session_id = name(&fields, "thread_id").map(str::to_owned).or(self.session_id.take());
+                vec![said_by_codex("init", None, fields)]
+            }
+            "item.started" | "item.updated" | "item.completed" => self.item(&kind, fields),
+            "turn.completed" => vec![self.completed(fields)],
+            "turn.failed" => vec![self.failed(fields)],
+            "error" => {
+                let message = text(&fields, "message").unwrap_or_default().to_owned();
+                // It goes on after these, so they are no errors of the job.
+                if message.starts_with("Reconnecting") {
+                    take_text(&mut fields, "message");
+                    return vec![said_by_codex("api_retry", Some(message), fields)];
+                }
+                take_text(&mut fields, "message");
+                fields.shift_remove("type");
+                vec![OutputMessage::Error {
+                    message,
+                    code: None,
+                    stack: None,
+                    timestamp: None,
+                    extra: rest(fields),
+                }]
+            }
+            "turn.started" => vec![said_by_codex("turn_started", None, fields)],
+            _ => vec![OutputMessage::System {
+                subtype: Some("unknown_type".to_owned()),
+                content: None,
+                timestamp: None,
+                extra: under_line(Value::Object(fields)),
+            }],
+        }
+    }
+
+    /// By Codex itself, of a turn that is not over or did not come to its end.
+    fn recorded(&self) -> Option<JobUsage> {
+        let used = rollout::used(self.home.as_deref()?, self.session_id.as_deref()?).since(self.before);
+        (!used.is_unused()).then(|| self.usage_of(used))
+    }
+
+    fn usage_of(&self, used: ModelUsage) -> JobUsage {
+        let model = self.model.clone().unwrap_or_else(|| "default".to_owned());
+        JobUsage { per_model: BTreeMap::from([(model, used)]), ..JobUsage::default() }
+    }
+
+    fn completed(&mut self, fields: Fields) -> OutputMessage {
+        self.turns += 1;
+        let spent = fields.get("usage").map(|usage| Tokens::read(usage).since(self.before));
+        let model = self.model.clone().unwrap_or_else(|| "default".to_owned());
+        let usage = JobUsage {
+            per_model: spent.map(|spent| BTreeMap::from([(model, spent)])).unwrap_or_default(),
+            num_turns: Some(self.turns),
+            ..JobUsage::default()
+        };
+        self.heard.result = Some(ResultLine::of(None, usage));
+        said_by_codex("result", None, fields)
+    }
+
+    fn failed(&mut self, mut fields: Fields) -> OutputMessage {
+        let error = fields.get_mut("error").and_then(Value::as_object_mut);
+        let message = error.and_then(|error| take_text(error, "message"));
+        let message = message.unwrap_or_else(|| "the turn failed, and Codex gave no reason".to_owned());
+        let status = status_in(&message);
+        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
+        let code = Some(status.map_or_else(|| "turn_failed".to_owned(), |status| status.to_string()));
+        fields.shift_remove("type");
+        fields.retain(|_, value| value.as_object().is_none_or(|object| !object.is_empty()));
+        OutputMessage::Error { message, code, stack: None, timestamp: None, extra: rest(fields) }
+    }
+}
+
+fn said_by_codex(subtype: &str, content: Option<String>, line: Fields) -> OutputMessage {
+    let subtype = Some(subtype.to_owned());
+    OutputMessage::System { subtype, content, timestamp: None, extra: under_line(Value::Object(line)) }
+}
+
+/// The HTTP status that a message names: `unexpected status 401 Unauthorized`, or the server's own JSON.
+fn status_in(message: &str) -> Option<u64> {
+    let number = |after: &str| {
+        let start = message.find(after)? + after.len();
+        let digits = message[start..].trim_start();
+        digits.get(..3)?.parse().ok().filter(|status| (400..600).contains(status))
+    };
+    number("status ").or_else(|| number("status: ")).or_else(|| number("\"code\":"))
+}
+
+#[cfg(test)]
+mod tests;

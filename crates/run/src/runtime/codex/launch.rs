@@ -1,0 +1,221 @@
+//! How Codex is started.
+
+use std::path::Path;
+
+use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
+use serde_json::json;
+
+use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
+use super::super::{Reader, Session};
+use super::{Codex, rollout};
+use crate::attempt::StopSignal;
+
+pub(in super::super) const DESCRIPTION: Description = Description {
+    program: Some("codex"),
+    oldest: Some([0, 150, 0]),
+    capabilities: Capabilities { resume: true, fork: true, cost: false, session_id: false, asks: false },
+    plan,
+    reader: Reader::codex,
+    interactive: &["resume"],
+    missing: &["no rollout found for thread id {id}"],
+    homes: &[Home::folder("CODEX_HOME", ".codex")],
+    provider: Some(|_| Provider {
+        address: "OPENAI_BASE_URL",
+        home: "https://api.openai.com/v1",
+        keys: &[
+            ("OPENAI_API_KEY", "authorization", "Bearer "),
+            ("CODEX_API_KEY", "authorization", "Bearer "),
+        ],
+        lead,
+    }),
+};
+
+/// As a provider of its own, whatever its config says: the usual one would want a login.
+fn lead(lead: &mut Lead<'_>) {
+    let provider = [
+        ("name", json!("cowhand")),
+        ("base_url", json!(lead.to)),
+        ("env_key", json!(lead.key)),
+        ("wire_api", json!("responses")),
+    ];
+    let provider = provider.map(|(key, value)| format!("model_providers.cowhand.{key}={value}")).into_iter();
+    let words = provider.chain(["model_provider=\"cowhand\"".to_owned()]);
+    // After `codex exec`.
+    let at = 2.min(lead.argv.len());
+    lead.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
+}
+
+fn plan(order: &Order<'_>) -> Plan {
+    let settings = &order.agent.settings;
+    // A directory that the config names is one to work in, whether it is a repository or not.
+    let mut argv: Vec<String> =
+        ["codex", "exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
+    let mut set = |key: &str, value: &str| argv.extend(["-c".to_owned(), format!("{key}={value}")]);
+    set("sandbox_mode", &json!(sandbox(order.permission_mode())).to_string());
+    // Nobody is there to ask.
+    set("approval_policy", &json!("never").to_string());
+    if let Some(prompt) = &settings.system_prompt {
+        set("developer_instructions", &json!(prompt).to_string());
+    }
+    let mut private = Private::default();
+    for (place, (name, server)) in settings.mcp_servers.iter().enumerate() {
+        for (key, value) in private.server(order.folder, place, server) {
+            set(&format!("mcp_servers.{}.{key}", plain(name)), &value);
+        }
+    }
+    argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
+    let before = match order.session {
+        Session::Fresh | Session::FreshAs(_) => None,
+        Session::Resume(id) => Some(("resume", id)),
+        Session::Fork { of, .. } => Some(("fork", of)),
+    };
+    argv.extend(before.iter().flat_map(|(verb, id)| [(*verb).to_owned(), (*id).clone()]));
+    // The prompt comes on stdin.
+    argv.push("-".to_owned());
+    let used =
+        before.map(|(_, id)| rollout::used(&order.home("CODEX_HOME", ".codex"), id)).unwrap_or_default();
+    Plan {
+        argv,
+        defaults: Vec::new(),
+        environment: private.environment,
+        files: private.files,
+        stop_signal: StopSignal::Interrupt,
+        reader: Reader::Codex(Codex {
+            before: used,
+            home: Some(order.home("CODEX_HOME", ".codex")),
+            model: settings.model.clone(),
+            ..Codex::default()
+        }),
+    }
+}
+
+/// Codex has a sandbox where others have questions: what would be asked for is what the sandbox forbids.
+const fn sandbox(mode: PermissionMode) -> &'static str {
+    match mode {
+        PermissionMode::Default | PermissionMode::Plan | PermissionMode::Ask => "read-only",
+        PermissionMode::AcceptEdits | PermissionMode::Delegate | PermissionMode::DontAsk => "workspace-write",
+        PermissionMode::BypassPermissions => "danger-full-access",
+    }
+}
+
+/// A name that can stand in a dotted path.
+fn plain(name: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    name.chars().map(plain).collect()
+}
+
+/// What of the servers' settings must not show among the arguments.
+#[derive(Default)]
+struct Private {
+    files: Vec<(String, String)>,
+    environment: Vec<(String, String)>,
+}
+
+impl Private {
+    /// A server's keys with their values in TOML, of which JSON's texts, numbers and lists are a part.
+    fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
+        let mut keys = Vec::new();
+        if transport(server) == McpTransport::Stdio {
+            // Codex takes a server's environment only from its config and its arguments, so a script sets it.
+            let name = format!("mcp-{place}.sh");
+            keys.push(("command", json!("sh").to_string()));
+            keys.push(("args", json!([folder.join(&name)]).to_string()));
+            self.files.push((name, script(server)));
+        } else {
+            keys.push(("url", json!(server.url.as_deref().unwrap_or_default()).to_string()));
+            let headers = server.headers.iter().flatten().enumerate().map(|(header, (name, value))| {
+                let variable = format!("COWHAND_MCP_{place}_{header}");
+                let named = format!("{} = {}", json!(name), json!(variable));
+                self.environment.push((variable, value.clone()));
+                named
+            });
+            let headers: Vec<String> = headers.collect();
+            keys.extend(
+                (!headers.is_empty()).then(|| ("env_http_headers", format!("{{{}}}", headers.join(", ")))),
+            );
+        }
+        keys.extend(server.timeout.map(|timeout| ("tool_timeout_sec", timeout.div_ceil(1000).to_string())));
+        keys
+    }
+}
+
+/// Becomes the server, with its environment.
+fn script(server: &McpServer) -> String {
+    let environment = server.env.iter().flatten();
+    let set = environment
+        .map(|(name, value)| format!("export {}={}\n", plain(name).replace('-', "_"), quoted(value)));
+    let words = server.command.iter().chain(server.args.iter().flatten()).map(|word| quoted(word));
+    format!("{}exec {}\n", set.collect::<String>(), words.collect::<Vec<_>>().join(" "))
+}
+
+/// For a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use cowhand_core::roster::Agent;
+
+    use super::*;
+
+    fn plan_of(settings: &str, session: &Session) -> Plan {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings = serde_json::from_str(settings).unwrap();
+        let environment = HashMap::new();
+        plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
+    }
+
+    #[test]
+    fn arguments_follow_the_settings() {
+        let always = "codex exec --json --skip-git-repo-check -c sandbox_mode=";
+        let (of, id) = ("t-1".to_owned(), "t-1".to_owned());
+        for (settings, session, expected) in [
+            ("{}", Session::Fresh, "\"workspace-write\" -c approval_policy=\"never\" -"),
+            (
+                r#"{"permission_mode": "plan", "model": "gpt-9"}"#,
+                Session::Fresh,
+                "\"read-only\" -c approval_policy=\"never\" --model gpt-9 -",
+            ),
+            (
+                r#"{"permission_mode": "bypassPermissions"}"#,
+                Session::Resume(id),
+                "\"danger-full-access\" -c approval_policy=\"never\" resume t-1 -",
+            ),
+            (
+                r#"{"system_prompt": "Brief."}"#,
+                Session::Fork { of, as_id: None },
+                "\"workspace-write\" -c approval_policy=\"never\" -c developer_instructions=\"Brief.\" fork t-1 -",
+            ),
+        ] {
+            assert_eq!(
+                plan_of(settings, &session).argv.join(" "),
+                format!("{always}{expected}"),
+                "{settings}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_secret_of_a_server_is_an_argument() {
+        let settings = r#"{"mcp_servers": {
+            "files": {"command": "serve", "args": ["it's"], "env": {"TOKEN": "canary one"}},
+            "far.away": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "canary two"}, "timeout": 1500}
+        }}"#;
+        let plan = plan_of(settings, &Session::Fresh);
+        let argv = plan.argv.join(" ");
+        assert!(!argv.contains("canary"), "{argv}");
+        assert!(argv.contains(r#"-c mcp_servers.files.args=["/p/mcp-0.sh"]"#), "{argv}");
+        assert!(
+            argv.contains(
+                r#"-c mcp_servers.far_away.env_http_headers={"Authorization" = "COWHAND_MCP_1_0"}"#
+            )
+        );
+        assert!(argv.contains("-c mcp_servers.far_away.tool_timeout_sec=2"), "{argv}");
+        let script = "export TOKEN='canary one'\nexec 'serve' 'it'\\''s'\n";
+        assert_eq!(plan.files, [("mcp-0.sh".to_owned(), script.to_owned())]);
+        assert_eq!(plan.environment, [("COWHAND_MCP_1_0".to_owned(), "canary two".to_owned())]);
+    }
+}

@@ -1,0 +1,282 @@
+//! Any command: its lines are text, or messages in our own JSON.
+
+use std::collections::BTreeMap;
+
+use cowhand_core::job::{JobUsage, ModelUsage, Outcome};
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::heard::Heard;
+use super::json::count;
+use super::plan::{Capabilities, Description, Order, Plan};
+use super::result_line::ResultLine;
+use super::{Finish, Listen, Reader, system};
+use crate::attempt::StopSignal;
+use crate::ending::ExitStatus;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Command {
+    heard: Heard,
+    /// What its messages say it has used.
+    #[serde(default)]
+    spent: BTreeMap<String, ModelUsage>,
+}
+
+/// The agent says what is started; the prompt comes on its stdin.
+pub(super) const DESCRIPTION: Description = Description {
+    program: None,
+    oldest: None,
+    capabilities: Capabilities { resume: false, fork: true, cost: true, session_id: false, asks: false },
+    plan,
+    reader: Reader::command,
+    interactive: &[],
+    missing: &[],
+    homes: &[],
+    provider: None,
+};
+
+fn plan(order: &Order<'_>) -> Plan {
+    Plan {
+        argv: order.agent.settings.command.clone().unwrap_or_default(),
+        defaults: Vec::new(),
+        environment: Vec::new(),
+        files: Vec::new(),
+        stop_signal: StopSignal::Terminate,
+        reader: Reader::command(),
+    }
+}
+
+impl Command {
+    /// Each line for itself: one that is a message of ours is that message, all others are kept as they are.
+    fn message(&mut self, line: &str) -> OutputMessage {
+        let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
+        if let Some(result) = json.as_ref().and_then(result_line) {
+            self.heard.result(result);
+        }
+        if let Some(json) = &json {
+            self.count(json);
+        }
+        if let Some(message) = json.and_then(|json| OutputMessage::from_json(json).ok()) {
+            self.heard.message(&message);
+            return message;
+        }
+        self.heard.stdout(line);
+        system(None, line)
+    }
+}
+
+impl Command {
+    /// `usage` of a message is what it has used since the one before; `model` says which, if there is more than one.
+    fn count(&mut self, message: &Value) {
+        let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) else { return };
+        if !message.get("type").is_some_and(|kind| kind == "assistant" || kind == "system") {
+            return;
+        }
+        let known = |model: &&str| self.spent.len() < MOST_MODELS || self.spent.contains_key(*model);
+        let model = message.get("model").and_then(Value::as_str).filter(|model| model.len() <= 200);
+        let model = model.filter(known).unwrap_or("default");
+        let used = ModelUsage {
+            input_tokens: count(usage, "input_tokens"),
+            output_tokens: count(usage, "output_tokens"),
+            cache_creation_input_tokens: count(usage, "cache_creation_input_tokens"),
+            cache_read_input_tokens: count(usage, "cache_read_input_tokens"),
+            cost_usd: usage.get("cost_usd").and_then(Value::as_f64).filter(|dollars| *dollars >= 0.0),
+        };
+        self.spent.entry(model.to_owned()).or_default().add(&used);
+    }
+}
+
+/// This is remembered, so it must not be endless.
+const MOST_MODELS: usize = 64;
+
+impl Listen for Command {
+    fn line_cap(&self) -> usize {
+        1 << 20
+    }
+
+    fn read(&mut self, line: &str) -> Vec<OutputMessage> {
+        vec![self.message(line)]
+    }
+
+    fn heard(&mut self) -> &mut Heard {
+        &mut self.heard
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        None
+    }
+
+    fn usage(&self) -> Option<JobUsage> {
+        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
+        let says_nothing = |usage: &JobUsage| usage.per_model.is_empty() && usage.total_cost_usd.is_none();
+        if self.spent.is_empty() || told.as_ref().is_some_and(|usage| !says_nothing(usage)) {
+            return told;
+        }
+        let each: Option<Vec<f64>> = self.spent.values().map(|used| used.cost_usd).collect();
+        Some(JobUsage {
+            per_model: self.spent.clone(),
+            num_turns: told.and_then(|usage| usage.num_turns),
+            total_cost_usd: each.map(|each| each.iter().sum()),
+            assumed_usd: None,
+        })
+    }
+
+    fn finish(self, status: &ExitStatus) -> Finish {
+        let usage = self.usage();
+        let outcome = match (&self.heard.result, status) {
+            // Whoever takes the trouble to say that it failed has failed, whatever the exit code.
+            (Some(result), _) if result.failed() => result.outcome(),
+            (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
+            _ => self.heard.failed_or_timed_out(status),
+        };
+        Finish { outcome, usage, session_id: None, resets_at: None }
+    }
+}
+
+/// A line like Claude's last one. Tool results may say `is_error` too, which is no word about the job.
+fn result_line(json: &Value) -> Option<ResultLine> {
+    let fields = json.as_object()?;
+    let is_result = fields.get("type").is_none_or(|kind| kind == "result");
+    (is_result && fields.get("is_error")?.is_boolean()).then(|| ResultLine::read(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::job::{ErrorKind, FailReason, JobError};
+    use serde_json::json;
+
+    use super::*;
+
+    fn finish(stdout: &[&str], stderr: &[&str], status: &ExitStatus) -> Finish {
+        let mut reader = Reader::command();
+        for line in stdout {
+            reader.read(line);
+        }
+        for line in stderr {
+            reader.read_stderr(line);
+        }
+        let Reader::Command(command) = reader else { unreachable!() };
+        command.finish(status)
+    }
+
+    #[test]
+    fn a_line_is_a_message_of_ours_or_text() {
+        let mut reader = Reader::command();
+        for (line, expected) in [
+            ("building…", json!({"type": "system", "content": "building…"})),
+            ("", json!({"type": "system", "content": ""})),
+            (
+                r#"{"type":"assistant","content":"hi","mood":1}"#,
+                json!({"type": "assistant", "content": "hi", "mood": 1}),
+            ),
+            (
+                r#"{"type":"tool_use","tool_name":"sh","tool_use_id":"t1"}"#,
+                json!({"type": "tool_use", "tool_name": "sh", "tool_use_id": "t1"}),
+            ),
+            (r#"{"type":"tool_use"}"#, json!({"type": "system", "content": r#"{"type":"tool_use"}"#})),
+            (r#"{"level":"info"}"#, json!({"type": "system", "content": r#"{"level":"info"}"#})),
+            ("[1]", json!({"type": "system", "content": "[1]"})),
+            (r#"{"type":"assistant""#, json!({"type": "system", "content": r#"{"type":"assistant""#})),
+        ] {
+            assert_eq!(serde_json::to_value(reader.read(line)).unwrap(), json!([expected]), "{line}");
+        }
+        let stderr = serde_json::to_value(reader.read_stderr("oops")).unwrap();
+        assert_eq!(stderr, json!({"type": "system", "subtype": "stderr", "content": "oops"}));
+    }
+
+    #[test]
+    fn success_has_a_summary() {
+        let ok = ExitStatus::Code { code: 0 };
+        for (stdout, expected) in [
+            (&[][..], None),
+            (&["one", "two", "  "], Some("two")),
+            (&["one", r#"{"type":"assistant","content":"said\nmore"}"#, "noise"], Some("said\nmore")),
+            (&[r#"{"type":"assistant","content":"half","partial":true}"#], None),
+            (&[r#"{"is_error":false,"result":"all good"}"#, "bye"], Some("all good")),
+        ] {
+            let expected = Outcome::Completed { summary: expected.map(str::to_owned) };
+            assert_eq!(finish(stdout, &["warning"], &ok).outcome, expected, "{stdout:?}");
+        }
+    }
+
+    #[test]
+    fn failures_say_what_is_known() {
+        let said_so = r#"{"type":"result","is_error":true,"result":"tests are red","total_cost_usd":0.5}"#;
+        let code = |code| ExitStatus::Code { code };
+        for (stdout, stderr, status, kind, message) in [
+            (
+                &["out"][..],
+                &["oops", ""][..],
+                code(3),
+                ErrorKind::Exit,
+                "exit code 3; last line on stderr: oops",
+            ),
+            (&["out"], &[], code(1), ErrorKind::Exit, "exit code 1; last line on stdout: out"),
+            (&[], &[], code(1), ErrorKind::Exit, "exit code 1"),
+            (
+                &[r#"{"type":"error","message":"no\ndisk"}"#],
+                &["trace"],
+                code(1),
+                ErrorKind::Exit,
+                "exit code 1; it said: no disk",
+            ),
+            (
+                &[],
+                &[],
+                ExitStatus::Signal { signal: 9 },
+                ErrorKind::Signal,
+                "ended by SIGKILL (out of memory?), which was not sent by cowhand",
+            ),
+            (
+                &[],
+                &[],
+                ExitStatus::StartFailed { message: "no such file: agent.sh".to_owned() },
+                ErrorKind::StartFailed,
+                "could not be started: no such file: agent.sh",
+            ),
+            (&[said_so], &[], code(0), ErrorKind::Reported, "tests are red"),
+            (
+                &[r#"{"is_error":true}"#],
+                &[],
+                code(0),
+                ErrorKind::Reported,
+                "the agent reported is_error and no reason",
+            ),
+        ] {
+            let expected = JobError { kind, message: message.to_owned() };
+            match finish(stdout, stderr, &status).outcome {
+                Outcome::Failed { reason: FailReason::Error, error, .. } => assert_eq!(error, expected),
+                other => panic!("{stdout:?} {status:?}: {other:?}"),
+            }
+        }
+        // A timeout of the network, by message, by code, and by the last line on stderr, which is how most commands say
+        // why they gave up.
+        let timed_out = |stdout: &[&str], stderr: &[&str]| {
+            let Outcome::Failed { reason, .. } = finish(stdout, stderr, &code(1)).outcome else { panic!() };
+            reason == FailReason::Timeout
+        };
+        assert!(timed_out(&[r#"{"type":"error","message":"connect ETIMEDOUT 10.0.0.1:443"}"#], &[]));
+        assert!(timed_out(&[r#"{"type":"error","message":"no answer","code":"ETIMEDOUT"}"#], &[]));
+        assert!(timed_out(&[r#"{"is_error":true,"result":"Request timed out"}"#], &[]));
+        assert!(timed_out(&["out"], &["trying", "Error: connect ETIMEDOUT 10.0.0.1:443", ""]));
+        assert!(timed_out(&[], &["errno: 'ETIMEDOUT'"]));
+        assert!(
+            !timed_out(&["connect ETIMEDOUT"], &["connect ETIMEDOUT", "assertion failed"]),
+            "not the last line"
+        );
+        assert!(!timed_out(&["connect ETIMEDOUT"], &[]), "not on stderr");
+        let killed = finish(&[], &["connect ETIMEDOUT"], &ExitStatus::Signal { signal: 9 }).outcome;
+        assert!(
+            matches!(killed, Outcome::Failed { reason: FailReason::Error, .. }),
+            "it did not exit: {killed:?}"
+        );
+        let well = finish(&[], &["connect ETIMEDOUT, trying again"], &code(0)).outcome;
+        assert!(matches!(well, Outcome::Completed { .. }), "{well:?}");
+        let usage = finish(&[said_so], &[], &code(0)).usage.unwrap();
+        assert_eq!(usage.total_cost_usd, Some(0.5));
+        let tool_failed = r#"{"type":"tool_result","tool_use_id":"t","is_error":true}"#;
+        let outcome = finish(&[tool_failed], &[], &code(0)).outcome;
+        assert!(matches!(outcome, Outcome::Completed { .. }), "{outcome:?}");
+    }
+}

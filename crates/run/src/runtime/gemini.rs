@@ -1,0 +1,367 @@
+//! The Gemini CLI: `gemini -o stream-json`.
+//!
+//! What it says comes in pieces and never as a whole, so the whole is put together here and follows its pieces.
+
+mod chat;
+mod launch;
+
+use std::collections::{BTreeMap, HashMap};
+
+use cowhand_core::job::{JobUsage, ModelUsage};
+use cowhand_core::output::OutputMessage;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::heard::Heard;
+use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::pieces::{Pieces, Under};
+use super::result_line::ResultLine;
+use super::{Finish, Listen, system};
+use crate::ending::ExitStatus;
+use crate::veil::Veil;
+pub(super) use chat::Chat;
+pub(super) use launch::DESCRIPTION;
+
+/// What is being said goes into every checkpoint; a longer speech is told in parts.
+const SPEECH_CAP: usize = 32 << 10;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gemini {
+    heard: Heard,
+    session_id: Option<String>,
+    /// What it has said since it last did something else.
+    saying: String,
+    pieces: Pieces,
+    chat: Chat,
+    #[serde(skip)]
+    under: Under,
+}
+
+impl Listen for Gemini {
+    fn read(&mut self, line: &str) -> Vec<OutputMessage> {
+        if line.trim().is_empty() {
+            return Vec::new();
+        }
+        let Some(mut fields) = object(line) else {
+            self.heard.stdout(line);
+            return vec![system(None, line)];
+        };
+        let timestamp = text(&fields, "timestamp").and_then(|time| time.parse().ok());
+        if timestamp.is_some() {
+            fields.shift_remove("timestamp");
+        }
+        let kind = text(&fields, "type").unwrap_or_default().to_owned();
+        let piece = kind == "message"
+            && text(&fields, "role") == Some("assistant")
+            && fields.get("delta") == Some(&Value::Bool(true));
+        let mut messages = Vec::new();
+        if !piece {
+            messages.extend(self.whole(timestamp));
+            self.chat.look(self.session_id.as_deref());
+        }
+        messages.push(self.object(&kind, fields, timestamp));
+        if self.saying.len() > SPEECH_CAP {
+            messages.extend(self.told(timestamp));
+        }
+        for message in &messages {
+            self.heard.message(message);
+        }
+        messages
+    }
+
+    fn heard(&mut self) -> &mut Heard {
+        &mut self.heard
+    }
+
+    fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
+    }
+
+    fn under(&mut self, veil: &Veil) {
+        self.under = Under(veil.clone());
+    }
+
+    fn rest(&mut self) -> Vec<OutputMessage> {
+        // Its last words, if it was ended while it spoke.
+        let messages = self.whole(None);
+        for message in &messages {
+            self.heard.message(message);
+        }
+        messages
+    }
+
+    fn usage(&self) -> Option<JobUsage> {
+        let told = self.heard.result.as_ref().map(|result| &result.usage);
+        told.filter(|usage| !usage.per_model.is_empty()).cloned().or_else(|| self.chat.usage())
+    }
+
+    fn finish(mut self, status: &ExitStatus) -> Finish {
+        self.chat.look(self.session_id.as_deref());
+        self.rest();
+        if let (Some(result), ExitStatus::Code { code }) = (&mut self.heard.result, status) {
+            result.learn_status(status_of_exit(*code));
+        }
+        let outcome = self.heard.outcome(status, ", and no result line came");
+        let usage = self.usage();
+        Finish { outcome, usage, session_id: self.session_id, resets_at: None }
+    }
+}
+
+impl Gemini {
+    fn recorded_from_now_on(environment: &HashMap<String, String>) -> Self {
+        Self { chat: Chat::from_now_on(environment), ..Self::default() }
+    }
+
+    /// What was held back of the pieces; and all that was said since the last time, as one message.
+    fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
+        let rest = self.pieces.rest(&self.under);
+        self.saying += &rest;
+        said(rest, Some(true), timestamp).into_iter().chain(self.told(timestamp)).collect()
+    }
+
+    /// What is held back may go on.
+    fn told(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
+        said(std::mem::take(&mut self.saying), None, timestamp)
+    }
+
+    fn object(&mut self, kind: &str, mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
+        match kind {
+            "init" => {
+                self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
+                about("init", None, fields, timestamp)
+            }
+            "message" => self.message(fields, timestamp),
+            "tool_use" => {
+                fields.shift_remove("type");
+                let tool_name = take_text(&mut fields, "tool_name").unwrap_or_else(|| "unknown".to_owned());
+                let tool_use_id = take_text(&mut fields, "tool_id");
+                let input = fields.shift_remove("parameters");
+                OutputMessage::ToolUse { tool_name, tool_use_id, input, timestamp, extra: rest(fields) }
+            }
+            "tool_result" => tool_result(fields, timestamp),
+            "error" => {
+                let message = take_text(&mut fields, "message").unwrap_or_default();
+                fields.shift_remove("type");
+                if text(&fields, "severity") == Some("warning") {
+                    return OutputMessage::System {
+                        subtype: Some("warning".to_owned()),
+                        content: Some(message),
+                        timestamp,
+                        extra: rest(fields),
+                    };
+                }
+                OutputMessage::Error { message, code: None, stack: None, timestamp, extra: rest(fields) }
+            }
+            "result" => self.result(fields, timestamp),
+            _ => about("unknown_type", None, fields, timestamp),
+        }
+    }
+
+    fn message(&mut self, mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
+        let mut content = take_text(&mut fields, "content");
+        if text(&fields, "role") != Some("assistant") {
+            let subtype = Some("user_input".to_owned());
+            fields.shift_remove("type");
+            fields.shift_remove("role");
+            return OutputMessage::System { subtype, content, timestamp, extra: rest(fields) };
+        }
+        let partial = (fields.shift_remove("delta") == Some(Value::Bool(true))).then_some(true);
+        if partial == Some(true) {
+            let piece = self.pieces.add(content.as_deref().unwrap_or_default(), &self.under);
+            self.saying += &piece;
+            content = Some(piece);
+        }
+        fields.shift_remove("type");
+        fields.shift_remove("role");
+        OutputMessage::Assistant { content, partial, usage: None, timestamp, extra: rest(fields) }
+    }
+
+    fn result(&mut self, fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
+        let usage = JobUsage {
+            per_model: fields
+                .get("stats")
+                .and_then(|stats| stats.get("models"))
+                .map(per_model)
+                .unwrap_or_default(),
+            ..JobUsage::default()
+        };
+        let error = fields.get("error").and_then(Value::as_object);
+        let failed = error.is_some() || text(&fields, "status").is_some_and(|status| status != "success");
+        if !failed {
+            self.heard.result = Some(ResultLine::of(None, usage));
+            return about("result", None, fields, timestamp);
+        }
+        let message = error.and_then(|error| text(error, "message")).map(plain);
+        let message = message.unwrap_or_else(|| "it failed, and Gemini gave no reason".to_owned());
+        let status = error.and_then(|error| text(error, "message")).and_then(status_in);
+        let kind = error.and_then(|error| text(error, "type")).filter(|kind| *kind != "unknown");
+        let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
+        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), usage));
+        OutputMessage::Error {
+            message,
+            code,
+            stack: None,
+            timestamp,
+            extra: under_line(Value::Object(fields)),
+        }
+    }
+}
+
+/// None if it is nothing.
+fn said(text: String, partial: Option<bool>, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
+    let content = (!text.is_empty()).then_some(text)?;
+    let (content, usage, extra) = (Some(content), None, Fields::new());
+    Some(OutputMessage::Assistant { content, partial, usage, timestamp, extra })
+}
+
+fn tool_result(mut fields: Fields, timestamp: Option<Timestamp>) -> OutputMessage {
+    fields.shift_remove("type");
+    let tool_use_id = take_text(&mut fields, "tool_id");
+    let success = Some(text(&fields, "status") == Some("success"));
+    fields.shift_remove("status");
+    let result = fields.shift_remove("output");
+    let error = fields.get("error").and_then(|error| text(error.as_object()?, "message")).map(str::to_owned);
+    OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp, extra: rest(fields) }
+}
+
+fn about(
+    subtype: &str,
+    content: Option<String>,
+    line: Fields,
+    timestamp: Option<Timestamp>,
+) -> OutputMessage {
+    let subtype = Some(subtype.to_owned());
+    OutputMessage::System { subtype, content, timestamp, extra: under_line(Value::Object(line)) }
+}
+
+fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
+    let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
+    let used = models.take(100).map(|(model, counts)| {
+        // What was thought is in the total only, and paid as output.
+        let answered = count(counts, "total_tokens").saturating_sub(count(counts, "input_tokens"));
+        let used = ModelUsage {
+            input_tokens: count(counts, "input"),
+            output_tokens: count(counts, "output_tokens").max(answered),
+            cache_creation_input_tokens: 0,
+            cache_read_input_tokens: count(counts, "cached"),
+            cost_usd: None,
+        };
+        (model.clone(), used)
+    });
+    // It lists models that it asked in vain.
+    used.filter(|(_, used)| !used.is_unused()).collect()
+}
+
+/// Gemini exits with the status of a failed request, of which one byte is left. Its own codes are below 60.
+const fn status_of_exit(code: i32) -> Option<u64> {
+    match code {
+        173 => Some(429),
+        247 => Some(503),
+        248 => Some(504),
+        17 => Some(529),
+        _ => None,
+    }
+}
+
+/// The server's own answer, out of the wrapping of an error.
+fn answer_in(message: &str) -> Option<Value> {
+    let inner = message.trim().strip_prefix("[API Error:")?.trim().trim_end_matches(']');
+    serde_json::from_str(inner).ok()
+}
+
+fn status_in(message: &str) -> Option<u64> {
+    answer_in(message)?.get("error")?.get("code")?.as_u64()
+}
+
+/// What a person wants to read of an error.
+fn plain(message: &str) -> String {
+    let inner = answer_in(message).unwrap_or_else(|| json!({}));
+    let said = inner.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+    said.unwrap_or(message).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::runtime::Reader;
+
+    use super::*;
+
+    #[test]
+    fn pieces_become_a_whole_before_anything_else_is_told() {
+        let mut reader = Reader::gemini();
+        let piece = |text: &str| {
+            format!(r#"{{"type":"message","role":"assistant","content":"{text}","delta":true}}"#)
+        };
+        let tool = r#"{"type":"tool_use","tool_name":"sh","tool_id":"t","parameters":{"command":"ls"}}"#;
+        let messages: Vec<_> =
+            [&piece("How "), &piece("now"), tool].into_iter().flat_map(|line| reader.read(line)).collect();
+        assert_eq!(
+            serde_json::to_value(&messages).unwrap(),
+            json!([
+                {"type": "assistant", "content": "How ", "partial": true},
+                {"type": "assistant", "content": "now", "partial": true},
+                {"type": "assistant", "content": "How now"},
+                {"type": "tool_use", "tool_name": "sh", "tool_use_id": "t", "input": {"command": "ls"}},
+            ])
+        );
+        // Ended while it speaks: what it said is not lost.
+        reader.read(&piece("Go"));
+        reader.read(&piece("od"));
+        let Reader::Gemini(gemini) = reader else { panic!() };
+        let outcome = gemini.finish(&ExitStatus::Code { code: 144 }).outcome;
+        let cowhand_core::job::Outcome::Failed { error, summary, .. } = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(
+            (error.message.as_str(), summary.as_deref()),
+            ("exit code 144, and no result line came", Some("Good"))
+        );
+    }
+
+    #[test]
+    fn a_long_speech_stays_small_in_memory() {
+        let mut gemini = Gemini::default();
+        let piece =
+            json!({"type": "message", "role": "assistant", "content": "x".repeat(1000), "delta": true})
+                .to_string();
+        let mut whole = 0;
+        for _ in 0..100 {
+            let said = gemini.read(&piece);
+            whole += said
+                .iter()
+                .filter(|message| matches!(message, OutputMessage::Assistant { partial: None, .. }))
+                .count();
+            assert!(gemini.saying.len() <= SPEECH_CAP);
+        }
+        assert_eq!(whole, 3);
+    }
+
+    #[test]
+    fn lines_nobody_has_seen_yet_are_kept() {
+        for (line, expected) in [
+            ("  ", json!([])),
+            (
+                "Loaded cached credentials.",
+                json!([{"type": "system", "content": "Loaded cached credentials."}]),
+            ),
+            (
+                r#"{"type":"hologram","of":"a cow"}"#,
+                json!([{"type": "system", "subtype": "unknown_type", "line": {"type": "hologram", "of": "a cow"}}]),
+            ),
+            (
+                r#"{"type":"error","severity":"warning","message":"slow"}"#,
+                json!([{"type": "system", "subtype": "warning", "content": "slow", "line": {"severity": "warning"}}]),
+            ),
+            (
+                r#"{"type":"tool_result","tool_id":"t","status":"error","error":{"type":"x","message":"no"}}"#,
+                json!([{"type": "tool_result", "tool_use_id": "t", "success": false, "error": "no",
+                        "line": {"error": {"type": "x", "message": "no"}}}]),
+            ),
+        ] {
+            let messages = Reader::gemini().read(line);
+            assert_eq!(serde_json::to_value(messages).unwrap(), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! How the Gemini CLI is started.
+
+use cowhand_core::config::shape::PermissionMode;
+use serde_json::json;
+
+use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables};
+use super::super::{Reader, Session};
+use super::Gemini;
+use crate::attempt::StopSignal;
+
+pub(in super::super) const DESCRIPTION: Description = Description {
+    program: Some("gemini"),
+    oldest: Some([0, 50, 0]),
+    capabilities: Capabilities { resume: true, fork: false, cost: false, session_id: true, asks: false },
+    plan,
+    reader: Reader::gemini,
+    interactive: &["--resume"],
+    missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
+    homes: &[HOME],
+    provider: Some(|_| Provider {
+        address: "GOOGLE_GEMINI_BASE_URL",
+        home: "https://generativelanguage.googleapis.com",
+        keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
+        lead: by_variables,
+    }),
+};
+
+/// With a base URL in its environment and no settings, it takes no key.
+const BY_KEY: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
+
+pub(super) const HOME: Home =
+    Home { below: ".gemini", first: Some(("settings.json", BY_KEY)), ..Home::folder("GEMINI_CLI_HOME", "") };
+
+const POLICY_FILE: &str = "gemini-policy.toml";
+const PROMPT_FILE: &str = "system-prompt.md";
+
+fn plan(order: &Order<'_>) -> Plan {
+    let settings = &order.agent.settings;
+    let mut argv: Vec<String> =
+        ["gemini", "--output-format", "stream-json", "--approval-mode"].map(str::to_owned).into();
+    argv.push(approval_mode(order.permission_mode()).to_owned());
+    argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
+    argv.extend(match order.session {
+        Session::Resume(id) | Session::Fork { of: id, .. } => vec!["--resume".to_owned(), id.clone()],
+        Session::FreshAs(id) => vec!["--session-id".to_owned(), id.clone()],
+        Session::Fresh => Vec::new(),
+    });
+    let (mut environment, mut files) = (Vec::new(), Vec::new());
+    let rules = rules(order);
+    if !rules.is_empty() {
+        argv.extend(["--policy".to_owned(), order.file(POLICY_FILE).display().to_string()]);
+        files.push((POLICY_FILE.to_owned(), rules));
+    }
+    if let Some(prompt) = &settings.system_prompt {
+        let file = order.file(PROMPT_FILE).display().to_string();
+        environment.push(("GEMINI_SYSTEM_MD".to_owned(), file));
+        files.push((PROMPT_FILE.to_owned(), prompt.clone()));
+    }
+    Plan {
+        argv,
+        defaults: vec![
+            // The process that it would put in front of itself ignores signals.
+            ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
+            // A directory that the config names is one to work in.
+            ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
+        ],
+        environment,
+        files,
+        stop_signal: StopSignal::Interrupt,
+        reader: Reader::Gemini(Gemini::recorded_from_now_on(order.environment)),
+    }
+}
+
+/// Nobody is there to ask: what would be asked for is refused.
+const fn approval_mode(mode: PermissionMode) -> &'static str {
+    match mode {
+        PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Ask => "default",
+        PermissionMode::AcceptEdits | PermissionMode::Delegate => "auto_edit",
+        PermissionMode::BypassPermissions => "yolo",
+        PermissionMode::Plan => "plan",
+    }
+}
+
+/// Tools that only look, and tools that write files.
+const READING: [&str; 7] = [
+    "read_file",
+    "read_many_files",
+    "list_directory",
+    "glob",
+    "grep_search",
+    "google_web_search",
+    "web_fetch",
+];
+const WRITING: [&str; 2] = ["replace", "write_file"];
+
+/// A policy in TOML. It is a file, since the settings of the system are believed only if all on their way belongs to
+/// root, and those of the user and of the workspace are not ours.
+fn rules(order: &Order<'_>) -> String {
+    let settings = &order.agent.settings;
+    let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let mut rules = String::new();
+    let tools = listed(&settings.tools);
+    if !tools.is_empty() {
+        rules += &rule("*", "deny", 300);
+    }
+    for tool in tools.iter().filter(|tool| unasked(order.permission_mode(), tool)) {
+        rules += &rule(tool, "allow", 400);
+    }
+    for tool in listed(&settings.allowed_tools) {
+        rules += &rule(&tool, "allow", 500);
+    }
+    for tool in listed(&settings.denied_tools) {
+        rules += &rule(&tool, "deny", 900);
+    }
+    rules
+}
+
+/// Whether a tool is used without a question that nobody answers.
+fn unasked(mode: PermissionMode, tool: &str) -> bool {
+    let edits = matches!(mode, PermissionMode::AcceptEdits | PermissionMode::Delegate);
+    mode == PermissionMode::BypassPermissions || READING.contains(&tool) || (edits && WRITING.contains(&tool))
+}
+
+/// `run_shell_command`, or `run_shell_command(git)` for commands that begin like that.
+fn rule(tool: &str, decision: &str, priority: u32) -> String {
+    let (tool, beginning) =
+        tool.split_once('(').map_or((tool, None), |(tool, rest)| (tool, Some(rest.trim_end_matches(')'))));
+    // JSON's texts are TOML's, too.
+    let beginning = beginning.map(|beginning| format!("commandPrefix = {}\n", json!(beginning)));
+    format!(
+        "[[rule]]\ntoolName = {}\n{}decision = \"{decision}\"\npriority = {priority}\n\n",
+        json!(tool),
+        beginning.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use cowhand_core::roster::Agent;
+
+    use super::*;
+
+    fn plan_of(settings: &str, session: &Session) -> Plan {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings = serde_json::from_str(settings).unwrap();
+        let environment = HashMap::new();
+        plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
+    }
+
+    #[test]
+    fn arguments_follow_the_settings() {
+        for (settings, session, expected) in [
+            ("{}", Session::Fresh, "auto_edit"),
+            (r#"{"permission_mode": "plan", "model": "flash"}"#, Session::Fresh, "plan --model flash"),
+            (r#"{"permission_mode": "dontAsk"}"#, Session::Resume("s".into()), "default --resume s"),
+            (
+                r#"{"permission_mode": "bypassPermissions"}"#,
+                Session::FreshAs("s".into()),
+                "yolo --session-id s",
+            ),
+        ] {
+            let plan = plan_of(settings, &session);
+            let expected = format!("gemini --output-format stream-json --approval-mode {expected}");
+            assert_eq!(plan.argv.join(" "), expected, "{settings}");
+            assert_eq!((plan.environment, plan.files), (vec![], vec![]), "{settings}");
+        }
+    }
+
+    #[test]
+    fn the_rest_goes_by_files() {
+        let settings = r#"{"tools": ["read_file", "write_file", "run_shell_command"],
+            "allowed_tools": ["run_shell_command(git)"], "denied_tools": ["web_fetch"], "system_prompt": "Be brief."}"#;
+        let plan = plan_of(settings, &Session::Fresh);
+        assert!(plan.argv.join(" ").ends_with("auto_edit --policy /p/gemini-policy.toml"), "{:?}", plan.argv);
+        let variables: Vec<_> =
+            plan.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(variables, ["GEMINI_SYSTEM_MD=/p/system-prompt.md"]);
+        let rules = plan.files[0].1.replace("[[rule]]\n", "").replace('\n', " ");
+        assert_eq!(
+            rules.split("  ").filter(|rule| !rule.is_empty()).collect::<Vec<_>>(),
+            [
+                r#"toolName = "*" decision = "deny" priority = 300"#,
+                r#"toolName = "read_file" decision = "allow" priority = 400"#,
+                r#"toolName = "write_file" decision = "allow" priority = 400"#,
+                r#"toolName = "run_shell_command" commandPrefix = "git" decision = "allow" priority = 500"#,
+                r#"toolName = "web_fetch" decision = "deny" priority = 900"#,
+            ]
+        );
+        assert_eq!(plan.files[1], (PROMPT_FILE.to_owned(), "Be brief.".to_owned()));
+    }
+}

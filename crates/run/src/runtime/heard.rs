@@ -1,0 +1,178 @@
+//! What all runtimes remember of an agent's words, and the outcome when only its exit can tell.
+
+use cowhand_core::cut::cut;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
+use cowhand_core::output::OutputMessage;
+use serde::{Deserialize, Serialize};
+
+use super::result_line::ResultLine;
+use crate::ending::ExitStatus;
+
+/// Enough of a line to know what it was about.
+const LINE_CAP: usize = 300;
+
+/// A summary is for a screen; the whole text is in the job's output.
+pub(super) const SUMMARY_CAP: usize = 64 << 10;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Heard {
+    /// The last thing the agent said as a whole.
+    said: Option<String>,
+    /// The last error message it wrote.
+    error: Option<String>,
+    /// The last lines without a shape that are not blank.
+    stdout: Option<String>,
+    stderr: Option<String>,
+    pub(super) result: Option<ResultLine>,
+    /// How many tools it has called.
+    pub(super) tools: u64,
+}
+
+impl Heard {
+    pub(super) fn message(&mut self, message: &OutputMessage) {
+        match message {
+            OutputMessage::Assistant { content: Some(content), partial, .. }
+                if *partial != Some(true) && !content.trim().is_empty() =>
+            {
+                self.said = Some(cut(content, 0, SUMMARY_CAP));
+            }
+            OutputMessage::Error { message, code, .. } => {
+                let code = code.as_deref().filter(|code| !message.contains(code));
+                let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
+                self.error = Some(one_line(&format!("{message}{code}")));
+            }
+            OutputMessage::ToolUse { .. } => self.tools = self.tools.saturating_add(1),
+            _ => {}
+        }
+    }
+
+    pub(super) fn stdout(&mut self, line: &str) {
+        remember(&mut self.stdout, line);
+    }
+
+    pub(super) fn stderr(&mut self, line: &str) {
+        remember(&mut self.stderr, line);
+    }
+
+    /// Turns are counted anew for each result of a process, tokens and cost go on.
+    pub(super) fn result(&mut self, mut result: ResultLine) {
+        let before = self.result.as_ref().and_then(|result| result.usage.num_turns);
+        if let Some(before) = before {
+            result.usage.num_turns = Some(result.usage.num_turns.unwrap_or(0).saturating_add(before));
+        }
+        self.result = Some(result);
+    }
+
+    pub(super) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
+    }
+
+    pub(super) fn summary(&self) -> Option<String> {
+        let told = self.result.as_ref().and_then(ResultLine::summary);
+        told.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
+    }
+
+    /// What the agent said first, then how it exited.
+    pub(super) fn outcome(&self, status: &ExitStatus, note: &str) -> Outcome {
+        match &self.result {
+            Some(result) if result.failed() => match result.outcome() {
+                Outcome::Failed { reason, error, .. } => {
+                    Outcome::Failed { reason, error, summary: self.said.clone() }
+                }
+                other => other,
+            },
+            Some(_) => Outcome::Completed { summary: self.summary() },
+            None => self.failed(status, note),
+        }
+    }
+
+    /// A failure that only the exit can explain; `note` says what else was amiss.
+    pub(super) fn failed(&self, status: &ExitStatus, note: &str) -> Outcome {
+        let (kind, what) = match status {
+            ExitStatus::StartFailed { message } => {
+                (ErrorKind::StartFailed, format!("could not be started: {}", one_line(message)))
+            }
+            ExitStatus::Code { code } => (ErrorKind::Exit, format!("exit code {code}{note}")),
+            ExitStatus::Signal { signal } => (
+                ErrorKind::Signal,
+                format!("ended by {}, which was not sent by cowhand{note}", signal_name(*signal)),
+            ),
+            ExitStatus::Lost => (
+                ErrorKind::Lost,
+                format!("lost: its process and its keeper are gone, and nobody saw how{note}"),
+            ),
+        };
+        let message = match self.last_words() {
+            Some(words) if kind != ErrorKind::StartFailed => format!("{what}; {words}"),
+            _ => what,
+        };
+        let timed_out = kind == ErrorKind::Exit && self.error.as_deref().is_some_and(tells_of_a_timeout);
+        let reason = if timed_out { FailReason::Timeout } else { FailReason::Error };
+        Outcome::Failed { reason, error: JobError { kind, message }, summary: self.said.clone() }
+    }
+
+    /// As [`Self::failed`], for a program of which nothing is known but what it prints: `ETIMEDOUT` in the last line on
+    /// stderr says that a connection timed out.
+    pub(super) fn failed_or_timed_out(&self, status: &ExitStatus) -> Outcome {
+        let timed_out = self.stderr.as_deref().is_some_and(|line| line.contains("ETIMEDOUT"));
+        match self.failed(status, "") {
+            Outcome::Failed { error, summary, .. } if timed_out && error.kind == ErrorKind::Exit => {
+                Outcome::Failed { reason: FailReason::Timeout, error, summary }
+            }
+            other => other,
+        }
+    }
+
+    fn last_words(&self) -> Option<String> {
+        let error = self.error.as_ref().map(|error| format!("it said: {error}"));
+        let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {}", one_line(line)));
+        let stdout = || self.stdout.as_ref().map(|line| format!("last line on stdout: {}", one_line(line)));
+        error.or_else(stderr).or_else(stdout)
+    }
+}
+
+/// Every line may be the last one, so this is cheap and leaves the tidying to the end.
+fn remember(last: &mut Option<String>, line: &str) {
+    if line.trim().is_empty() {
+        return;
+    }
+    let last = last.get_or_insert_default();
+    last.clear();
+    if line.len() <= LINE_CAP * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
+}
+
+/// Whether an agent that gave up says that somebody on the network did not answer in time.
+pub(super) fn tells_of_a_timeout(text: &str) -> bool {
+    let text = text.to_lowercase();
+    ["etimedout", "request timed out", "connection timed out"].iter().any(|words| text.contains(words))
+}
+
+/// A text on one line and short, as it stands in a table or a log.
+pub(super) fn one_line(text: &str) -> String {
+    // White space may take as much room as the words.
+    let room = text.floor_char_boundary(LINE_CAP * 2);
+    let words: Vec<_> = text[..room].split_whitespace().collect();
+    cut(&words.join(" "), text.len() - room, LINE_CAP)
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        // The usual sender of an unasked one is the kernel.
+        9 => "SIGKILL (out of memory?)",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}

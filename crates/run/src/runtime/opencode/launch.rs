@@ -1,0 +1,251 @@
+//! How OpenCode is started.
+
+use std::collections::HashMap;
+
+use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
+use cowhand_core::roster::Agent;
+use serde_json::{Map, Value, json};
+
+use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
+use super::super::{Reader, Session};
+use super::Opencode;
+use crate::attempt::StopSignal;
+
+pub(in super::super) const DESCRIPTION: Description = Description {
+    program: Some("opencode"),
+    oldest: Some([1, 0, 0]),
+    capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: false },
+    plan,
+    reader: Reader::opencode,
+    interactive: &["--session"],
+    missing: &["Session not found"],
+    homes: &[
+        Home { below: "opencode", ..Home::folder("XDG_DATA_HOME", ".local/share") },
+        Home { below: "opencode", ..Home::folder("XDG_STATE_HOME", ".local/state") },
+        Home { below: "opencode", ..Home::folder("XDG_CONFIG_HOME", ".config") },
+        Home { below: "opencode", ..Home::folder("XDG_CACHE_HOME", ".cache") },
+    ],
+    provider: Some(provider),
+};
+
+/// Its models are those of many; the word before the slash says whose.
+fn provider(agent: &Agent) -> Provider {
+    match provider_of(agent) {
+        Some("anthropic") => Provider {
+            address: "ANTHROPIC_BASE_URL",
+            home: "https://api.anthropic.com",
+            keys: &[("ANTHROPIC_API_KEY", "x-api-key", "")],
+            lead,
+        },
+        of => Provider {
+            address: "OPENAI_BASE_URL",
+            // Whoever else speaks as OpenAI does has to be named, or its key would go there.
+            home: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
+            keys: &[("OPENAI_API_KEY", "authorization", "Bearer ")],
+            lead,
+        },
+    }
+}
+
+fn provider_of(agent: &Agent) -> Option<&str> {
+    agent.settings.model.as_deref()?.split_once('/').map(|(provider, _)| provider)
+}
+
+/// It takes the provider's place from its config only.
+fn lead(lead: &mut Lead<'_>) {
+    let Some(provider) = provider_of(lead.agent) else { return };
+    let below = if provider == "anthropic" { "/v1" } else { "" };
+    let options =
+        json!({ "baseURL": format!("{}{below}", lead.to), "apiKey": lead.environment.get(lead.key) });
+    let mut config = own_config(lead.environment);
+    lay_over(&mut config, json!({ "provider": { provider: { "options": options } } }));
+    lead.environment.insert(CONFIG.to_owned(), config.to_string());
+}
+
+fn own_config(environment: &HashMap<String, String>) -> Value {
+    let own = environment.get(CONFIG).and_then(|own| serde_json::from_str(own).ok());
+    own.unwrap_or_else(|| json!({}))
+}
+
+/// Its config as JSON; OpenCode lays it over its files.
+const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
+
+fn plan(order: &Order<'_>) -> Plan {
+    let settings = &order.agent.settings;
+    let mode = order.permission_mode();
+    let mut argv: Vec<String> = ["opencode", "run", "--format", "json"].map(str::to_owned).into();
+    argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
+    if mode == PermissionMode::BypassPermissions {
+        argv.push("--auto".to_owned());
+    }
+    if mode == PermissionMode::Plan {
+        argv.extend(["--agent", "plan"].map(str::to_owned));
+    }
+    match order.session {
+        Session::Fresh | Session::FreshAs(_) => {}
+        Session::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
+        Session::Fork { of, .. } => argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()]),
+    }
+    let mut config = own_config(order.environment);
+    lay_over(&mut config, config_of(order));
+    let reader = Opencode { model: settings.model.clone(), ..Opencode::default() };
+    Plan {
+        argv,
+        // An agent must not replace the program under the feet of all the others.
+        defaults: vec![("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned())],
+        environment: vec![(CONFIG.to_owned(), config.to_string())],
+        files: Vec::new(),
+        stop_signal: StopSignal::Interrupt,
+        reader: Reader::Opencode(reader),
+    }
+}
+
+fn config_of(order: &Order<'_>) -> Value {
+    let settings = &order.agent.settings;
+    let mut config = json!({ "permission": permissions(order) });
+    let agent = if order.permission_mode() == PermissionMode::Plan { "plan" } else { "build" };
+    if let Some(prompt) = &settings.system_prompt {
+        config["agent"][agent]["prompt"] = json!(prompt);
+    }
+    if let Some(turns) = order.max_turns() {
+        config["agent"][agent]["steps"] = json!(turns);
+    }
+    if !settings.mcp_servers.is_empty() {
+        let servers = settings.mcp_servers.iter().map(|(name, each)| (name.clone(), server(each)));
+        config["mcp"] = servers.collect::<Map<_, _>>().into();
+    }
+    config
+}
+
+/// Nobody is there to ask, and what would be asked for is refused: OpenCode itself would do everything unasked.
+/// Later rules win, so what is denied comes last.
+fn permissions(order: &Order<'_>) -> Value {
+    let settings = &order.agent.settings;
+    let mut rules = Map::new();
+    if let Some(tools) = settings.tools.as_ref().filter(|tools| !tools.is_empty()) {
+        rules.insert("*".to_owned(), json!("deny"));
+        for tool in tools {
+            rule(&mut rules, tool, "allow");
+        }
+    }
+    match order.permission_mode() {
+        PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan | PermissionMode::Ask => {
+            rules.insert("edit".to_owned(), json!("deny"));
+            rules.insert("bash".to_owned(), json!("deny"));
+        }
+        PermissionMode::AcceptEdits | PermissionMode::Delegate => {
+            rules.insert("bash".to_owned(), json!("deny"));
+        }
+        PermissionMode::BypassPermissions => {}
+    }
+    settings.allowed_tools.iter().flatten().for_each(|tool| rule(&mut rules, tool, "allow"));
+    settings.denied_tools.iter().flatten().for_each(|tool| rule(&mut rules, tool, "deny"));
+    Value::Object(rules)
+}
+
+/// `bash`, or `bash(git *)` for some of its uses.
+fn rule(rules: &mut Map<String, Value>, tool: &str, verdict: &str) {
+    let Some((tool, pattern)) = tool.split_once('(') else {
+        rules.shift_remove(tool);
+        rules.insert(tool.to_owned(), json!(verdict));
+        return;
+    };
+    let pattern = pattern.trim_end_matches(')');
+    let before = rules.shift_remove(tool);
+    let mut patterns = match before {
+        Some(Value::Object(patterns)) => patterns,
+        Some(verdict) => Map::from_iter([("*".to_owned(), verdict)]),
+        None => Map::new(),
+    };
+    patterns.shift_remove(pattern);
+    patterns.insert(pattern.to_owned(), json!(verdict));
+    rules.insert(tool.to_owned(), Value::Object(patterns));
+}
+
+fn server(server: &McpServer) -> Value {
+    let McpServer { command, args, env, url, headers, timeout, .. } = server;
+    let mut fields = match transport(server) {
+        McpTransport::Stdio => {
+            let words: Vec<&String> = command.iter().chain(args.iter().flatten()).collect();
+            json!({ "type": "local", "command": words, "environment": env })
+        }
+        McpTransport::Http | McpTransport::Sse => json!({ "type": "remote", "url": url, "headers": headers }),
+    };
+    fields["timeout"] = json!(timeout);
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    fields
+}
+
+/// Objects merge, everything else is replaced.
+fn lay_over(below: &mut Value, above: Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => {
+            for (key, value) in above {
+                lay_over(below.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (below, above) => *below = above,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn plan_of(settings: &str, session: &Session) -> (String, Value) {
+        let mut agent = Agent::new("coder".parse().unwrap());
+        agent.settings = serde_json::from_str(settings).unwrap();
+        let environment = HashMap::from([(
+            CONFIG.to_owned(),
+            r#"{"theme":"x","permission":{"webfetch":"deny"}}"#.to_owned(),
+        )]);
+        let plan =
+            plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment });
+        (plan.argv.join(" "), serde_json::from_str(&plan.environment[0].1).unwrap())
+    }
+
+    #[test]
+    fn arguments_follow_the_settings() {
+        for (settings, session, expected) in [
+            ("{}", Session::Fresh, ""),
+            (
+                r#"{"permission_mode": "bypassPermissions", "model": "p/m"}"#,
+                Session::Fresh,
+                " --model p/m --auto",
+            ),
+            (r#"{"permission_mode": "plan"}"#, Session::Resume("s".into()), " --agent plan --session s"),
+            ("{}", Session::Fork { of: "s".into(), as_id: None }, " --session s --fork"),
+        ] {
+            assert_eq!(
+                plan_of(settings, &session).0,
+                format!("opencode run --format json{expected}"),
+                "{settings}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_config_goes_by_the_environment() {
+        let settings = r#"{"max_turns": 3, "tools": ["read", "bash"], "allowed_tools": ["bash(git *)"],
+            "denied_tools": ["webfetch"], "system_prompt": "Be brief.",
+            "mcp_servers": {"s": {"command": "serve", "args": ["x"], "env": {"TOKEN": "canary"}}, "h": {"url": "http://x"}}}"#;
+        let (argv, config) = plan_of(settings, &Session::Fresh);
+        assert!(!argv.contains("canary"));
+        assert_eq!(
+            config,
+            json!({
+                "theme": "x",
+                "permission": {"webfetch": "deny", "*": "deny", "read": "allow", "bash": {"*": "deny", "git *": "allow"}},
+                "agent": {"build": {"prompt": "Be brief.", "steps": 3}},
+                "mcp": {
+                    "s": {"type": "local", "command": ["serve", "x"], "environment": {"TOKEN": "canary"}},
+                    "h": {"type": "remote", "url": "http://x"},
+                },
+            })
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! How a runtime's program is started: what it is given, and what it is given it by.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode, Runtime};
+use cowhand_core::roster::Agent;
+
+use super::{Reader, Session, acp, claude, codex, command, gemini, opencode};
+use crate::attempt::StopSignal;
+
+/// What is to be started.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    pub agent: &'a Agent,
+    pub session: &'a Session,
+    /// Where the plan's files will be, for the owner only.
+    pub folder: &'a Path,
+    /// What the program gets anyway, for runtimes that have to look something up where it does.
+    pub environment: &'a HashMap<String, String>,
+}
+
+/// How to start it. Whatever may be secret is in `files` and `environment`, which nobody else can read; arguments are
+/// for everyone to see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub argv: Vec<String>,
+    /// Unless somebody set them already.
+    pub defaults: Vec<(&'static str, String)>,
+    /// Whoever set them.
+    pub environment: Vec<(String, String)>,
+    /// By name, to be written into the order's folder.
+    pub files: Vec<(String, String)>,
+    pub stop_signal: StopSignal,
+    pub reader: Reader,
+}
+
+/// What a runtime can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "it is a list of answers, each yes or no")]
+pub struct Capabilities {
+    pub resume: bool,
+    pub fork: bool,
+    /// Whether it tells dollars; for the others there is the table of prices.
+    pub cost: bool,
+    /// Whether the id of a fresh session can be ours.
+    pub session_id: bool,
+    /// Whether it asks us before it uses a tool.
+    pub asks: bool,
+}
+
+/// One runtime, as its file describes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Description {
+    /// The program, as a shell finds it; none if the agent names it.
+    pub program: Option<&'static str>,
+    /// The oldest version whose options and output are known to be these.
+    pub oldest: Option<[u32; 3]>,
+    pub capabilities: Capabilities,
+    pub plan: fn(&Order<'_>) -> Plan,
+    /// For output of which nothing is known but the runtime.
+    pub reader: fn() -> Reader,
+    /// How a person goes on with a session in a terminal: the arguments before its id.
+    pub interactive: &'static [&'static str],
+    /// What its program says when a session is not there, in one way or another.
+    pub missing: &'static [&'static str],
+    /// Where its program keeps its own things: sessions, settings, logins. A sandbox leaves them to it.
+    pub homes: &'static [Home],
+    /// How its provider is reached through us; none if its program cannot be told.
+    pub provider: Option<fn(&Agent) -> Provider>,
+}
+
+/// Where a runtime's program finds its model, and by which key.
+#[derive(Debug, Clone, Copy)]
+pub struct Provider {
+    /// The variable that says where the provider is.
+    pub address: &'static str,
+    /// Where it is otherwise.
+    pub home: &'static str,
+    /// Variables that hold a key, the first that is set counts: its name, the header and what stands before the key.
+    pub keys: &'static [(&'static str, &'static str, &'static str)],
+    /// Tells it to the program, beside the variables.
+    pub lead: fn(&mut Lead<'_>),
+}
+
+/// What a program is told so that it asks us in place of its provider. Its variables lead to us already.
+#[derive(Debug)]
+pub struct Lead<'a> {
+    pub agent: &'a Agent,
+    pub argv: &'a mut Vec<String>,
+    pub environment: &'a mut HashMap<String, String>,
+    /// Where we are.
+    pub to: &'a str,
+    /// The variable that holds what stands where the key was.
+    pub key: &'static str,
+}
+
+/// For programs that need no more than variables.
+pub(super) const fn by_variables(_: &mut Lead<'_>) {}
+
+/// A file or folder of a runtime's program.
+#[derive(Debug, Clone, Copy)]
+pub struct Home {
+    /// The variable that says where it is, if it is set.
+    pub variable: &'static str,
+    /// Where it is otherwise, in the user's home.
+    pub folder: &'static str,
+    /// Which part of either.
+    pub below: &'static str,
+    pub is_folder: bool,
+    /// A file without which its program does not start in an empty one, and what stands in it.
+    pub first: Option<(&'static str, &'static str)>,
+}
+
+impl Home {
+    pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
+        Self { variable, folder, below: "", is_folder: true, first: None }
+    }
+
+    pub fn path(&self, environment: &HashMap<String, String>) -> Option<PathBuf> {
+        let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+        let own = set(self.variable).map(PathBuf::from);
+        let path = own.or_else(|| Some(Path::new(set("HOME")?).join(self.folder)))?.join(self.below);
+        path.is_absolute().then_some(path)
+    }
+}
+
+/// The one line that a new runtime adds here.
+pub const fn description(runtime: Runtime) -> &'static Description {
+    match runtime {
+        Runtime::Claude | Runtime::Sdk | Runtime::Cli => &claude::DESCRIPTION,
+        Runtime::Codex => &codex::DESCRIPTION,
+        Runtime::Gemini => &gemini::DESCRIPTION,
+        Runtime::Opencode => &opencode::DESCRIPTION,
+        Runtime::Acp => &acp::DESCRIPTION,
+        Runtime::Command => &command::DESCRIPTION,
+    }
+}
+
+/// Why this session cannot be had, if it cannot.
+pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
+    let can = description(runtime).capabilities;
+    let name = runtime.name();
+    match session {
+        Session::Resume(id) | Session::FreshAs(id) | Session::Fork { of: id, .. } if !is_plain(id) => {
+            Some(format!("{id:?} is no session of `runtime: {name}`"))
+        }
+        Session::Resume(_) if !can.resume => {
+            Some(format!("`runtime: {name}` cannot go on with an earlier session"))
+        }
+        Session::Fork { .. } if !can.fork => Some(format!(
+            "`runtime: {name}` cannot fork a session; `retry` runs the job again in a fresh one"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether this is the end of a program that did not find the session, on stderr.
+pub fn says_missing(runtime: Runtime, session: &str, stderr: &str) -> bool {
+    description(runtime).missing.iter().any(|says| stderr.contains(&says.replace("{id}", session)))
+}
+
+/// How a person goes on with a session in a terminal, or why it cannot be done.
+pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, String> {
+    if let Some(refusal) = refusal(runtime, &Session::Resume(session.to_owned())) {
+        return Err(refusal);
+    }
+    let description = description(runtime);
+    let Some(program) = description.program.filter(|_| !description.interactive.is_empty()) else {
+        return Err(format!("the program of `runtime: {}` cannot be opened with a session", runtime.name()));
+    };
+    let words = [program].into_iter().chain(description.interactive.iter().copied()).chain([session]);
+    Ok(words.map(str::to_owned).collect())
+}
+
+/// An id comes from what a program wrote and becomes an argument: it must not be an option, or a path.
+fn is_plain(id: &str) -> bool {
+    id.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+        && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
+}
+
+impl Order<'_> {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(super) fn max_turns(&self) -> Option<u32> {
+        let settings = &self.agent.settings;
+        settings.max_turns.or_else(|| settings.session.as_ref()?.max_turns)
+    }
+
+    /// Where the program keeps its own things: what the variable says, else a folder in the home.
+    pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
+        let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
+        let own = set(variable).map(PathBuf::from);
+        own.or_else(|| Some(Path::new(set("HOME")?).join(folder))).unwrap_or_default()
+    }
+
+    /// Unset means what herdctl means by it.
+    pub(super) fn permission_mode(&self) -> PermissionMode {
+        self.agent.settings.permission_mode.unwrap_or(PermissionMode::AcceptEdits)
+    }
+}
+
+/// How to reach an MCP server; a `url` without a word about its type means HTTP.
+pub(super) fn transport(server: &McpServer) -> McpTransport {
+    let by_url = if server.url.is_some() { McpTransport::Http } else { McpTransport::Stdio };
+    server.transport.unwrap_or(by_url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_is_not_there() {
+        let id = "11111111-2222-3333-4444-555555555555";
+        for (runtime, stderr, expected) in [
+            (
+                Runtime::Claude,
+                include_str!("../../../cowhand/tests/samples/claude/resume-missing.stderr"),
+                true,
+            ),
+            (
+                Runtime::Codex,
+                include_str!("../../../cowhand/tests/samples/codex/resume-missing.stderr"),
+                true,
+            ),
+            (
+                Runtime::Opencode,
+                include_str!("../../../cowhand/tests/samples/opencode/resume-missing.stderr"),
+                true,
+            ),
+            (Runtime::Gemini, "Error resuming session: No previous sessions found for this project.", true),
+            (Runtime::Claude, "No conversation found with session ID: another", false),
+            (Runtime::Codex, "Error: connection refused", false),
+            (Runtime::Command, "Session not found", false),
+        ] {
+            assert_eq!(says_missing(runtime, id, stderr), expected, "{runtime:?} {stderr}");
+        }
+        let gemini = include_str!("../../../cowhand/tests/samples/gemini/resume-missing.stderr");
+        assert!(says_missing(Runtime::Gemini, "7b6e5a00-0000-4000-8000-00000000dead", gemini));
+    }
+
+    #[test]
+    fn how_a_person_goes_on() {
+        for (runtime, expected) in [
+            (Runtime::Sdk, Ok("claude --resume s-1")),
+            (Runtime::Codex, Ok("codex resume s-1")),
+            (Runtime::Gemini, Ok("gemini --resume s-1")),
+            (Runtime::Opencode, Ok("opencode --session s-1")),
+            (Runtime::Acp, Err("the program of `runtime: acp` cannot be opened with a session")),
+            (Runtime::Command, Err("`runtime: command` cannot go on with an earlier session")),
+        ] {
+            let words = interactive(runtime, "s-1").map(|words| words.join(" "));
+            assert_eq!(words, expected.map(str::to_owned).map_err(str::to_owned), "{runtime:?}");
+        }
+        assert!(interactive(Runtime::Claude, "--help").is_err());
+    }
+
+    /// Core, which checks configs, cannot look at the descriptions.
+    #[test]
+    fn core_knows_who_asks_and_whose_key_can_stay_outside() {
+        use Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
+        for runtime in [Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk] {
+            let about = description(runtime);
+            assert_eq!(runtime.asks(), about.capabilities.asks, "{runtime:?}");
+            let mut agent = Agent::new("coder".parse().unwrap());
+            agent.settings.runtime = Some(runtime);
+            assert_eq!(agent.can_leave_keys_outside(), about.provider.is_some(), "{runtime:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused_in_words() {
+        let fork = |of: &str| Session::Fork { of: of.to_owned(), as_id: None };
+        let resume = |id: &str| Session::Resume(id.to_owned());
+        for (runtime, session, expected) in [
+            (
+                Runtime::Gemini,
+                fork("s-1"),
+                Some("`runtime: gemini` cannot fork a session; `retry` runs the job again in a fresh one"),
+            ),
+            (
+                Runtime::Command,
+                resume("s-1"),
+                Some("`runtime: command` cannot go on with an earlier session"),
+            ),
+            (Runtime::Claude, resume("--help"), Some("\"--help\" is no session of `runtime: claude`")),
+            (Runtime::Codex, fork("../x"), Some("\"../x\" is no session of `runtime: codex`")),
+            (Runtime::Opencode, resume(""), Some("\"\" is no session of `runtime: opencode`")),
+            (Runtime::Opencode, fork("ses_e2210292effeVhffwcMM8CNRQI"), None),
+            (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
+            (Runtime::Gemini, Session::Fresh, None),
+        ] {
+            assert_eq!(refusal(runtime, &session).as_deref(), expected, "{runtime:?} {session:?}");
+        }
+    }
+}

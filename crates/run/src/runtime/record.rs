@@ -1,0 +1,130 @@
+//! A CLI's own record of a session, which says what it has used so far.
+//!
+//! The agent may write there, so no link is followed, only regular files are read, and no more than a part of a large one.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use serde_json::Value;
+
+use cowhand_system::beneath::Root;
+
+/// What is read of a record at once, from its end.
+pub(super) const MOST: u64 = 64 << 20;
+/// The longest line that is looked at.
+pub(super) const LONGEST_LINE: u64 = 8 << 20;
+
+/// The file whose name ends like this, in the folder or as many folders below it. In what is named after dates the
+/// newest comes first.
+pub(super) fn find(folder: &Path, ending: &str, below: usize) -> Option<File> {
+    first(&Root::open(folder).ok()?, ending, below)
+}
+
+fn first(folder: &Root, ending: &str, below: usize) -> Option<File> {
+    let mut entries = folder.entries().ok()?;
+    entries.sort_unstable_by(|one, other| other.0.cmp(&one.0));
+    entries.into_iter().find_map(|(name, kind)| match kind {
+        FileType::RegularFile if is_named(&name, ending) => folder.file(Path::new(&name)).ok(),
+        FileType::Directory if below > 0 => {
+            first(&folder.directory(Path::new(&name)).ok()?, ending, below - 1)
+        }
+        _ => None,
+    })
+}
+
+/// All files of that kind, each with its path.
+pub(super) fn all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
+    let mut found = Vec::new();
+    if let Ok(root) = Root::open(folder) {
+        gather(&root, folder, ending, below, &mut found);
+    }
+    found
+}
+
+fn gather(folder: &Root, path: &Path, ending: &str, below: usize, found: &mut Vec<(PathBuf, File)>) {
+    for (name, kind) in folder.entries().unwrap_or_default() {
+        let (name, path) = (Path::new(&name), path.join(&name));
+        match kind {
+            FileType::RegularFile if is_named(name.as_os_str(), ending) => {
+                found.extend(folder.file(name).ok().map(|file| (path, file)));
+            }
+            FileType::Directory if below > 0 => {
+                if let Ok(inner) = folder.directory(name) {
+                    gather(&inner, &path, ending, below - 1, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_named(name: &OsStr, ending: &str) -> bool {
+    name.to_str().is_some_and(|name| name.ends_with(ending))
+}
+
+/// What the last of its lines says that holds `words` and can be read.
+pub(super) fn last<T>(mut record: File, words: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
+    let length = record.metadata().ok()?.len();
+    record.seek(SeekFrom::Start(length.saturating_sub(MOST))).ok()?;
+    let mut lines = BufReader::new(record).take(MOST);
+    let (mut line, mut found) = (Vec::new(), None);
+    while (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line).ok()? > 0 {
+        if memchr::memmem::find(&line, words.as_bytes()).is_some()
+            && let Ok(value) = serde_json::from_slice(&line)
+        {
+            found = read(&value).or(found);
+        }
+        line.clear();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, Mode};
+
+    use super::*;
+
+    /// The agent may write where its CLI keeps records.
+    #[test]
+    fn links_and_pipes_are_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        fs::create_dir_all(at("sessions/2026")).unwrap();
+        fs::create_dir_all(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/a-1.jsonl"), "{\"n\":1}\n").unwrap();
+        symlink(at("elsewhere/a-1.jsonl"), at("sessions/2026/b-1.jsonl")).unwrap();
+        symlink(at("elsewhere"), at("sessions/2027")).unwrap();
+        let pipe = at("sessions/2026/c-1.jsonl");
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(find(&at("sessions"), "-1.jsonl", 3).is_none());
+        assert!(all(&at("sessions"), "-1.jsonl", 3).is_empty());
+        fs::write(at("sessions/2026/a-1.jsonl"), "{\"n\":2}\n{\"n\":3}").unwrap();
+        let read = |file| last(file, "\"n\"", |line| line["n"].as_u64());
+        assert_eq!(find(&at("sessions"), "-1.jsonl", 3).and_then(read), Some(3));
+        assert_eq!(all(&at("sessions"), "-1.jsonl", 3).len(), 1);
+        // The folder itself may be a link of the user's.
+        symlink("sessions", at("known-as")).unwrap();
+        assert_eq!(find(&at("known-as"), "-1.jsonl", 3).and_then(read), Some(3));
+    }
+
+    #[test]
+    fn a_large_record_is_read_from_its_end() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a-1.jsonl");
+        // With a hole of a terabyte in it.
+        fs::write(&path, "{\"n\":1}\n").unwrap();
+        let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        std::io::Write::write_all(&mut &file, b"\n{\"n\":2}\n").unwrap();
+        let found =
+            find(home.path(), "-1.jsonl", 0).and_then(|file| last(file, "\"n\"", |line| line["n"].as_u64()));
+        assert_eq!(found, Some(2));
+    }
+}

@@ -1,0 +1,425 @@
+//! What an agent may reach, worked out from what the config asks for and from how things lie on this machine.
+
+use std::collections::HashMap;
+use std::fs::DirBuilder;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
+
+use super::docker::{self, Bound, Contained};
+use super::git::Worktree;
+use super::{Enclosure, ability, kept};
+use crate::runtime::plan::Description;
+
+/// Where programs, libraries and the machine's settings are.
+const SYSTEM: [&str; 17] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/snap",
+    "/home/linuxbrew/.linuxbrew",
+    "/var/lib/dpkg",
+    "/proc",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+];
+/// Where names are looked up, if `/etc/resolv.conf` leads there.
+const RESOLVERS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
+
+/// What only the system's own programs read.
+const SECRET: [&str; 8] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+];
+/// In a home: what opens other machines and accounts.
+const KEYS: [&str; 16] = [
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".git-credentials",
+    ".password-store",
+    ".pypirc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".local/share/keyrings",
+];
+
+/// What is to be enclosed.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    pub asked: &'a Asked,
+    /// Where relative paths of the config begin.
+    pub base: &'a Path,
+    /// Where it works.
+    pub directory: &'a Path,
+    /// Whether that is a workspace of its own.
+    pub isolated: bool,
+    pub runtime: &'a Description,
+    pub environment: &'a HashMap<String, String>,
+    pub argv: &'a [String],
+    /// The agent, where that program is only a client of ours.
+    pub agent: Option<&'a str>,
+    /// Of the attempt: what its program reads and nobody else may.
+    pub private: &'a Path,
+    pub has_private: bool,
+    /// cowhand's own: its state, its config, its program.
+    pub state: &'a Path,
+    pub files: &'a [PathBuf],
+    pub program: &'a Path,
+    /// Of a job of strangers: what its program has in place of its own home, which others use, too.
+    pub stead: Option<&'a Path>,
+}
+
+/// None if nothing is asked for. The error is a sentence: why it is not started.
+pub fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String> {
+    let asked = setting.asked;
+    if asked.kind == SandboxKind::None && asked.caps.is_none() {
+        return Ok(None);
+    }
+    let refused = |why: String| format!("`sandbox: {}` cannot be enforced: {why}", asked.kind);
+    if let Some(why) = ability::refusal(asked.kind) {
+        return Err(refused(why));
+    }
+    // A config is checked when it is read; a roster that a program made is not.
+    if let Some(why) = asked.contradiction() {
+        return Err(refused(why.to_owned()));
+    }
+    let caps = asked.caps;
+    if asked.kind == SandboxKind::Docker {
+        return contained(setting).map(Some).map_err(refused);
+    }
+    let name = setting.argv.first().map(String::as_str).unwrap_or_default();
+    let program = found(setting, name)?;
+    if asked.kind == SandboxKind::None {
+        return Ok(Some(Enclosure { program, caps, network: Reaches::Everybody, ..Enclosure::default() }));
+    }
+    let hidden = hidden(setting);
+    let write = written(setting, &hidden).map_err(refused)?;
+    let frozen = frozen(setting, &write).map_err(refused)?;
+    let mut read = readable(setting, &program, &hidden).map_err(refused)?;
+    if let Some(agent) = setting.agent {
+        read.push(package(&found(setting, agent)?));
+    }
+    let enclosure = Enclosure {
+        kind: asked.kind,
+        program,
+        home: home(setting),
+        read,
+        write,
+        hidden,
+        frozen,
+        network: asked.network.clone(),
+        gateway: asked.credentials == Credentials::Outside,
+        caps,
+        stead: stead(setting).map_err(refused)?,
+        container: None,
+        talk: None,
+    };
+    if asked.kind == SandboxKind::Landlock {
+        all_or_nothing(&enclosure).map_err(refused)?;
+    }
+    Ok(Some(enclosure))
+}
+
+/// In a container the system is the image's, and so are all programs.
+fn contained(setting: &Setting<'_>) -> Result<Enclosure, String> {
+    let asked = setting.asked;
+    if setting.agent.is_some() {
+        return Err(
+            "`runtime: acp` speaks through a client of cowhand's own, which is in no image".to_owned()
+        );
+    }
+    let hidden = hidden(setting);
+    let mut write = written(setting, &hidden)?;
+    let mut read = own_files(setting, &hidden)?;
+    if asked.container.read_only {
+        let directory = setting.directory.canonicalize().unwrap_or_default();
+        let (inside, rest) =
+            write.into_iter().partition(|path| directory.starts_with(path) || path.starts_with(&directory));
+        write = rest;
+        read.extend::<Vec<PathBuf>>(inside);
+    }
+    let volumes = asked.container.volumes.iter().map(|volume| {
+        let from = declared(setting, &volume.from, &hidden)?;
+        match hidden.iter().find(|hidden| hidden.starts_with(&from)) {
+            Some(hidden) => {
+                Err(format!("{} holds {}, which no agent is given", volume.from, hidden.display()))
+            }
+            None => Ok(Bound { from, to: PathBuf::from(&volume.to), written: volume.written }),
+        }
+    });
+    let container = Contained {
+        image: asked.container.image.clone().unwrap_or_default(),
+        socket: docker::socket(&asked.container)?,
+        user: asked.container.user.clone(),
+        tmpfs: asked.container.tmpfs.clone(),
+        labels: asked.container.labels.clone(),
+        volumes: volumes.collect::<Result<_, String>>()?,
+        cpu_shares: asked.container.cpu_shares,
+        host_network: asked.container.host_network,
+        left_outside: Vec::new(),
+        state: setting.state.canonicalize().unwrap_or_else(|_| setting.state.to_owned()),
+    };
+    let frozen = frozen(setting, &write)?;
+    Ok(Enclosure {
+        kind: asked.kind,
+        home: home(setting),
+        read,
+        write,
+        hidden,
+        frozen,
+        network: asked.network.clone(),
+        caps: asked.caps,
+        stead: stead(setting)?,
+        container: Some(container),
+        ..Enclosure::default()
+    })
+}
+
+/// The files of the config, and the names of those that are not there but would be read. Landlock keeps no name, so it is
+/// not started where it would have to.
+fn frozen(setting: &Setting<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    no_links(setting, write)?;
+    for file in setting.files {
+        if setting.asked.kind != SandboxKind::Landlock {
+            kept::take(file, write)?;
+        }
+    }
+    let worktree = setting.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
+    // Landlock cannot keep it; whether it was written is looked at after the attempt.
+    let shared = worktree.filter(|_| setting.asked.kind != SandboxKind::Landlock);
+    let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
+    Ok(each_once(setting.files.iter().filter_map(|file| kept::real(file)).chain(shared)))
+}
+
+/// What an agent leads elsewhere would be read by cowhand, or given to the next.
+fn no_links(setting: &Setting<'_>, write: &[PathBuf]) -> Result<(), String> {
+    let Asked { write: own, read, container, .. } = setting.asked;
+    let volumes = container.volumes.iter().map(|volume| &volume.from);
+    for path in own.iter().chain(read).chain(volumes) {
+        kept::no_link(&placed(setting, path)?, write)?;
+    }
+    let files = setting.files.iter().map(PathBuf::as_path);
+    files.chain([setting.state, setting.directory]).try_for_each(|file| kept::no_link(file, write))
+}
+
+/// Landlock cannot take back a part of what it gives.
+fn all_or_nothing(enclosure: &Enclosure) -> Result<(), String> {
+    let kept = enclosure.hidden.iter().chain(&enclosure.frozen);
+    let held = kept.flat_map(|kept| enclosure.write.iter().map(move |write| (write, kept)));
+    match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {
+        None => Ok(()),
+        Some((write, kept)) => Err(format!(
+            "{} lies in {}, where the agent may write, and Landlock cannot keep it from the agent; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
+            kept.display(),
+            write.display()
+        )),
+    }
+}
+
+fn hidden(setting: &Setting<'_>) -> Vec<PathBuf> {
+    let home = home(setting);
+    let keys = KEYS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
+    let secrets = SECRET.iter().map(PathBuf::from);
+    let dotenv = setting.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
+    let sockets = docker::sockets(&setting.asked.container);
+    present(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([setting.state.to_owned()]))
+}
+
+fn home(setting: &Setting<'_>) -> Option<PathBuf> {
+    let home = Path::new(setting.environment.get("HOME")?);
+    home.is_absolute().then(|| home.canonicalize().ok()).flatten()
+}
+
+/// Those that are there, by their real names.
+fn present(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    each_once(paths.filter_map(|path| path.canonicalize().ok()))
+}
+
+fn each_once(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = paths.collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let real = |path: &Path| {
+        path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", path.display()))
+    };
+    let directory = real(setting.directory)?;
+    if setting.isolated && directory != setting.directory {
+        return Err(format!("{} was led elsewhere by its agent", setting.directory.display()));
+    }
+    let worktree = Worktree::of(&directory);
+    let top = worktree.as_ref().filter(|_| setting.isolated).map(|worktree| worktree.top.clone());
+    let mut write = vec![top.unwrap_or(directory)];
+    for asked in &setting.asked.write {
+        write.push(declared(setting, asked, hidden)?);
+    }
+    // A repository that lies where the agent writes anyway could be led elsewhere at any moment.
+    let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
+    let parts: Vec<PathBuf> = worktree.iter().filter(apart).flat_map(Worktree::written).collect();
+    write.extend(parts);
+    let home = home(setting);
+    for write in &write {
+        if home.as_ref().is_some_and(|home| home.starts_with(write)) {
+            return Err(format!(
+                "the agent may write in {}, which is or holds the home of this user; nothing of it would be left to protect",
+                write.display()
+            ));
+        }
+    }
+    let homes = setting.runtime.homes.iter().filter(|_| setting.stead.is_none());
+    for place in homes {
+        let Some(path) = place.path(setting.environment) else { continue };
+        if place.is_folder {
+            make(&path)?;
+        }
+        write.extend(path.canonicalize());
+    }
+    if setting.asked.kind == SandboxKind::Landlock {
+        let own = temporary(setting.private);
+        make(&own)?;
+        write.push(real(&own)?);
+    }
+    Ok(present(write.into_iter()))
+}
+
+/// Of each folder that the program keeps its own things in, what is there instead.
+fn stead(setting: &Setting<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+    let Some(stead) = setting.stead else { return Ok(Vec::new()) };
+    if setting.asked.kind == SandboxKind::Landlock && !setting.runtime.homes.is_empty() {
+        return Err("Landlock cannot give the program another home than the one that trusted jobs use, too; bubblewrap can".to_owned());
+    }
+    let folders = setting.runtime.homes.iter().filter(|place| place.is_folder);
+    let both = folders.filter_map(|place| Some((place, place.path(setting.environment)?)));
+    both.map(|(place, theirs)| {
+        let ours = stead.join(place.folder).join(place.below);
+        make(&ours)?;
+        if let Some((name, text)) = place.first {
+            first(&ours.join(name), text)?;
+        }
+        Ok((ours, theirs))
+    })
+    .collect()
+}
+
+/// What is there already stays, also a link that a stranger made and that leads nowhere yet.
+fn first(file: &Path, text: &str) -> Result<(), String> {
+    match std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes())) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(format!("{} cannot be made: {error}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// For the agent's temporary files, where it cannot have a `/tmp` of its own.
+pub fn temporary(private: &Path) -> PathBuf {
+    private.join("tmp")
+}
+
+fn make(folder: &Path) -> Result<(), String> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| format!("{} cannot be made: {error}", folder.display()))
+}
+
+/// A path of the config.
+fn placed(setting: &Setting<'_>, path: &str) -> Result<PathBuf, String> {
+    match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
+        Some(below) => Ok(home(setting).ok_or("HOME is not set")?.join(below)),
+        None => Ok(setting.base.join(path)),
+    }
+}
+
+fn declared(setting: &Setting<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
+    let placed = placed(setting, path)?;
+    let real = placed.canonicalize().map_err(|error| format!("{path} cannot be used: {error}"))?;
+    match hidden.iter().find(|hidden| real.starts_with(hidden)) {
+        Some(hidden) => Err(format!("{path} lies in {}, which no agent is given", hidden.display())),
+        None => Ok(real),
+    }
+}
+
+fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVERS };
+    let mut read: Vec<PathBuf> = SYSTEM.iter().chain(resolvers).map(PathBuf::from).collect();
+    let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let home = home(setting);
+    // One that holds the home, or a key, is no folder of programs.
+    let of_programs = |folder: &PathBuf| {
+        let place = folder.canonicalize().unwrap_or_default();
+        !home.as_ref().is_some_and(|home| home.starts_with(&place))
+            && !hidden.iter().any(|hidden| place.starts_with(hidden))
+    };
+    read.extend(folders.filter(of_programs));
+    read.push(program.to_owned());
+    read.push(package(program));
+    read.push(setting.program.to_owned());
+    read.extend(own_files(setting, hidden)?);
+    read.retain(|path| path.exists());
+    let mut seen = std::collections::HashSet::new();
+    read.retain(|path| seen.insert(path.clone()));
+    Ok(read)
+}
+
+/// What is the job's and not the system's.
+fn own_files(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut read = Vec::new();
+    if setting.has_private {
+        make(setting.private)?;
+        read.push(setting.private.to_owned());
+    }
+    let directory = setting.directory.canonicalize().unwrap_or_default();
+    read.extend(Worktree::of(&directory).map(|worktree| worktree.common));
+    for asked in &setting.asked.read {
+        read.push(declared(setting, asked, hidden)?);
+    }
+    Ok(read)
+}
+
+/// A program of npm is one file of many.
+fn package(program: &Path) -> PathBuf {
+    let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let above = real.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));
+    above.last().map_or_else(|| real.clone(), Path::to_owned)
+}
+
+/// A program, as a shell finds it.
+fn found(setting: &Setting<'_>, name: &str) -> Result<PathBuf, String> {
+    let runs = |path: &PathBuf| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let found = if name.contains('/') {
+        Some(setting.directory.join(name)).filter(runs)
+    } else {
+        let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
+        std::env::split_paths(path).map(|folder| setting.directory.join(folder).join(name)).find(runs)
+    };
+    found.ok_or_else(|| format!("cannot start {name:?}: it was not found; is it installed and on the PATH?"))
+}

@@ -1,0 +1,61 @@
+//! `cowhand confine FOLDER`: gives up what the attempt in this folder may not have, and becomes its agent.
+//!
+//! A process of its own, so that nothing has to be done between a fork and what follows it, where little is safe.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+
+use super::{Enclosure, landlock, sockets};
+use crate::attempt::{Attempt, Start};
+
+pub(super) const VERB: &str = "confine";
+
+/// As a shell says it of a command that it cannot run.
+const CANNOT: u8 = 126;
+
+/// Comes back only if it could not be done. Then nothing of the agent has run.
+pub fn confine(folder: &Path) -> ExitCode {
+    let why = match prepared(folder) {
+        Ok((start, enclosure)) => {
+            let arguments = start.argv.get(1..).unwrap_or_default();
+            let error = Command::new(&enclosure.program).args(arguments).exec();
+            format!("cannot start {}: {error}", enclosure.program.display())
+        }
+        Err(why) => format!("it cannot be confined, so it is not started: {why}"),
+    };
+    eprintln!("cowhand: {why}");
+    ExitCode::from(CANNOT)
+}
+
+fn prepared(folder: &Path) -> Result<(Start, Enclosure), String> {
+    let mut start =
+        Attempt::at(folder).and_then(|attempt| attempt.start()).map_err(|error| error.to_string())?;
+    let enclosure = start.enclosure.take().ok_or("its start.json names no sandbox")?;
+    give_up_capabilities().map_err(|error| format!("capabilities: {error}"))?;
+    landlock::restrict(&enclosure)?;
+    sockets::restrict(Some(&enclosure.network))?;
+    Ok((start, enclosure))
+}
+
+/// Root without them owns its files and nothing else; an ordinary user has none.
+fn give_up_capabilities() -> rustix::io::Result<()> {
+    let own = capabilities(None)?;
+    if own.effective.contains(CapabilitySet::SETPCAP) {
+        for capability in CapabilitySet::all().iter() {
+            match remove_capability_from_bounding_set(capability) {
+                // One that this kernel does not know.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+}

@@ -1,0 +1,251 @@
+//! `cowhand contain FOLDER`: has the attempt in this folder run in a container, and ends as that does.
+
+use std::convert::Infallible;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cowhand_core::sandbox::Caps;
+use futures_util::FutureExt;
+use serde_json::Value;
+use tokio::io::{AsyncWriteExt, split};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::engine::{Engine, Trouble, Way};
+use super::leftover::{self, Record};
+use super::limits::Limits;
+use super::order::Order;
+use super::{Contained, filter, frames};
+use crate::attempt::{Attempt, Start};
+use crate::sandbox::Enclosure;
+
+pub(in crate::sandbox) const VERB: &str = "contain";
+
+/// As Docker's own program says it of a container that could not be run to its end.
+const LOST: u8 = 125;
+/// As a shell says it of a command that it cannot run.
+const CANNOT: u8 = 126;
+const TERMINATED: u8 = 128 + 15;
+
+/// The whole life of the process.
+pub fn contain(folder: &Path) -> ExitCode {
+    let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let ended = runtime.map_err(|error| error.to_string())?.block_on(run(&attempt));
+        ended.or_else(|failure| failure.told(&attempt))
+    });
+    done.map_or_else(
+        |why| {
+            eprintln!("cowhand: {why}");
+            ExitCode::from(LOST)
+        },
+        ExitCode::from,
+    )
+}
+
+/// Why there is no exit code of the agent's.
+enum Failure {
+    /// Nothing of it has run.
+    NotStarted(String),
+    Lost(String),
+}
+
+impl Failure {
+    fn told(self, attempt: &Attempt) -> Result<u8, String> {
+        match self {
+            Self::NotStarted(why) => {
+                attempt.refuse(&why).map_err(|error| format!("{why}; and that cannot be told: {error}"))?;
+                Ok(CANNOT)
+            }
+            Self::Lost(why) => Err(why),
+        }
+    }
+}
+
+/// Those who ask us to stop, from the first moment on.
+struct Asked {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Asked {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "TERM",
+            _ = self.interrupt.recv() => "INT",
+        }
+    }
+}
+
+async fn run(attempt: &Attempt) -> Result<u8, Failure> {
+    let not = |why: String| Failure::NotStarted(format!("`sandbox: docker` cannot be enforced: {why}"));
+    let mut asked = Asked::listen().map_err(|error| not(error.to_string()))?;
+    let mut start = attempt.start().map_err(|error| not(error.to_string()))?;
+    let enclosure = start.enclosure.take().unwrap_or_default();
+    let contained =
+        enclosure.container.clone().ok_or_else(|| not("its start.json names no container".into()))?;
+    let record = Record { socket: contained.socket.clone(), name: name(&contained, attempt) };
+    record.write(attempt).map_err(|error| not(error.to_string()))?;
+    let engine = Engine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
+    let name = record.name.as_str();
+    let ended = match begin(&engine, name, attempt, &start, &enclosure, &contained, &mut asked).await {
+        Ok(Some(streams)) => follow(&engine, name, attempt, &enclosure.caps, streams, asked).await,
+        Ok(None) => Ok(TERMINATED),
+        Err(why) => Err(not(why)),
+    };
+    match leftover::end(&engine, name).await {
+        // Whoever watches over us tries again.
+        Err(trouble) => eprintln!("cowhand: its container {name} is still there: {trouble}"),
+        Ok(_) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
+    }
+    ended
+}
+
+/// Of the fleet and the attempt, so that whoever knows them knows the container.
+fn name(contained: &Contained, attempt: &Attempt) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, contained.state.as_os_str().as_encoded_bytes());
+    let fleet = digest.as_ref().first_chunk().copied().map(u32::from_be_bytes).unwrap_or_default();
+    format!("cowhand-{fleet:08x}-{}", attempt.name())
+}
+
+type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
+
+struct Streams {
+    output: Stream,
+    /// With what it is told there.
+    input: Option<(Stream, Vec<u8>)>,
+}
+
+/// Made, listened to, and started; none if somebody no longer wants it.
+async fn begin(
+    engine: &Engine,
+    name: &str,
+    attempt: &Attempt,
+    start: &Start,
+    enclosure: &Enclosure,
+    contained: &Contained,
+    asked: &mut Asked,
+) -> Result<Option<Streams>, String> {
+    let said = |trouble: Trouble| trouble.to_string();
+    let nothing = attempt.folder().join("nothing");
+    DirBuilder::new().recursive(true).mode(0o700).create(&nothing).map_err(|error| error.to_string())?;
+    let prompt = fs::read(attempt.folder().join("prompt")).map_err(|error| error.to_string())?;
+    let filter = if engine.is_podman() { Some(filter::write(attempt.folder())?) } else { None };
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let user = if engine.is_rootless().await.map_err(said)? { "0:0".to_owned() } else { own_ids() };
+    let mut order = Order {
+        start,
+        enclosure,
+        contained,
+        attempt: attempt.name(),
+        nothing: &nothing,
+        environment: &environment,
+        user: &user,
+        filter: filter.as_deref(),
+        prompted: !prompt.is_empty(),
+        init: engine.is_podman() || !hides_init(enclosure),
+    };
+    match create(engine, name, &order.body()?).await {
+        // Not every engine has one to put into the container.
+        Err(Trouble::Refused { message, .. })
+            if message.contains("init binary") || message.contains("docker-init") =>
+        {
+            order.init = false;
+            create(engine, name, &order.body()?).await.map_err(said)?;
+        }
+        created => created.map_err(said)?,
+    }
+    let output = engine.attach(name, Way::Out).await.map_err(said)?;
+    let input = if prompt.is_empty() {
+        None
+    } else {
+        Some((engine.attach(name, Way::In).await.map_err(said)?, prompt))
+    };
+    if asked.next().now_or_never().is_some() {
+        return Ok(None);
+    }
+    engine.start(name).await.map_err(said)?;
+    Ok(Some(Streams { output, input }))
+}
+
+/// The name is this attempt's alone: what has it already is of a process that died before it could remove it.
+async fn create(engine: &Engine, name: &str, order: &Value) -> Result<(), Trouble> {
+    match engine.create(name, order).await {
+        Err(Trouble::Refused { status: 409, .. }) => {
+            leftover::end(engine, name).await?;
+            engine.create(name, order).await
+        }
+        created => created,
+    }
+}
+
+/// Docker puts its own into `/sbin`; one that lies under something of the machine's cannot be started.
+fn hides_init(enclosure: &Enclosure) -> bool {
+    let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
+    enclosure.read.iter().chain(&enclosure.write).any(over)
+}
+
+fn own_ids() -> String {
+    format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
+/// Carries words in and out, and wishes in, until it has ended.
+async fn follow(
+    engine: &Engine,
+    name: &str,
+    attempt: &Attempt,
+    caps: &Caps,
+    streams: Streams,
+    mut asked: Asked,
+) -> Result<u8, Failure> {
+    let lost = |why: String| {
+        Failure::Lost(format!("what the agent says cannot be heard any more, so it was ended: {why}"))
+    };
+    let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
+    let (stdout, stderr) = (open("stdout")?, open("stderr")?);
+    let mut limits = Limits::of(engine, name, attempt, caps).await;
+    let hand_on = async {
+        loop {
+            let signal = asked.next().await;
+            if let Err(trouble) = engine.signal(name, signal).await {
+                eprintln!("cowhand: its container was not sent SIG{signal}: {trouble}");
+            }
+        }
+    };
+    let heard = tokio::select! {
+        heard = frames::copy(streams.output, stdout, stderr) => heard,
+        never = tell(streams.input) => match never {},
+        never = hand_on => never,
+        never = limits.watch() => match never {},
+    };
+    limits.look();
+    heard.map_err(|broken| lost(broken.to_string()))?;
+    let code = engine.wait(name).await.map_err(|trouble| lost(trouble.to_string()))?;
+    limits.look_back(engine, name).await;
+    Ok(u8::try_from(code & 0xff).unwrap_or(LOST))
+}
+
+/// Stays until it is no longer needed: the end of this connection could be the end of the other.
+async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
+    if let Some((stream, prompt)) = input {
+        let (mut back, mut stream) = split(stream);
+        let told = async {
+            // Whoever does not want to know closes its ears.
+            stream.write_all(&prompt).await.ok();
+            stream.shutdown().await.ok();
+        };
+        // It is heard on the other connection.
+        let mut nobody = tokio::io::sink();
+        tokio::join!(told, tokio::io::copy(&mut back, &mut nobody)).1.ok();
+        std::future::pending::<()>().await;
+    }
+    std::future::pending().await
+}

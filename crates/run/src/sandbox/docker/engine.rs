@@ -1,0 +1,270 @@
+//! The API of the engine, one request for each connection.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::upgrade::Upgraded;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+/// What we know of. Newer engines serve it, too; an older one says which it has.
+const NEWEST: (u32, u32) = (1, 44);
+/// To an answer that takes no work.
+const SOON: Duration = Duration::from_secs(10);
+/// To one that does: some copy an image for each container.
+const LATER: Duration = Duration::from_mins(3);
+/// No answer that we wait for is longer.
+const LONGEST: usize = 4 << 20;
+/// Of what an engine says in words.
+const LONGEST_MESSAGE: usize = 1_000;
+const IN_A_PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Why an engine did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error(
+        "no engine listens at {}: start Docker or Podman (`podman system service`), or say where it is by `sandbox.socket` or DOCKER_HOST",
+        .0.display()
+    )]
+    Nobody(PathBuf),
+    #[error("{} is closed to this user; members of its group (often `docker`) may use it", .0.display())]
+    Closed(PathBuf),
+    #[error("the engine at {} does not answer within {} s", .0.display(), .1.as_secs())]
+    Silent(PathBuf, Duration),
+    #[error("the engine refused it ({status}): {message}")]
+    Refused { status: u16, message: String },
+    #[error("the engine at {} is not understood: {why}", .socket.display())]
+    Strange { socket: PathBuf, why: String },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way {
+    In,
+    Out,
+}
+
+#[derive(Debug, Clone)]
+pub struct Engine {
+    socket: PathBuf,
+    version: String,
+    said: String,
+}
+
+impl Engine {
+    /// Asks who is there, and which version of the API we can speak with it.
+    pub async fn find(socket: &Path) -> Result<Self, Trouble> {
+        let mut engine = Self { socket: socket.to_owned(), version: String::new(), said: String::new() };
+        let answer = engine.within(SOON, engine.send(Method::GET, "/_ping", None)).await?;
+        let named = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let version = named("api-version").unwrap_or_default().to_owned();
+        let (major, minor) = parsed(&version)
+            .ok_or_else(|| engine.strange(format!("it names no version of the Docker API ({version:?})")))?;
+        engine.said = format!("{}, API {version}", named("server").unwrap_or("an engine"));
+        let (major, minor) = (major, minor).min(NEWEST);
+        engine.version = format!("/v{major}.{minor}");
+        Ok(engine)
+    }
+
+    /// Its own words about itself.
+    pub fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// Whether it is Podman, which has a filter of its own.
+    pub(super) fn is_podman(&self) -> bool {
+        self.said.starts_with("Libpod")
+    }
+
+    /// Whether it runs without root, which makes its root whoever runs it.
+    pub(super) async fn is_rootless(&self) -> Result<bool, Trouble> {
+        let info = self.ask(Method::GET, "/info", None, LATER).await?;
+        let options = info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        Ok(options.into_iter().any(|option| option.contains("rootless")))
+    }
+
+    pub(super) async fn image(&self, name: &str) -> Result<(), Trouble> {
+        let path = format!("/images/{}/json", utf8_percent_encode(name, IN_A_PATH));
+        self.ask(Method::GET, &path, None, SOON).await.map(|_| ())
+    }
+
+    pub(super) async fn create(&self, name: &str, order: &Value) -> Result<(), Trouble> {
+        self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(order), LATER)
+            .await
+            .map(|_| ())
+    }
+
+    pub(super) async fn start(&self, name: &str) -> Result<(), Trouble> {
+        self.ask(Method::POST, &format!("/containers/{name}/start"), None, LATER).await.map(|_| ())
+    }
+
+    pub(super) async fn inspect(&self, name: &str) -> Result<Value, Trouble> {
+        self.ask(Method::GET, &format!("/containers/{name}/json"), None, SOON).await
+    }
+
+    /// `TERM`, `INT` or `KILL`.
+    pub(super) async fn signal(&self, name: &str, signal: &str) -> Result<(), Trouble> {
+        let path = format!("/containers/{name}/kill?signal=SIG{signal}");
+        self.ask(Method::POST, &path, None, SOON).await.map(|_| ())
+    }
+
+    /// The exit code, once there is one.
+    pub(super) async fn wait(&self, name: &str) -> Result<i64, Trouble> {
+        let answer = self.send(Method::POST, &format!("/containers/{name}/wait"), None).await?;
+        let answer = self.read(answer).await?;
+        answer["StatusCode"].as_i64().ok_or_else(|| self.strange(format!("no exit code in {answer}")))
+    }
+
+    /// With its volumes. Says whether it was there.
+    pub(super) async fn remove(&self, name: &str) -> Result<bool, Trouble> {
+        let path = format!("/containers/{name}?force=true&v=true");
+        match self.ask(Method::DELETE, &path, None, LATER).await {
+            Err(Trouble::Refused { status: 404, .. }) => Ok(false),
+            removed => removed.map(|_| true),
+        }
+    }
+
+    /// Names of all containers, also ended ones, with this label, and what it says.
+    pub(super) async fn labelled(
+        &self,
+        label: &str,
+        value: &str,
+        of: &str,
+    ) -> Result<Vec<(String, String)>, Trouble> {
+        let filters = serde_json::json!({ "label": [format!("{label}={value}")] }).to_string();
+        let path =
+            format!("/containers/json?all=true&filters={}", utf8_percent_encode(&filters, NON_ALPHANUMERIC));
+        let found = self.ask(Method::GET, &path, None, SOON).await?;
+        let found = found.as_array().ok_or_else(|| self.strange("no list of containers".to_owned()))?;
+        let one = |container: &Value| {
+            Some((container["Id"].as_str()?.to_owned(), container["Labels"][of].as_str()?.to_owned()))
+        };
+        Ok(found.iter().filter_map(one).collect())
+    }
+
+    /// What a container says, or hears, from now on. One connection for each: if nobody listens inside, Podman loses what
+    /// is still to be said on the same one. It sends what is said to both all the same, and waits until it is taken.
+    pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, Trouble> {
+        let streams = match way {
+            Way::In => "stdin=1&stdout=1&stderr=1",
+            Way::Out => "stdout=1&stderr=1",
+        };
+        let path = format!("/containers/{name}/attach?stream=1&{streams}");
+        let answer = self.within(SOON, self.send(Method::POST, &path, None)).await?;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            self.read(answer).await?;
+            return Err(self.strange("it does not hand over what the container says".to_owned()));
+        }
+        let upgraded = hyper::upgrade::on(answer).await.map_err(|error| self.strange(error.to_string()))?;
+        Ok(TokioIo::new(upgraded))
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        patience: Duration,
+    ) -> Result<Value, Trouble> {
+        let answered = async { self.read(self.send(method, path, body).await?).await };
+        self.within(patience, answered).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>, Trouble> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreached(&error))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.strange(error.to_string()))?;
+        // It ends with the answer, or with what the connection was handed over to.
+        tokio::spawn(connection.with_upgrades());
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.version))
+            .header(header::HOST, "docker")
+            .header(header::CONTENT_TYPE, "application/json");
+        if path.contains("/attach?") {
+            request = request.header(header::CONNECTION, "Upgrade").header(header::UPGRADE, "tcp");
+        }
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let request = request.body(Full::new(body)).map_err(|error| self.strange(error.to_string()))?;
+        sender.send_request(request).await.map_err(|error| self.strange(error.to_string()))
+    }
+
+    /// Nothing, for an answer with nothing in it.
+    async fn read(&self, answer: Response<Incoming>) -> Result<Value, Trouble> {
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), LONGEST).collect().await;
+        let body = body.map_err(|error| self.strange(error.to_string()))?.to_bytes();
+        // 304: it is so already.
+        if !status.is_success() && status != StatusCode::NOT_MODIFIED {
+            return Err(Trouble::Refused { status: status.as_u16(), message: told(&body) });
+        }
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&body).map_err(|error| self.strange(error.to_string()))
+    }
+
+    async fn within<T>(
+        &self,
+        patience: Duration,
+        answer: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        let silent = |_| Trouble::Silent(self.socket.clone(), patience);
+        tokio::time::timeout(patience, answer).await.map_err(silent)?
+    }
+
+    fn unreached(&self, error: &io::Error) -> Trouble {
+        let socket = self.socket.clone();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Trouble::Nobody(socket),
+            io::ErrorKind::PermissionDenied => Trouble::Closed(socket),
+            _ => Trouble::Strange { socket, why: error.to_string() },
+        }
+    }
+
+    fn strange(&self, why: String) -> Trouble {
+        Trouble::Strange { socket: self.socket.clone(), why }
+    }
+}
+
+fn parsed(version: &str) -> Option<(u32, u32)> {
+    let (major, minor) = version.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// What an engine says when it refuses: a message in JSON, or whatever came.
+fn told(body: &[u8]) -> String {
+    let message = serde_json::from_slice::<Value>(body).ok();
+    let message = message.and_then(|body| body["message"].as_str().map(str::to_owned));
+    let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    message
+        .trim()
+        .chars()
+        .take(LONGEST_MESSAGE)
+        .map(|sign| if sign.is_control() { ' ' } else { sign })
+        .collect()
+}
+
+/// For those who cannot wait in another way.
+pub(super) fn at_once<T: Send>(work: impl Future<Output = T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            Ok(runtime.block_on(work))
+        });
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("asking the engine panicked")))
+    })
+}

@@ -1,0 +1,169 @@
+//! Containers that somebody has to end: found by what stands in their attempt's folder, or by their labels.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::engine::{Engine, Trouble, at_once};
+use crate::attempt::{Attempt, Standing};
+
+/// In the attempt's folder, from before the container is made until it is gone.
+const RECORD: &str = "container";
+/// An engine that is about to remove a container says that it is busy with it.
+const BUSY: Duration = Duration::from_millis(100);
+const TRIES: u32 = 100;
+/// What takes longer to be made is found by its labels.
+const BEING_MADE: Duration = Duration::from_secs(1);
+
+/// Labels of every container: whose it is.
+pub(super) const STATE: &str = "cowhand.state";
+pub(super) const ATTEMPT: &str = "cowhand.attempt";
+
+/// An attempt's container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) socket: PathBuf,
+    pub(super) name: String,
+}
+
+impl Record {
+    pub(super) fn write(&self, attempt: &Attempt) -> io::Result<()> {
+        attempt.write(RECORD, self)
+    }
+
+    pub(super) fn forget(attempt: &Attempt) -> io::Result<()> {
+        match fs::remove_file(attempt.folder().join(RECORD)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// None if there is no container. One that cannot be read is of a container that may be there.
+    fn of(attempt: &Attempt) -> Result<Option<Self>, String> {
+        let read = match attempt.open(RECORD) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.and_then(|file| Ok(serde_json::from_reader(file)?)),
+        };
+        let place = attempt.folder().join(RECORD);
+        read.map(Some).map_err(|error| {
+            format!(
+                "its container may still be there, and nobody knows its name: {}: {error}",
+                place.display()
+            )
+        })
+    }
+}
+
+/// Ended and removed, whatever it was doing; one that is not there is as good. Says whether it was.
+pub(super) async fn end(engine: &Engine, name: &str) -> Result<bool, Trouble> {
+    // Some engines ask before they kill, and wait. One that does not run cannot be killed, which is as good.
+    engine.signal(name, "KILL").await.ok();
+    for _ in 0..TRIES {
+        match engine.remove(name).await {
+            // Somebody else is at it.
+            Err(Trouble::Refused { status: 409, .. }) => tokio::time::sleep(BUSY).await,
+            removed => return removed,
+        }
+    }
+    engine.remove(name).await
+}
+
+/// The container of an attempt that is over, if there is one. After an error nothing is known.
+pub async fn end_of(attempt: &Attempt) -> Result<(), String> {
+    let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
+    let ended = async {
+        let engine = Engine::find(&socket).await?;
+        if !end(&engine, &name).await? {
+            // Whoever asked for it may have been killed before the engine was done.
+            tokio::time::sleep(BEING_MADE).await;
+            end(&engine, &name).await?;
+        }
+        Ok::<_, Trouble>(())
+    };
+    ended.await.map_err(|trouble| format!("its container {name} may still be there: {trouble}"))?;
+    Record::forget(attempt).map_err(|error| error.to_string())
+}
+
+/// Written by who stands for a container, if nothing has run in it.
+const REFUSAL: &str = "refusal";
+
+impl Attempt {
+    /// The same, for whoever cannot wait in another way. What an engine that is away cannot end is known by its mark.
+    pub(crate) fn end_container(&self) {
+        if !self.folder().join(RECORD).exists() {
+            return;
+        }
+        let ended = at_once(end_of(self)).map_err(|error| error.to_string()).flatten();
+        if let Err(why) = ended {
+            warn!(attempt = self.name(), "{why}");
+        }
+    }
+
+    pub(super) fn refuse(&self, why: &str) -> io::Result<()> {
+        self.write(REFUSAL, &why)
+    }
+
+    pub fn refusal(&self) -> Option<String> {
+        serde_json::from_reader(self.open(REFUSAL).ok()?).ok()
+    }
+}
+
+/// Ends the containers of attempts that nobody watches over any more, and says how many there were.
+pub async fn sweep(socket: &Path, state: &Path) -> Result<usize, String> {
+    let found = async {
+        let engine = Engine::find(socket).await?;
+        let found = engine.labelled(STATE, &state.to_string_lossy(), ATTEMPT).await?;
+        Ok::<_, Trouble>((engine, found))
+    };
+    let (engine, found) = found.await.map_err(|trouble| trouble.to_string())?;
+    let mut ended = 0;
+    for (id, attempt) in found {
+        let folder = state.join("attempts").join(&attempt);
+        let watched = tokio::task::spawn_blocking(move || is_watched(&folder)).await;
+        if watched.map_err(|error| error.to_string())? {
+            continue;
+        }
+        end(&engine, &id).await.map_err(|trouble| format!("the container of {attempt}: {trouble}"))?;
+        ended += 1;
+    }
+    Ok(ended)
+}
+
+fn is_watched(folder: &Path) -> bool {
+    let standing = Attempt::at(folder).and_then(|attempt| {
+        if !attempt.folder().exists() {
+            return Ok(Standing::Gone);
+        }
+        attempt.standing()
+    });
+    match standing {
+        Ok(Standing::Kept | Standing::Unkept) => true,
+        Ok(Standing::Ended(_) | Standing::Gone) => false,
+        // What cannot be read now may be watched over all the same.
+        Err(_) => folder.exists(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_no_absence() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("job-2026-11-16-abc123.1");
+        fs::create_dir(&place).unwrap();
+        let attempt = Attempt::at(&place).unwrap();
+        assert_eq!(end_of(&attempt).await, Ok(()));
+        for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
+            fs::write(place.join(RECORD), wrong).unwrap();
+            let why = end_of(&attempt).await.unwrap_err();
+            assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
+            assert!(place.join(RECORD).exists());
+        }
+    }
+}

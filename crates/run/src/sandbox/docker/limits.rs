@@ -1,0 +1,73 @@
+//! Which caps were reached, as the kernel counts it. Its counters go with the container, so somebody has to look before.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cowhand_core::sandbox::Caps;
+
+use super::engine::Engine;
+use crate::attempt::Attempt;
+use crate::caps::{memory_reached, of_process, reached};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What is looked at, and what was told.
+pub(super) struct Limits<'a> {
+    attempt: &'a Attempt,
+    caps: &'a Caps,
+    groups: Vec<PathBuf>,
+    memory_told: bool,
+    pids_told: bool,
+}
+
+impl<'a> Limits<'a> {
+    pub(super) async fn of(engine: &Engine, name: &str, attempt: &'a Attempt, caps: &'a Caps) -> Self {
+        let capped = caps.memory.is_some() || caps.pids.is_some();
+        let groups = match engine.inspect(name).await {
+            Ok(found) if capped => found["State"]["Pid"].as_i64().map(of_process).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Self { attempt, caps, groups, memory_told: false, pids_told: false }
+    }
+
+    pub(super) async fn watch(&mut self) -> Infallible {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.look();
+        }
+    }
+
+    /// Each is told once, when it is seen.
+    pub(super) fn look(&mut self) {
+        let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
+        let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
+        tell_once(self.attempt, &memory, &mut self.memory_told);
+        tell_once(self.attempt, &pids, &mut self.pids_told);
+    }
+
+    /// Engines know of memory, too, once it is over.
+    pub(super) async fn look_back(&mut self, engine: &Engine, name: &str) {
+        let Some(bytes) = self.caps.memory else { return };
+        match engine.inspect(name).await {
+            Ok(found) if found["State"]["OOMKilled"] == true => {
+                tell_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_told);
+            }
+            Ok(_) => {}
+            Err(trouble) => {
+                eprintln!("cowhand: whether its cap on memory was reached is not known: {trouble}");
+            }
+        }
+    }
+}
+
+fn tell_once(attempt: &Attempt, notes: &[String], told: &mut bool) {
+    if *told || notes.is_empty() {
+        return;
+    }
+    *told = true;
+    if let Err(error) = attempt.note(notes) {
+        eprintln!("cowhand: {}; {error}", notes.join("; "));
+    }
+}

@@ -1,0 +1,293 @@
+//! What the engine is asked to make.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::Reaches;
+use serde_json::{Value, json};
+
+use super::leftover::{ATTEMPT, STATE};
+use super::{Bound, Contained};
+use crate::attempt::Start;
+use crate::sandbox::Enclosure;
+
+/// All that an order is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub(super) start: &'a Start,
+    pub(super) enclosure: &'a Enclosure,
+    pub(super) contained: &'a Contained,
+    pub(super) attempt: &'a str,
+    /// An empty folder, to be laid over what is hidden.
+    pub(super) nothing: &'a Path,
+    pub(super) environment: &'a [(String, String)],
+    /// `user:group` of our own, as the engine counts them.
+    pub(super) user: &'a str,
+    /// In place of the engine's own.
+    pub(super) filter: Option<&'a Path>,
+    /// Whether there is something to be read on its standard input.
+    pub(super) prompted: bool,
+    /// Whether somebody inside hands on signals and reaps.
+    pub(super) init: bool,
+}
+
+impl Order<'_> {
+    pub(super) fn body(&self) -> Result<Value, String> {
+        let (contained, caps) = (self.contained, &self.enclosure.caps);
+        let mounts = self.mounts();
+        if let Some(odd) = mounts.iter().flat_map(|bound| [&bound.from, &bound.to]).find(|path| is_odd(path))
+        {
+            return Err(format!(
+                "{} cannot be bound into a container: its name has odd signs in it",
+                odd.display()
+            ));
+        }
+        let mut labels = contained.labels.clone();
+        labels.insert(STATE.to_owned(), contained.state.to_string_lossy().into_owned());
+        labels.insert(ATTEMPT.to_owned(), self.attempt.to_owned());
+        let network = match (&self.enclosure.network, contained.host_network) {
+            (Reaches::Everybody, true) => "host",
+            (Reaches::Everybody, false) => "bridge",
+            // Ports and hosts are nothing that an engine knows; they were refused before.
+            (Reaches::Nobody | Reaches::Ports(_) | Reaches::Hosts(_), _) => "none",
+        };
+        let variables = self.environment.iter().filter(|(name, _)| !contained.left_outside.contains(name));
+        let variables: Vec<String> = variables.map(|(name, value)| format!("{name}={value}")).collect();
+        let mut host = json!({
+            "Mounts": mounts.iter().map(mount).collect::<Vec<_>>(),
+            "Tmpfs": self.tmpfs(&mounts),
+            "NetworkMode": network,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": self.security(),
+            "ReadonlyRootfs": true,
+            "IpcMode": "private",
+            "Init": self.init,
+            // What it says is ours to keep, without the secrets in it.
+            "LogConfig": {"Type": "none"},
+        });
+        if let Some(bytes) = caps.memory {
+            // Swap included, so there is none.
+            (host["Memory"], host["MemorySwap"]) = (json!(bytes), json!(bytes));
+        }
+        if let Some(most) = caps.pids {
+            host["PidsLimit"] = json!(most);
+        }
+        if let Some(processors) = caps.cpu {
+            host["NanoCpus"] = json!(nano(processors));
+        }
+        if let Some(shares) = contained.cpu_shares {
+            host["CpuShares"] = json!(shares);
+        }
+        Ok(json!({
+            "Image": contained.image,
+            // In place of the image's own, which would run something else first.
+            "Entrypoint": self.start.argv,
+            "Cmd": [],
+            "WorkingDir": self.start.directory,
+            "Env": variables,
+            "User": contained.user.as_deref().unwrap_or(self.user),
+            "Labels": labels,
+            "Healthcheck": {"Test": ["NONE"]},
+            "OpenStdin": self.prompted,
+            "StdinOnce": self.prompted,
+            "AttachStdin": self.prompted,
+            "AttachStdout": true,
+            "AttachStderr": true,
+            "Tty": false,
+            "HostConfig": host,
+        }))
+    }
+
+    fn security(&self) -> Vec<String> {
+        let filter = self.filter.map(|filter| format!("seccomp={}", filter.display()));
+        ["no-new-privileges".to_owned()].into_iter().chain(filter).collect()
+    }
+
+    /// By where they are found inside; what lies deeper comes later.
+    fn mounts(&self) -> Vec<Bound> {
+        let Enclosure { read, write, hidden, frozen, stead, .. } = self.enclosure;
+        let mut mounts: BTreeMap<PathBuf, Bound> = BTreeMap::new();
+        let mut put = |from: &Path, to: &Path, written: bool| {
+            mounts.insert(to.to_owned(), Bound { from: from.to_owned(), to: to.to_owned(), written });
+        };
+        let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
+        // What is given although it lies in something hidden is meant.
+        let meant = |path: &PathBuf| within(path, hidden);
+        for path in read.iter().filter(|path| !within(path, write) && !meant(path)) {
+            put(path, path, false);
+        }
+        for path in write {
+            put(path, path, true);
+        }
+        for path in self.enclosure.pinned() {
+            put(&path, &path, true);
+        }
+        for path in frozen.iter().filter(|path| within(path, write)) {
+            put(path, path, false);
+        }
+        for path in hidden.iter().filter(|path| within(path, write) || within(path, read)) {
+            put(if path.is_dir() { self.nothing } else { Path::new("/dev/null") }, path, false);
+        }
+        for path in read.iter().filter(|path| meant(path)) {
+            put(path, path, false);
+        }
+        for (ours, theirs) in stead {
+            put(ours, theirs, true);
+        }
+        for Bound { from, to, written } in &self.contained.volumes {
+            put(from, to, *written);
+        }
+        mounts.into_values().collect()
+    }
+
+    /// Where it may write what nobody keeps.
+    fn tmpfs(&self, mounts: &[Bound]) -> BTreeMap<String, String> {
+        let home = self.enclosure.home.iter().filter(|home| {
+            home.parent().is_some() && !mounts.iter().any(|bound| home.starts_with(&bound.to))
+        });
+        let own = ["/tmp", "/var/tmp"].into_iter().map(PathBuf::from).chain(home.cloned());
+        let own = own.filter(|path| !mounts.iter().any(|bound| bound.to == *path));
+        let own = own
+            .map(|path| (path.to_string_lossy().into_owned(), "rw,exec,nosuid,nodev,mode=1777".to_owned()));
+        let more = self.contained.tmpfs.iter().map(|text| {
+            let (path, options) = text.split_once(':').unwrap_or((text, ""));
+            (path.to_owned(), options.to_owned())
+        });
+        own.chain(more).collect()
+    }
+}
+
+fn mount(bound: &Bound) -> Value {
+    json!({"Type": "bind", "Source": bound.from, "Target": bound.to, "ReadOnly": !bound.written})
+}
+
+/// Some engines write mounts as lists with commas before they read them.
+fn is_odd(path: &Path) -> bool {
+    path.to_str()
+        .is_none_or(|path| path.contains(|sign: char| matches!(sign, ',' | '"') || sign.is_control()))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the config bounds it to a thousand processors"
+)]
+fn nano(processors: f64) -> u64 {
+    (processors * 1e9) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::StopSignal;
+    use cowhand_core::sandbox::{Caps, SandboxKind};
+
+    fn paths<const N: usize>(paths: [&str; N]) -> Vec<PathBuf> {
+        paths.map(PathBuf::from).into()
+    }
+
+    fn body(enclosure: &Enclosure) -> Result<Value, String> {
+        let argv = ["sh", "-c", "x"].map(str::to_owned).into();
+        let start = Start {
+            argv,
+            directory: "/w".into(),
+            stop_signal: StopSignal::Terminate,
+            grace_ms: 1,
+            reader: None,
+            limits: None,
+            enclosure: None,
+        };
+        let contained = enclosure.container.clone().unwrap_or_default();
+        let environment = [("PATH", "/outside"), ("A", "b=c")];
+        Order {
+            start: &start,
+            enclosure,
+            contained: &contained,
+            attempt: "job-1.1",
+            nothing: Path::new("/nothing"),
+            environment: &environment.map(|(name, value)| (name.to_owned(), value.to_owned())),
+            user: "5:6",
+            filter: None,
+            prompted: true,
+            init: true,
+        }
+        .body()
+    }
+
+    fn enclosure() -> Enclosure {
+        let contained = Contained {
+            image: "i".into(),
+            left_outside: vec!["PATH".into()],
+            state: "/w/.state".into(),
+            labels: BTreeMap::from([(STATE.to_owned(), "a lie".to_owned())]),
+            ..Contained::default()
+        };
+        Enclosure {
+            kind: SandboxKind::Docker,
+            home: Some("/home/u".into()),
+            read: paths(["/books", "/w/in", "/w/.state/private"]),
+            write: paths(["/w", "/home/u/.claude"]),
+            hidden: paths(["/w/.state", "/home/u/.ssh"]),
+            frozen: paths(["/w/cowhand.yaml", "/else"]),
+            container: Some(contained),
+            ..Enclosure::default()
+        }
+    }
+
+    #[test]
+    fn what_is_bound() {
+        let body = body(&enclosure()).unwrap();
+        let mounts = body["HostConfig"]["Mounts"].as_array().unwrap().iter().map(|mount| {
+            let way = if mount["ReadOnly"].as_bool().unwrap() { "ro" } else { "rw" };
+            format!("{} {} {way}", mount["Source"].as_str().unwrap(), mount["Target"].as_str().unwrap())
+        });
+        assert_eq!(
+            mounts.collect::<Vec<_>>(),
+            [
+                "/books /books ro",
+                "/home/u/.claude /home/u/.claude rw",
+                "/w /w rw",
+                // No folder in this test, so a file.
+                "/dev/null /w/.state ro",
+                "/w/.state/private /w/.state/private ro",
+                "/w/cowhand.yaml /w/cowhand.yaml ro",
+            ]
+        );
+        let tmpfs: Vec<&String> = body["HostConfig"]["Tmpfs"].as_object().unwrap().keys().collect();
+        assert_eq!(tmpfs, ["/home/u", "/tmp", "/var/tmp"]);
+    }
+
+    #[test]
+    fn what_holds_it() {
+        let caps = Caps { memory: Some(1000), pids: Some(9), cpu: Some(0.5) };
+        let body = body(&Enclosure { caps, ..enclosure() }).unwrap();
+        let host = &body["HostConfig"];
+        assert_eq!(
+            (&host["Memory"], &host["MemorySwap"], &host["PidsLimit"], &host["NanoCpus"]),
+            (&json!(1000), &json!(1000), &json!(9), &json!(500_000_000))
+        );
+        assert_eq!((&host["NetworkMode"], &host["CapDrop"]), (&json!("none"), &json!(["ALL"])));
+        assert_eq!((&host["ReadonlyRootfs"], &body["User"]), (&json!(true), &json!("5:6")));
+        assert_eq!((&body["Env"], &body["Entrypoint"]), (&json!(["A=b=c"]), &json!(["sh", "-c", "x"])));
+        // Nobody passes off a container as another fleet's.
+        assert_eq!(body["Labels"][STATE], "/w/.state");
+    }
+
+    #[test]
+    fn networks_and_odd_names() {
+        for (network, host, expected) in [
+            (Reaches::Nobody, true, "none"),
+            (Reaches::Everybody, false, "bridge"),
+            (Reaches::Everybody, true, "host"),
+            (Reaches::Ports(vec![1]), false, "none"),
+        ] {
+            let mut enclosure = Enclosure { network, ..enclosure() };
+            enclosure.container.as_mut().unwrap().host_network = host;
+            assert_eq!(body(&enclosure).unwrap()["HostConfig"]["NetworkMode"], expected);
+        }
+        for odd in ["/a,ro=false", "/a\"", "/a\nb"] {
+            let refused = body(&Enclosure { write: paths([odd]), ..enclosure() }).unwrap_err();
+            assert!(refused.contains("odd signs"), "{refused}");
+        }
+    }
+}

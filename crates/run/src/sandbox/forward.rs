@@ -1,0 +1,84 @@
+//! Inside of a bubblewrap sandbox: from TCP on its own loopback to the proxy's Unix socket outside.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+
+use super::{proxy, sockets};
+
+/// Where the keeper binds these into the sandbox.
+pub(super) const PROGRAM: &str = "/run/cowhand/cowhand";
+pub(super) const SOCKET: &str = "/run/cowhand/proxy.sock";
+
+/// `cowhand enclosed HOW PROGRAM ARGUMENT…`: opens the way to the proxy if there is one, gives up what no namespace takes
+/// away, and becomes the agent.
+pub(super) const ENCLOSED: &str = "enclosed";
+pub(super) const PROXIED: &str = "proxied";
+pub(super) const CLOSED: &str = "closed";
+/// `cowhand forward`: with the listening socket as its standard input.
+const FORWARD: &str = "forward";
+/// The same, once it is nobody's child.
+const ALONE: &str = "alone";
+
+const CANNOT: u8 = 126;
+
+/// Comes back only if it could not be done.
+pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
+    let [how, program, arguments @ ..] = argv else { return ExitCode::from(CANNOT) };
+    let opened = if how == PROXIED { open_way() } else { Ok(()) };
+    let closed = opened.and_then(|()| sockets::restrict(None).map_err(io::Error::other));
+    let why = match closed {
+        Ok(()) => {
+            let error = Command::new(program).args(arguments).exec();
+            format!("cannot start {}: {error}", program.display())
+        }
+        Err(error) => format!("it cannot be enclosed, so it is not started: {error}"),
+    };
+    eprintln!("cowhand: {why}");
+    ExitCode::from(CANNOT)
+}
+
+fn open_way() -> io::Result<()> {
+    let listener = TcpListener::bind(proxy::INSIDE)?;
+    // It leaves a child of its own behind and ends, so that the agent has no child that it did not make.
+    let status = Command::new(PROGRAM).arg(FORWARD).stdin(OwnedFd::from(listener)).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
+}
+
+/// The first of the two makes the second, in a group that no signal for the agent reaches.
+pub fn forward(alone: bool) -> ExitCode {
+    let done = if alone {
+        forward_all()
+    } else {
+        let mut second = Command::new(PROGRAM);
+        second.args([FORWARD, ALONE]).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
+        second.process_group(0).spawn().map(drop)
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cowhand: the forwarder: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn forward_all() -> io::Result<()> {
+    let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned()?);
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        loop {
+            let (mut near, _) = listener.accept().await?;
+            tokio::spawn(async move {
+                // Without a proxy the connection ends, which says it.
+                if let Ok(mut far) = tokio::net::UnixStream::connect(SOCKET).await {
+                    tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
+                }
+            });
+        }
+    })
+}

@@ -1,0 +1,110 @@
+//! Sandboxes: what holds an agent's processes, one file for each kind.
+//!
+//! The daemon works out what is allowed (`allow`) and whether this machine can enforce it (`ability`); all of it stands
+//! in the attempt's `start.json`. The keeper then starts, in place of the agent, something that encloses itself and
+//! becomes the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap; or `cowhand contain`, which stands for one in a
+//! container.
+
+pub mod ability;
+mod allow;
+mod bubblewrap;
+pub mod confine;
+pub mod docker;
+pub mod forward;
+mod git;
+mod kept;
+mod landlock;
+pub mod proxy;
+mod sockets;
+mod writable;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cowhand_core::sandbox::{Caps, Reaches, SandboxKind};
+use serde::{Deserialize, Serialize};
+
+use super::attempt::Attempt;
+pub use allow::{Setting, enclose, temporary};
+pub use writable::writable;
+
+/// All that an attempt's processes may reach, with every path resolved. It holds no secret.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Enclosure {
+    pub kind: SandboxKind,
+    /// The agent's program.
+    pub program: PathBuf,
+    /// The user's, which there is in every sandbox, though with little in it.
+    #[serde(default)]
+    pub home: Option<PathBuf>,
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    /// Not even if it lies below one of the above.
+    pub hidden: Vec<PathBuf>,
+    /// May be read, but not written, although it lies where may be written.
+    pub frozen: Vec<PathBuf>,
+    pub network: Reaches,
+    /// Whether the proxy adds the provider's key to what is sent through it.
+    #[serde(default)]
+    pub gateway: bool,
+    pub caps: Caps,
+    /// Folders of ours that stand where others are.
+    #[serde(default)]
+    pub stead: Vec<(PathBuf, PathBuf)>,
+    /// With `docker`.
+    #[serde(default)]
+    pub container: Option<docker::Contained>,
+    /// Where the socket of jobs is, if the agent has to speak to the fleet.
+    #[serde(default)]
+    pub talk: Option<PathBuf>,
+}
+
+impl Enclosure {
+    /// Whether there is anybody whom a proxy leads to.
+    pub fn has_proxy(&self) -> bool {
+        let hosts = matches!(self.network, Reaches::Hosts(_));
+        self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
+    }
+
+    /// What its keeper sees to; a container's caps are the engine's.
+    pub(super) fn own_caps(&self) -> Caps {
+        if self.kind == SandboxKind::Docker { Caps::default() } else { self.caps }
+    }
+
+    /// Why it cannot be had at the moment, where that takes asking somebody.
+    pub async fn ready(&self) -> Result<(), String> {
+        let Some(container) = &self.container else { return Ok(()) };
+        let ready = docker::ready(container).await;
+        ready.map_err(|why| format!("`sandbox: {}` cannot be enforced: {why}", self.kind))
+    }
+}
+
+/// What is started in place of the agent.
+pub(super) fn argv(
+    enclosure: &Enclosure,
+    attempt: &Attempt,
+    directory: &Path,
+    argv: &[String],
+) -> io::Result<Vec<OsString>> {
+    let own = std::env::current_exe()?;
+    match enclosure.kind {
+        SandboxKind::None => Ok(argv.iter().map(Into::into).collect()),
+        SandboxKind::Landlock => Ok(vec![own.into(), confine::VERB.into(), attempt.folder().into()]),
+        SandboxKind::Bubblewrap => {
+            let way_out = enclosure.has_proxy().then(|| way_out(enclosure, attempt)).transpose()?;
+            Ok(bubblewrap::argv(enclosure, directory, argv, &own, way_out.as_deref()))
+        }
+        SandboxKind::Docker => Ok(vec![own.into(), docker::contain::VERB.into(), attempt.folder().into()]),
+    }
+}
+
+/// Starts the proxy, with credentials that nobody finds afterwards.
+fn way_out(enclosure: &Enclosure, attempt: &Attempt) -> io::Result<PathBuf> {
+    let credentials = if enclosure.gateway { Some(attempt.take_credentials()?) } else { None };
+    let hosts = match &enclosure.network {
+        Reaches::Hosts(hosts) => hosts.clone(),
+        Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => Vec::new(),
+    };
+    proxy::start(attempt.folder(), attempt.append("stderr")?, hosts, credentials.as_ref())
+}

@@ -1,0 +1,145 @@
+//! The model's provider, reached with credentials that the agent never holds: its program speaks to us as if we were the
+//! provider, and we add the key.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, Response};
+use reqwest::Body;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use serde::{Deserialize, Serialize};
+
+/// What the keeper is told for itself, in a file that is removed before the agent begins.
+#[derive(Serialize, Deserialize)]
+pub struct Credentials {
+    /// Where the provider is.
+    pub upstream: String,
+    pub header: String,
+    pub value: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+pub(super) struct Gateway {
+    upstream: String,
+    key: (HeaderName, HeaderValue),
+    client: reqwest::Client,
+}
+
+/// Of the one connection, or of us, or of who asks.
+const NOT_PASSED_ON: [&str; 12] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "host",
+    "content-length",
+    "expect",
+];
+/// What an agent could send in place of the key.
+const KEYS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+
+impl Gateway {
+    pub(super) fn new(credentials: &Credentials) -> io::Result<Self> {
+        let name: HeaderName = credentials.header.parse().map_err(io::Error::other)?;
+        let mut value: HeaderValue = credentials
+            .value
+            .parse()
+            .map_err(|_| io::Error::other("the key of the provider has signs that no header can have"))?;
+        value.set_sensitive(true);
+        let upstream = credentials.upstream.trim_end_matches('/').to_owned();
+        Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })
+    }
+
+    /// Only the path is the agent's.
+    pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        // Anything else would be a part of the host's name.
+        if !path.starts_with('/') {
+            return Err("this is no path".to_owned());
+        }
+        let url = format!("{}{path}", self.upstream);
+        forward(&self.client, &url, request, std::slice::from_ref(&self.key)).await
+    }
+}
+
+/// One that speaks to these addresses only, or to whoever is asked for.
+pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, String> {
+    // Without one, building a client panics.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder =
+        reqwest::Client::builder().no_proxy().no_gzip().redirect(reqwest::redirect::Policy::none());
+    if let Some(addresses) = addresses {
+        builder = builder.dns_resolver(Arc::new(Checked(addresses)));
+    }
+    builder.build().map_err(told)
+}
+
+#[derive(Debug)]
+struct Checked(Vec<SocketAddr>);
+
+impl Resolve for Checked {
+    fn resolve(&self, _: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
+}
+
+/// The same request there, and its answer here, both as they come in.
+pub(super) async fn forward(
+    client: &reqwest::Client,
+    url: &str,
+    request: Request<Incoming>,
+    keys: &[(HeaderName, HeaderValue)],
+) -> Result<Response<Body>, String> {
+    let (head, body) = request.into_parts();
+    let mut headers = passed_on(&head.headers);
+    if !keys.is_empty() {
+        for key in KEYS {
+            headers.remove(key);
+        }
+    }
+    headers.extend(keys.iter().map(|(name, value)| (Some(name.clone()), value.clone())));
+    // A body of unknown length where there is none confuses servers.
+    let has_body =
+        head.headers.contains_key("content-length") || head.headers.contains_key("transfer-encoding");
+    let mut asked = client.request(head.method, url).headers(headers);
+    if has_body {
+        asked = asked.body(Body::wrap(body));
+    }
+    let answer = asked.send().await.map_err(told)?;
+    let (mut head, body) = Response::<Body>::from(answer).into_parts();
+    head.headers = passed_on(&head.headers);
+    head.version = hyper::Version::HTTP_11;
+    Ok(Response::from_parts(head, body))
+}
+
+fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let mut passed = headers.clone();
+    for name in NOT_PASSED_ON {
+        passed.remove(name);
+    }
+    passed
+}
+
+/// Without the address, which is not the agent's business.
+fn told(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut last: &dyn std::error::Error = &error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    format!("it cannot be reached: {last}")
+}

@@ -1,0 +1,206 @@
+//! The one way out of a bubblewrap sandbox: a proxy that knows which hosts may be reached.
+//!
+//! It runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into them; there `forward`
+//! stands between it and programs that know only TCP. What it refuses is said in the job's output.
+
+mod gateway;
+mod reach;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cowhand_core::sandbox::Host;
+use hyper::body::Incoming;
+use hyper::header::HeaderValue;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use reqwest::Body;
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+pub use gateway::Credentials;
+use gateway::Gateway;
+use reach::Reach;
+
+/// Where programs in the sandbox find it.
+pub const INSIDE: &str = "127.0.0.1:3128";
+
+/// At a time; each takes two descriptors of the keeper.
+const MOST_CONNECTIONS: usize = 200;
+/// More of them say nothing new.
+const MOST_NOTES: usize = 50;
+
+struct Proxy {
+    reach: Reach,
+    gateway: Option<Gateway>,
+    notes: Notes,
+}
+
+/// What was refused, for people: it stands among what the agent says on stderr.
+struct Notes {
+    file: Mutex<File>,
+    written: AtomicUsize,
+}
+
+impl Notes {
+    fn refused(&self, what: &str, why: &str) {
+        let before = self.written.fetch_add(1, Ordering::Relaxed);
+        let line = match before {
+            0..MOST_NOTES => format!("cowhand: the sandbox refused {what}: {why}\n"),
+            MOST_NOTES => "cowhand: the sandbox refuses more than it tells\n".to_owned(),
+            _ => return,
+        };
+        // One write, so that nobody else's words come between.
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()).ok();
+    }
+}
+
+/// From here on until the keeper ends. Answers with the socket's path.
+pub fn start(
+    folder: &Path,
+    stderr: File,
+    hosts: Vec<Host>,
+    credentials: Option<&Credentials>,
+) -> io::Result<PathBuf> {
+    let path = folder.join(SOCKET);
+    let listener = listen(folder)?;
+    listener.set_nonblocking(true)?;
+    let gateway = credentials.map(Gateway::new).transpose()?;
+    let notes = Notes { file: Mutex::new(stderr), written: AtomicUsize::new(0) };
+    let proxy = Arc::new(Proxy { reach: Reach::new(hosts), gateway, notes });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _within = runtime.enter();
+        UnixListener::from_std(listener)?
+    };
+    std::thread::Builder::new()
+        .name("proxy".to_owned())
+        .spawn(move || runtime.block_on(serve(listener, proxy)))?;
+    Ok(path)
+}
+
+const SOCKET: &str = "proxy.sock";
+
+/// A path to a socket has to be short, and a state folder may lie deep: so the path goes by the folder's descriptor.
+fn listen(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    let opened = File::open(folder)?;
+    let short = format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd());
+    std::os::unix::net::UnixListener::bind(short)
+}
+
+async fn serve(listener: UnixListener, proxy: Arc<Proxy>) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        // Only a broken socket gives errors, or too many open files, which pass.
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
+        };
+        let proxy = Arc::clone(&proxy);
+        tokio::spawn(async move {
+            connection(stream, proxy).await;
+            drop(place);
+        });
+    }
+}
+
+async fn connection(stream: UnixStream, proxy: Arc<Proxy>) {
+    let answering = service_fn(move |request| {
+        let proxy = Arc::clone(&proxy);
+        async move { Ok::<_, std::convert::Infallible>(proxy.answer(request).await) }
+    });
+    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), answering).with_upgrades();
+    // A client that goes away in the middle is no news.
+    served.await.ok();
+}
+
+impl Proxy {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.method() == Method::CONNECT {
+            return self.tunnel(request).await;
+        }
+        let to_us = |uri: &Uri| uri.authority().is_none_or(|authority| authority.as_str() == INSIDE);
+        if to_us(request.uri()) {
+            return match &self.gateway {
+                Some(gateway) => {
+                    gateway.pass(request).await.unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why))
+                }
+                None => said(StatusCode::BAD_REQUEST, "this is a proxy; it has no pages"),
+            };
+        }
+        self.plain(request).await
+    }
+
+    /// Whatever goes through it is between the two ends.
+    async fn tunnel(&self, request: Request<Incoming>) -> Response<Body> {
+        let Some(host) =
+            request.uri().authority().and_then(|to| Some(Host::new(bare(to.host()), to.port_u16()?)))
+        else {
+            return said(StatusCode::BAD_REQUEST, "CONNECT needs a host and a port");
+        };
+        let addresses = match self.reach.addresses(&host).await {
+            Ok(addresses) => addresses,
+            Err(why) => return self.refused(&host, &why),
+        };
+        let mut far = match TcpStream::connect(addresses.as_slice()).await {
+            Ok(far) => far,
+            Err(error) => {
+                return said(StatusCode::BAD_GATEWAY, &format!("{host} cannot be reached: {error}"));
+            }
+        };
+        tokio::spawn(async move {
+            if let Ok(near) = hyper::upgrade::on(request).await {
+                // It ends when one end does, in whatever way.
+                tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut far).await.ok();
+            }
+        });
+        Response::new(Body::default())
+    }
+
+    /// A request without encryption, which names its whole address.
+    async fn plain(&self, request: Request<Incoming>) -> Response<Body> {
+        let authority = request.uri().authority().cloned();
+        let scheme = request.uri().scheme_str();
+        let Some(authority) = authority.filter(|_| scheme == Some("http")) else {
+            return said(
+                StatusCode::BAD_REQUEST,
+                "only http:// is asked for in this way; https:// takes CONNECT",
+            );
+        };
+        let host = Host::new(bare(authority.host()), authority.port_u16().unwrap_or(80));
+        let addresses = match self.reach.addresses(&host).await {
+            Ok(addresses) => addresses,
+            Err(why) => return self.refused(&host, &why),
+        };
+        let url = request.uri().to_string();
+        let answered = match gateway::client(Some(addresses)) {
+            Ok(client) => gateway::forward(&client, &url, request, &[]).await,
+            Err(why) => Err(why),
+        };
+        answered.unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why))
+    }
+
+    fn refused(&self, host: &Host, why: &str) -> Response<Body> {
+        self.notes.refused(&host.to_string(), why);
+        said(StatusCode::FORBIDDEN, &format!("{host} may not be reached: {why}"))
+    }
+}
+
+/// Without the brackets of an address of version 6.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn said(status: StatusCode, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(format!("{text}\n")));
+    *response.status_mut() = status;
+    response.headers_mut().insert("x-cowhand-sandbox", HeaderValue::from_static("1"));
+    response
+}

@@ -1,0 +1,61 @@
+//! Whom the agent may reach.
+
+use std::net::SocketAddr;
+
+use cowhand_core::sandbox::Host;
+use reqwest::Url;
+
+use crate::address::{self, Unreachable};
+
+pub(super) struct Reach(Vec<Host>);
+
+impl Reach {
+    pub(super) const fn new(hosts: Vec<Host>) -> Self {
+        Self(hosts)
+    }
+
+    /// Where the host is, if it may be reached; else a sentence. A name leads only to the internet, whatever it is
+    /// answered with: an address inside has to be named itself.
+    pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, String> {
+        let Some(allowed) = self.0.iter().find(|allowed| allowed.covers(host)) else {
+            return Err("it is not among `hosts` of the sandbox".to_owned());
+        };
+        let named = allowed.address().is_some() || allowed.name() == "localhost";
+        let url = Url::parse(&format!("https://{host}/")).map_err(|error| error.to_string())?;
+        address::addresses(&url, named).await.map_err(|unreachable| match unreachable {
+            Unreachable::Refused(why) | Unreachable::Private(why) | Unreachable::NotFound(why) => why,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_is_reached() {
+        let hosts = ["127.0.0.1:81", "*.example.com", "localhost:82", "1.1.1.1"];
+        let reach = Reach::new(hosts.map(|host| host.parse().unwrap()).into());
+        for (host, port, expected) in [
+            ("127.0.0.1", 81, Ok("127.0.0.1:81")),
+            ("127.0.0.1", 82, Err("not among")),
+            ("127.1", 81, Err("not among")),
+            ("2130706433", 81, Err("not among")),
+            ("169.254.169.254", 80, Err("not among")),
+            ("example.com", 443, Err("not among")),
+            ("1.1.1.1", 443, Ok("1.1.1.1:443")),
+        ] {
+            let found = reach.addresses(&Host::new(host, port)).await;
+            match expected {
+                Ok(address) => assert_eq!(found.unwrap(), [address.parse().unwrap()], "{host}"),
+                Err(word) => assert!(found.unwrap_err().contains(word), "{host}"),
+            }
+        }
+        let local = reach.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
+        assert!(local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
+        // A name that leads inside leads nowhere.
+        let named = Reach::new(vec!["*.localhost:81".parse().unwrap()]);
+        let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err();
+        assert!(refused.contains("not on the internet") || refused.contains("cannot be found"), "{refused}");
+    }
+}

@@ -1,0 +1,86 @@
+//! The checkpoints of an attempt, one JSON line each, beside the raw files and the JSONL.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::append_to;
+use crate::runtime::Reader;
+
+/// When the index has grown to this, all but its first and last checkpoint are dropped.
+const LARGE: u64 = 1 << 20;
+
+/// How far everything had come at a moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Checkpoint {
+    pub(super) at: Timestamp,
+    /// Bytes of the raw files, up to the end of a line.
+    pub(super) stdout: u64,
+    pub(super) stderr: u64,
+    /// Bytes and lines of the JSONL.
+    pub(super) jsonl: u64,
+    pub(super) lines: u64,
+    pub(super) reader: Reader,
+}
+
+#[derive(Debug)]
+pub(super) struct Index {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    /// Where the attempt began: what is left if a power cut took all the rest.
+    first: Option<Vec<u8>>,
+}
+
+impl Index {
+    /// The index and the last checkpoint that a JSONL of `have` bytes can have reached. What comes after it in the
+    /// index, half a line included, is dropped.
+    pub(super) fn open(path: &Path, have: u64) -> anyhow::Result<(Self, Option<Checkpoint>)> {
+        let file = append_to(path)?;
+        let written = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let (mut bytes, mut end, mut first, mut found) = (0, 0, None, None);
+        for line in written.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            let Ok(checkpoint) = serde_json::from_slice::<Checkpoint>(line) else { break };
+            end += line.len() as u64;
+            if checkpoint.jsonl <= have {
+                first.get_or_insert_with(|| line.to_owned());
+                (bytes, found) = (end, Some(checkpoint));
+            }
+        }
+        file.set_len(bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok((Self { path: path.to_owned(), file, bytes, first }, found))
+    }
+
+    /// How many lines the JSONL had when the attempt began.
+    pub(super) fn first_lines(&self) -> u64 {
+        let first = self.first.as_deref().and_then(|line| serde_json::from_slice::<Checkpoint>(line).ok());
+        first.map_or(0, |first| first.lines)
+    }
+
+    pub(super) fn append(&mut self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
+        let mut line = serde_json::to_vec(checkpoint)?;
+        line.push(b'\n');
+        let written = if self.bytes > LARGE { self.rewrite(&line) } else { self.file.write_all(&line) };
+        written.with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.bytes += line.len() as u64;
+        self.first.get_or_insert(line);
+        Ok(())
+    }
+
+    /// In a new file that takes the place of the old one, so that there is always a whole one.
+    fn rewrite(&mut self, last: &[u8]) -> std::io::Result<()> {
+        let first = self.first.as_deref().unwrap_or_default();
+        let new = self.path.with_extension("new");
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&[first, last].concat())?;
+        std::fs::rename(&new, &self.path)?;
+        self.file = file;
+        self.bytes = first.len() as u64;
+        Ok(())
+    }
+}

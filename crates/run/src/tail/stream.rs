@@ -1,0 +1,112 @@
+//! One raw file: how far it was read, and how far that made whole lines.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use crate::lines::Lines;
+
+/// A gap up to this is read as zeros.
+const SHORT_GAP: u64 = 4 << 10;
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    path: PathBuf,
+    /// None until the file is there.
+    file: Option<File>,
+    lines: Lines,
+    /// Where the line begins that is being read.
+    done: u64,
+    read: u64,
+}
+
+impl Stream {
+    pub(super) const fn new(path: PathBuf, done: u64, line_cap: usize) -> Self {
+        Self { path, file: None, lines: Lines::new(line_cap), done, read: done }
+    }
+
+    pub(super) const fn done(&self) -> u64 {
+        self.done
+    }
+
+    pub(super) const fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// The file's length; a file that is not there is one in which nothing was written.
+    pub(super) fn length(&mut self) -> anyhow::Result<u64> {
+        if self.file.is_none() {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+            self.file = match options.open(&self.path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+                opened => Some(opened.with_context(|| format!("cannot open {}", self.path.display()))?),
+            };
+        }
+        let file = self.file.as_ref().map(File::metadata).transpose();
+        Ok(file
+            .with_context(|| format!("cannot read {}", self.path.display()))?
+            .map_or(0, |about| about.len()))
+    }
+
+    /// How many bytes come next before `end` that nobody wrote: an agent can make its file any length without writing.
+    /// A short gap is none; it is read as zeros.
+    pub(super) fn gap(&self, end: u64) -> u64 {
+        let Some(file) = self.file.as_ref().filter(|_| self.read < end) else { return 0 };
+        let data = match seek(file, SeekFrom::Data(self.read)) {
+            Ok(data) => data.min(end),
+            // Nothing is written after this.
+            Err(Errno::NXIO) => end,
+            // A file system that does not tell.
+            Err(_) => self.read,
+        };
+        Some(data - self.read.min(data)).filter(|gap| *gap > SHORT_GAP).unwrap_or_default()
+    }
+
+    /// Passes over bytes that are not read.
+    pub(super) const fn skip(&mut self, count: u64) {
+        self.read += count;
+        self.done = self.read;
+    }
+
+    /// The next bytes before `end`.
+    pub(super) fn fill(&mut self, buffer: &mut [u8], end: u64) -> anyhow::Result<usize> {
+        let Some(file) = &self.file else { return Ok(0) };
+        let left = usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX);
+        let room = buffer.len().min(left);
+        let count = loop {
+            match file.read_at(&mut buffer[..room], self.read) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read.with_context(|| format!("cannot read {}", self.path.display()))?,
+            }
+        };
+        Ok(count)
+    }
+
+    /// The next whole line of a chunk that came from [`Self::fill`].
+    pub(super) fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
+        let before = chunk.len();
+        let line = self.lines.next(chunk);
+        self.read += (before - chunk.len()) as u64;
+        if line.is_some() {
+            self.done = self.read;
+        }
+        line
+    }
+
+    /// The line that has no end and will never have one.
+    pub(super) fn finish(&mut self) -> Option<String> {
+        self.done = self.read;
+        self.lines.finish()
+    }
+
+    pub(super) const fn rewind(&mut self) {
+        (self.done, self.read) = (0, 0);
+    }
+}

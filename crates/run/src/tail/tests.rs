@@ -1,0 +1,424 @@
+use std::fs;
+use std::io::Write as _;
+
+use cowhand_core::job::{ErrorKind, JobStatus, Outcome};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::ending::ExitStatus;
+use crate::veil::Veil;
+use crate::watch::Watch;
+
+/// A folder with the files of one attempt.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn files(&self) -> Files {
+        let path = |name: &str| self.0.path().join(name);
+        Files {
+            stdout: path("stdout"),
+            stderr: path("stderr"),
+            jsonl: path("job.jsonl"),
+            index: path("job.index"),
+            attempt: 1,
+            before: None,
+        }
+    }
+
+    fn open(&self, reader: Reader) -> Tail {
+        Tail::open(self.files(), reader, Veil::default(), now()).unwrap()
+    }
+
+    /// As a later attempt of the same job.
+    fn open_as(&self, attempt: u32) -> Tail {
+        let files = Files { attempt, ..self.files() };
+        Tail::open(files, Reader::command(), Veil::default(), now()).unwrap()
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.0.path().join(name), bytes).unwrap();
+    }
+
+    fn append(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        let file = OpenOptions::new().create(true).append(true).open(self.0.path().join(name));
+        file.unwrap().write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.path().join(name)).unwrap_or_default()
+    }
+
+    /// The JSONL without its timestamps. Every line must be whole.
+    fn said(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.read("job.jsonl")).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        let line = |line: &str| {
+            let mut message: Value = serde_json::from_str(line).unwrap();
+            assert!(message.as_object_mut().unwrap().remove("timestamp").is_some());
+            message
+        };
+        text.lines().map(line).collect()
+    }
+}
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn exited(code: i32) -> Ending {
+    Ending { at: now(), status: ExitStatus::Code { code }, stopped: None, leftovers: 0 }
+}
+
+fn quiet(_: Appended<'_>) {}
+
+fn text(content: &str) -> Value {
+    json!({"type": "system", "content": content})
+}
+
+fn stderr(content: &str) -> Value {
+    json!({"type": "system", "subtype": "stderr", "content": content})
+}
+
+#[test]
+fn lines_become_messages_as_they_come() {
+    let place = Place::new();
+    let mut tail = place.open(Reader::command());
+    let mut told = Vec::new();
+    let mut advance = |tail: &mut Tail| {
+        let mut on = |said: Appended<'_>| told.push((said.line, serde_json::to_value(said.message).unwrap()));
+        tail.advance(now(), &mut on).unwrap();
+    };
+    advance(&mut tail);
+    place.append("stdout", "one\ntw");
+    place.append("stderr", "careful\n");
+    advance(&mut tail);
+    assert_eq!(place.said(), [text("one"), stderr("careful")]);
+    place.append("stdout", b"o\r\nthr\xc3");
+    advance(&mut tail);
+    assert_eq!(place.said(), [text("one"), stderr("careful"), text("two")]);
+    place.append("stdout", b"\xa9e\xff");
+    let finish = tail.finish(&exited(0), now(), &mut |_| ()).unwrap();
+    assert_eq!(place.said().last().unwrap(), &text("thrée\u{fffd}"));
+    assert_eq!(finish.outcome, Outcome::Completed { summary: Some("thrée\u{fffd}".to_owned()) });
+    assert_eq!(told.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(told[0].1, json!({"type": "system", "content": "one", "timestamp": "2026-01-01T00:00:00Z"}));
+}
+
+/// Both raw files at the end, and how much of each is there at every step.
+struct Session {
+    reader: Reader,
+    stdout: &'static [u8],
+    stderr: &'static [u8],
+}
+
+fn sessions() -> [Session; 2] {
+    let claude = concat!(
+        r#"{"type":"system","subtype":"init","session_id":"s1"}"#,
+        "\n",
+        r#"{"type":"assistant","message":{"id":"m","model":"o","usage":{"input_tokens":1},"content":[{"type":"text","text":"é"}]}}"#,
+        "\n",
+        r#"{"type":"assistant","message":{"id":"m","model":"o","usage":{"input_tokens":1},"content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}"#,
+        "\n\n",
+        r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"busy","total_cost_usd":0.5}"#,
+    );
+    [
+        Session { reader: Reader::claude(), stdout: claude.as_bytes(), stderr: b"slow\nvery slow" },
+        Session {
+            reader: Reader::command(),
+            stdout: b"a\r\nb\xff\n\n{\"type\":\"x\"}\nlast",
+            stderr: b"w1\nw2\n",
+        },
+    ]
+}
+
+/// What both files told, each for itself: between them there is no order to keep.
+fn by_source(said: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+    said.into_iter().partition(|message| message["subtype"] == "stderr")
+}
+
+/// The daemon dies after every byte the agent writes, and each time at every moment of its own writing: before the
+/// JSONL, after it, and within the checkpoint.
+#[test]
+fn killed_at_any_moment_it_tells_everything_once() {
+    for session in sessions() {
+        let whole = Place::new();
+        whole.write("stdout", session.stdout);
+        whole.write("stderr", session.stderr);
+        let finish = whole.open(session.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
+        let expected = by_source(whole.said());
+
+        let running = Place::new();
+        let mut tail = running.open(session.reader.clone());
+        for step in 0..session.stdout.len() {
+            let before = running.read("job.index");
+            running.append("stdout", &session.stdout[step..=step]);
+            running.append("stderr", session.stderr.get(step..=step).unwrap_or_default());
+            tail.advance(now(), &mut quiet).unwrap();
+            let after = running.read("job.index");
+            let near_the_end = [before.len(), after.len().saturating_sub(1), after.len()];
+            for cut in (before.len()..after.len()).step_by(37).chain(near_the_end) {
+                let crashed = Place::new();
+                for name in ["stdout", "stderr", "job.jsonl"] {
+                    crashed.write(name, running.read(name));
+                }
+                crashed.write("job.index", &after[..cut]);
+                // The agent goes on while nobody looks.
+                crashed.append("stdout", &session.stdout[step + 1..]);
+                crashed.append("stderr", session.stderr.get(step + 1..).unwrap_or_default());
+                let again =
+                    crashed.open(session.reader.clone()).finish(&exited(1), now(), &mut quiet).unwrap();
+                assert_eq!(by_source(crashed.said()), expected, "after {step} bytes, index cut at {cut}");
+                assert_eq!(again, finish);
+            }
+        }
+    }
+}
+
+#[test]
+fn half_a_batch_is_taken_back() {
+    for session in sessions() {
+        let whole = Place::new();
+        whole.write("stdout", session.stdout);
+        let fresh = || whole.open(session.reader.clone());
+        let first = whole.read("job.index");
+        let mut tail = fresh();
+        let begun = whole.read("job.index");
+        assert!(first.is_empty() && !begun.is_empty());
+        tail.advance(now(), &mut quiet).unwrap();
+        let (expected, written) = (whole.said(), whole.read("job.jsonl"));
+        for cut in 0..written.len() {
+            whole.write("job.jsonl", &written[..cut]);
+            whole.write("job.index", &begun);
+            fresh().advance(now(), &mut quiet).unwrap();
+            assert_eq!(whole.said(), expected, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn half_a_first_checkpoint_is_none() {
+    let place = Place::new();
+    place.open(Reader::command());
+    let first = place.read("job.index");
+    for cut in 0..first.len() {
+        let place = Place::new();
+        place.write("job.index", &first[..cut]);
+        for line in ["one\n", "two\n"] {
+            place.append("stdout", line);
+            place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+        }
+        assert_eq!(place.said(), [text("one"), text("two")], "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_second_attempt_leaves_the_first_alone() {
+    let place = Place::new();
+    // A power cut has left half a line.
+    place.write(
+        "job.jsonl",
+        "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n{\"type\":\"sys",
+    );
+    place.write("stdout", "second\n");
+    let mut lines = Vec::new();
+    let mut on = |said: Appended<'_>| lines.push(said.line);
+    place.open_as(2).advance(now(), &mut on).unwrap();
+    let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
+    assert_eq!(place.said(), [text("first"), border.clone(), text("second")]);
+    place.append("stdout", "third\n");
+    place.open_as(2).advance(now(), &mut on).unwrap();
+    assert_eq!(place.said(), [text("first"), border, text("second"), text("third")]);
+    assert_eq!(lines, [2, 3, 4]);
+}
+
+#[test]
+fn a_silent_attempt_is_marked_once_too() {
+    let border = json!({"type": "system", "subtype": "attempt", "content": "attempt 2"});
+    let first = "{\"type\":\"system\",\"content\":\"first\",\"timestamp\":\"x\"}\n";
+    for (begins, ends) in [(false, false), (true, false), (false, true), (true, true)] {
+        let place = Place::new();
+        place.write("job.jsonl", first);
+        for _ in 0..2 {
+            // The daemon dies in between.
+            let mut tail = place.open_as(2);
+            tail.advance(now(), &mut quiet).unwrap();
+            if begins {
+                tail.begin(now()).unwrap();
+                tail.advance(now(), &mut quiet).unwrap();
+            }
+            if ends {
+                tail.finish(&exited(1), now(), &mut quiet).unwrap();
+            }
+        }
+        let expected = if begins || ends { vec![text("first"), border.clone()] } else { vec![text("first")] };
+        assert_eq!(place.said(), expected, "begins: {begins}, ends: {ends}");
+    }
+    let place = Place::new();
+    place.write("stdout", "said\n");
+    place.open_as(2).advance(now(), &mut quiet).unwrap();
+    assert_eq!(place.said(), [text("said")], "nothing was said before");
+}
+
+#[test]
+fn a_lost_view_is_written_again() {
+    let place = Place::new();
+    place.write("stdout", "one\n");
+    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    place.append("stdout", "two\n");
+    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    let expected = place.said();
+    let written = place.read("job.jsonl");
+    for left in 0..written.len() {
+        place.write("job.jsonl", &written[..left]);
+        place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+        assert_eq!(place.said(), expected, "{left} bytes were left");
+    }
+    fs::remove_file(place.files().jsonl).unwrap();
+    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    assert_eq!(place.said(), expected);
+}
+
+#[test]
+fn a_failed_write_is_made_good() {
+    let place = Place::new();
+    let mut tail = place.open(Reader::command());
+    place.append("stdout", "one\n");
+    tail.advance(now(), &mut quiet).unwrap();
+    place.append("stdout", "two\n");
+    tail.jsonl = File::open(place.files().jsonl).unwrap();
+    let error = tail.advance(now(), &mut |_| panic!("told, but not written")).unwrap_err();
+    assert!(error.to_string().starts_with("cannot write"), "{error}");
+    place.append("stdout", "three\n");
+    tail.advance(now(), &mut quiet).unwrap();
+    assert_eq!(place.said(), [text("one"), text("two"), text("three")]);
+}
+
+#[test]
+fn an_agent_that_empties_its_own_output() {
+    let place = Place::new();
+    let mut tail = place.open(Reader::command());
+    place.write("stdout", "a long first line\nhalf");
+    tail.advance(now(), &mut quiet).unwrap();
+    place.write("stdout", "anew\n");
+    tail.advance(now(), &mut quiet).unwrap();
+    let shrank = "stdout shrank from 22 to 5 bytes; it is read from its start again";
+    let shrank = json!({"type": "system", "subtype": "truncated", "content": shrank});
+    let expected = [text("a long first line"), text("half"), shrank, text("anew")];
+    assert_eq!(place.said(), expected);
+    place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(place.said(), expected);
+}
+
+#[test]
+fn nothing_was_ever_written() {
+    let place = Place::new();
+    let status = ExitStatus::StartFailed { message: "no such file".to_owned() };
+    let ending = Ending { status, ..exited(0) };
+    let finish = place.open(Reader::command()).finish(&ending, now(), &mut quiet).unwrap();
+    assert!(matches!(finish.outcome, Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed));
+    assert_eq!(place.said(), Vec::<Value>::new());
+}
+
+#[test]
+fn the_outcome_is_the_same_after_a_restart() {
+    for session in sessions() {
+        let place = Place::new();
+        place.write("stdout", session.stdout);
+        let mut tail = place.open(session.reader.clone());
+        let finish = tail.finish(&exited(0), now(), &mut quiet).unwrap();
+        let said = place.said();
+        let mut again = place.open(session.reader);
+        assert_eq!(again.session_id(), finish.session_id.as_deref());
+        for tail in [&mut tail, &mut again] {
+            assert_eq!(tail.finish(&exited(0), now(), &mut quiet).unwrap(), finish);
+        }
+        assert_eq!(place.said(), said);
+    }
+}
+
+#[test]
+fn the_index_stays_small() {
+    let place = Place::new();
+    let mut tail = place.open(Reader::command());
+    let long = "x".repeat(60_000);
+    for line in 0..60 {
+        place.append("stdout", format!("{{\"type\":\"assistant\",\"content\":\"{line} {long}\"}}\n"));
+        tail.advance(now(), &mut quiet).unwrap();
+        assert!(place.read("job.index").len() < (1 << 20) + 200_000);
+    }
+    let said = place.said();
+    assert_eq!(said.len(), 60);
+    let finish = place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(place.said(), said);
+    assert!(matches!(finish.outcome, Outcome::Completed { summary: Some(text) } if text.starts_with("59 x")));
+
+    // The first checkpoint is still there for the worst case.
+    place.write("job.jsonl", "");
+    place.open(Reader::command()).advance(now(), &mut quiet).unwrap();
+    assert_eq!(place.said(), said);
+}
+
+#[tokio::test]
+async fn a_writer_is_followed_while_it_writes() {
+    const LINES: usize = 3_000;
+    let place = Place::new();
+    let watch = Watch::new();
+    let wake = watch.folder(place.0.path());
+    let mut tail = place.open(Reader::command());
+    let path = place.files().stdout;
+    let writer = std::thread::spawn(move || {
+        let text: Vec<u8> = (0..LINES).flat_map(|line| format!("line {line} é\n").into_bytes()).collect();
+        let mut rest = text.as_slice();
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        let mut random = fastrand::Rng::with_seed(7);
+        while !rest.is_empty() {
+            let (chunk, left) = rest.split_at(random.usize(1..=rest.len().min(200)));
+            file.write_all(chunk).unwrap();
+            rest = left;
+        }
+    });
+    let mut count = 0;
+    while count < LINES as u64 {
+        tail.advance(now(), &mut |said| count = said.line).unwrap();
+        if count < LINES as u64 {
+            wake.changed().await;
+        }
+    }
+    writer.join().unwrap();
+    let finish = tail.finish(&exited(0), now(), &mut |_| panic!("told twice")).unwrap();
+    assert_eq!(finish.outcome.status(), JobStatus::Completed);
+    let expected: Vec<_> = (0..LINES).map(|line| text(&format!("line {line} é"))).collect();
+    assert_eq!(place.said(), expected);
+}
+
+/// An agent makes its stdout large without writing anything.
+#[test]
+fn what_nobody_wrote_is_not_read() {
+    const HUGE: u64 = 1 << 36;
+    let place = Place::new();
+    place.write("stdout", b"one\nbegun");
+    place.write("stderr", b"");
+    let stdout = std::fs::OpenOptions::new().append(true).open(place.0.path().join("stdout")).unwrap();
+    stdout.set_len(HUGE).unwrap();
+    let mut tail = place.open(Reader::command());
+    tail.advance(now(), &mut quiet).unwrap();
+    assert!(!tail.is_behind());
+    let gap = |said: &[Value]| said.iter().filter(|message| message["subtype"] == "gap").count();
+    assert_eq!((text("one"), gap(&place.said())), (place.said()[0].clone(), 1));
+    // After a restart it is not told again, and what is written later is read.
+    place.append("stdout", b"two\n");
+    let finish = place.open(Reader::command()).finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(gap(&place.said()), 1, "{:?}", place.said());
+    assert_eq!(place.said().last().unwrap(), &text("two"));
+    assert_eq!(finish.outcome, Outcome::Completed { summary: Some("two".to_owned()) });
+    // It may also become shorter again.
+    stdout.set_len(4).unwrap();
+    let mut tail = place.open(Reader::command());
+    tail.finish(&exited(0), now(), &mut quiet).unwrap();
+    assert_eq!(place.said().last().unwrap(), &text("one"), "{:?}", place.said());
+}

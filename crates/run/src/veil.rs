@@ -1,0 +1,289 @@
+//! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
+
+mod bare;
+mod texts;
+mod token;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use cowhand_core::config::MASK;
+use cowhand_core::job::Outcome;
+use serde_json::Value;
+
+use bare::Bare;
+
+/// A shorter secret is none, and to hide it would hide every text.
+const SHORTEST: usize = 6;
+/// Of a secret with several lines, such as a key, each line that is long enough to be one by itself.
+const SHORTEST_LINE: usize = 16;
+
+#[derive(Debug, Clone, Default)]
+pub struct Veil {
+    secrets: Vec<String>,
+    /// None if there is nothing to hide.
+    finder: Option<AhoCorasick>,
+}
+
+impl Veil {
+    pub fn of(secrets: Vec<String>) -> Self {
+        let mut all = Vec::new();
+        for secret in secrets {
+            let lines = secret.lines().map(str::trim);
+            all.extend(lines.filter(|line| line.len() >= SHORTEST_LINE).map(str::to_owned));
+            all.push(secret.trim().to_owned());
+        }
+        // As they stand inside a JSON text that is too broken to be read.
+        let escaped: Vec<_> = all.iter().map(|secret| escaped(secret)).collect();
+        all.extend(escaped);
+        all.retain(|secret| secret.len() >= SHORTEST);
+        all.sort();
+        all.dedup();
+        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&all);
+        let finder = finder.ok().filter(|_| !all.is_empty());
+        Self { secrets: all, finder }
+    }
+
+    /// Adds secrets.
+    #[must_use]
+    pub fn and(self, more: impl IntoIterator<Item = String>) -> Self {
+        let mut secrets = self.secrets;
+        secrets.extend(more);
+        Self::of(secrets)
+    }
+
+    /// Masks every known secret in a text, and every token of cowhand itself, also those that are interrupted by colours
+    /// and other marks that nobody sees.
+    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let places = self.places(text.as_bytes());
+        if places.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut hidden = text.to_owned();
+        for place in places.into_iter().rev() {
+            hidden.replace_range(place, MASK);
+        }
+        Cow::Owned(hidden)
+    }
+
+    /// Finds what has to be hidden, in its order and each byte once.
+    fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let mut places = self.found(text);
+        if let Some(bare) = Bare::of(text) {
+            places.extend(self.found(&bare.text).iter().map(|part| bare.place(part)));
+            places.sort_by_key(|place| (place.start, place.end));
+            places = places.into_iter().fold(Vec::new(), |mut joined, place| {
+                match joined.last_mut() {
+                    Some(last) if place.start < last.end => last.end = last.end.max(place.end),
+                    _ => joined.push(place),
+                }
+                joined
+            });
+        }
+        places
+    }
+
+    /// Finds secrets first, and tokens where no secret is.
+    fn found(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let secrets = self.finder.iter().flat_map(|finder| finder.find_iter(text));
+        let mut found: Vec<Range<usize>> = secrets.map(|secret| secret.range()).collect();
+        let tokens = token::find(text);
+        if !tokens.is_empty() {
+            let is_free = |token: &Range<usize>| {
+                !found.iter().any(|secret| secret.start < token.end && token.start < secret.end)
+            };
+            let free: Vec<_> = tokens.into_iter().filter(is_free).collect();
+            found.extend(free);
+            found.sort_by_key(|place| place.start);
+        }
+        found
+    }
+
+    /// Of a text that goes on: up to where it is known what is hidden. What comes after may be the beginning of a secret.
+    pub fn settled(&self, text: &str) -> usize {
+        let open = token::begun(text).unwrap_or(text.len());
+        let Some(finder) = &self.finder else { return open };
+        let begun = |secret: &String| {
+            let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
+            (1..most).rev().find(|length| text.as_bytes().ends_with(&secret[..*length]))
+        };
+        let cut = open.min(text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0));
+        let across = finder.find_iter(text).find(|found| found.start() < cut && cut < found.end());
+        across.map_or(cut, |found| found.start())
+    }
+
+    /// Of a file that need not be text.
+    pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let places = self.places(bytes);
+        if places.is_empty() {
+            return Cow::Borrowed(bytes);
+        }
+        let (mut hidden, mut rest) = (Vec::with_capacity(bytes.len()), 0);
+        for place in places {
+            hidden.extend_from_slice(&bytes[rest..place.start]);
+            hidden.extend_from_slice(MASK.as_bytes());
+            rest = place.end;
+        }
+        hidden.extend_from_slice(&bytes[rest..]);
+        Cow::Owned(hidden)
+    }
+
+    /// A line of output. In JSON a secret may be written in many ways, and a mask must not break it.
+    pub fn hide_in_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        if !line.contains('\\') && self.places(line.as_bytes()).is_empty() {
+            return Cow::Borrowed(line);
+        }
+        match serde_json::from_str(line) {
+            Ok(mut value @ (Value::Object(_) | Value::Array(_))) => {
+                if self.hide_in(&mut value) {
+                    Cow::Owned(value.to_string())
+                } else {
+                    Cow::Borrowed(line)
+                }
+            }
+            _ => self.hide(line),
+        }
+    }
+
+    /// What a job came to is told by its agent, and by programs that kept it from starting.
+    pub fn hide_in_outcome(&self, outcome: &mut Outcome) {
+        let (message, summary) = match outcome {
+            Outcome::Completed { summary } => (None, summary.as_mut()),
+            Outcome::Failed { error, summary, .. } => (Some(&mut error.message), summary.as_mut()),
+            Outcome::Cancelled { .. } => (None, None),
+        };
+        for text in message.into_iter().chain(summary) {
+            if let Cow::Owned(hidden) = self.hide(text) {
+                *text = hidden;
+            }
+        }
+    }
+
+    /// Says whether there was anything to hide.
+    pub fn hide_in(&self, value: &mut Value) -> bool {
+        match value {
+            Value::String(text) => match self.hide(text) {
+                Cow::Owned(hidden) => {
+                    *text = hidden;
+                    true
+                }
+                Cow::Borrowed(_) => false,
+            },
+            Value::Number(number) => match self.hide(&number.to_string()) {
+                Cow::Owned(hidden) => {
+                    *value = Value::String(hidden);
+                    true
+                }
+                Cow::Borrowed(_) => false,
+            },
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in(item) | hid),
+            Value::Object(fields) => {
+                let mut hid = false;
+                if fields.keys().any(|key| matches!(self.hide(key), Cow::Owned(_))) {
+                    hid = true;
+                    let renamed = std::mem::take(fields).into_iter();
+                    *fields = renamed.map(|(key, value)| (self.hide(&key).into_owned(), value)).collect();
+                }
+                fields.values_mut().fold(hid, |hid, field| self.hide_in(field) | hid)
+            }
+            Value::Null | Value::Bool(_) => false,
+        }
+    }
+}
+
+fn escaped(secret: &str) -> String {
+    let quoted = Value::from(secret).to_string();
+    quoted.trim_matches('"').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use cowhand_core::job::{ErrorKind, FailReason, JobError, Termination};
+
+    use super::*;
+
+    fn veil(secrets: &[&str]) -> Veil {
+        Veil::of(secrets.iter().map(|secret| (*secret).to_owned()).collect())
+    }
+
+    #[test]
+    fn secrets_are_hidden_the_longest_first() {
+        let veil = veil(&["secret", "secret-and-more", "x", ""]);
+        assert_eq!(veil.hide("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
+        assert!(matches!(veil.hide("nothing"), Cow::Borrowed(_)));
+        assert_eq!(Veil::default().hide("a secret"), "a secret");
+    }
+
+    #[test]
+    fn however_json_writes_them() {
+        let veil = veil(&["pa\"ss/wo\\rd<", "12345678"]);
+        for (line, expected) in [
+            (r#"{"a":"it is pa\"ss/wo\\rd<!"}"#, r#"{"a":"it is ***!"}"#),
+            (r#"{"a":"it is pa\"ss\/wo\\rd\u003c!"}"#, r#"{"a":"it is ***!"}"#),
+            (r#"{"\u0070a\"ss/wo\\rd<":[["pa\"ss/wo\\rd<"]]}"#, r#"{"***":[["***"]]}"#),
+            (r#"{"n":12345678,"m":1}"#, r#"{"n":"***","m":1}"#),
+            (r#"{"cut":"pa\"ss/wo\\rd< and"#, r#"{"cut":"*** and"#),
+            (r#"plain pa"ss/wo\rd< text"#, "plain *** text"),
+            (r#"{"a":"b\\c"}"#, r#"{"a":"b\\c"}"#),
+            (r#""12345678""#, r#""***""#),
+        ] {
+            assert_eq!(veil.hide_in_line(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn marks_that_nobody_sees_uncover_nothing() {
+        let veil = veil(&["canary-Tok99", "canary-Tok99-long"]);
+        let token = format!("cow_{}", "a".repeat(43));
+        for (text, expected) in [
+            ("a canary-\u{1b}[01;31m\u{1b}[KTok99\u{1b}[m\u{1b}[K.", "a ***\u{1b}[m\u{1b}[K."),
+            ("can\0ary-Tok99", "***"),
+            ("can\u{200b}ary-To\u{9b}1mk99\u{1b}(B-long\u{7}", "***\u{7}"),
+            ("can\u{ad}ary\u{fe0f}-\u{34f}Tok\u{e0041}99", "***"),
+            ("c\u{180e}a\u{3164}n\u{115f}ary-\u{e0100}Tok\u{206f}99\u{61c}-long", "***"),
+            ("canäry-Tok99 日本 😀\u{ad}", "canäry-Tok99 日本 😀\u{ad}"),
+            ("can\u{1b}]8;;http://x\u{1b}\\ary-Tok99", "***"),
+            ("canary-Tok99 and can\u{8}ary-Tok99", "*** and ***"),
+            ("é\u{1b}[1mcanary", "é\u{1b}[1mcanary"),
+            ("can\nary-Tok99", "can\nary-Tok99"),
+            (&token.replacen("aa", "a\u{1b}[1ma", 1), "***"),
+        ] {
+            assert_eq!(veil.hide(text), expected, "{text:?}");
+            assert_eq!(veil.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
+            assert_eq!(veil.hide_in_line(text), expected, "{text:?}");
+            let line = serde_json::json!({ "a": text }).to_string();
+            let line = veil.hide_in_line(&line);
+            let told: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(told["a"], expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_job_came_to() {
+        let veil = veil(&["canary"]);
+        let error = JobError { kind: ErrorKind::Exit, message: "no canary".to_owned() };
+        let said = Some("a canary".to_owned());
+        let mut outcomes = [
+            Outcome::Completed { summary: said.clone() },
+            Outcome::Failed { reason: FailReason::Error, error, summary: said },
+            Outcome::Cancelled { how: Termination::Graceful },
+        ];
+        for outcome in &mut outcomes {
+            veil.hide_in_outcome(outcome);
+        }
+        let [completed, failed, _] = outcomes;
+        assert_eq!(completed, Outcome::Completed { summary: Some("a ***".to_owned()) });
+        let Outcome::Failed { error, summary, .. } = failed else { panic!("{failed:?}") };
+        assert_eq!((error.message.as_str(), summary.as_deref()), ("no ***", Some("a ***")));
+    }
+
+    #[test]
+    fn a_key_of_several_lines_is_hidden_line_by_line() {
+        let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----\n";
+        let veil = veil(&[key]);
+        assert_eq!(veil.hide("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
+        let line = serde_json::json!({ "file": format!("x{key}y") }).to_string();
+        assert_eq!(veil.hide_in_line(&line), "{\"file\":\"x***\\ny\"}");
+    }
+}

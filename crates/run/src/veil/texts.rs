@@ -1,0 +1,91 @@
+//! Views for people and programs: known secrets are taken out of free text, and everything that is read by its form stays.
+
+use serde_json::Value;
+
+use super::Veil;
+
+/// Keys whose values are words of people, agents and outside systems. The rest of a view is ids, times, states and numbers,
+/// which would not be what they are with a mask in them.
+const FREE_TEXT: [&str; 17] = [
+    "prompt",
+    "title",
+    "description",
+    "labels",
+    "metadata",
+    "url",
+    "summary",
+    "message",
+    "last_error",
+    "note",
+    "why",
+    "details",
+    "detail",
+    "payload",
+    "confined",
+    "result",
+    "artifacts",
+];
+
+impl Veil {
+    /// The same for a view that is written as JSON; none if there is nothing to hide.
+    pub fn hide_in_json(&self, json: &[u8]) -> Option<Vec<u8>> {
+        // With an escape in it a secret may be written in many ways.
+        if !json.contains(&b'\\') && self.places(json).is_empty() {
+            return None;
+        }
+        let mut view: Value = serde_json::from_slice(json).ok()?;
+        self.hide_in_view(&mut view).then(|| view.to_string().into_bytes())
+    }
+
+    /// Masks every known secret in the free text of a view; says whether there was one.
+    pub fn hide_in_view(&self, view: &mut Value) -> bool {
+        match view {
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in_view(item) | hid),
+            Value::Object(fields) => fields.iter_mut().fold(false, |hid, (key, field)| {
+                let is_text = FREE_TEXT.contains(&key.as_str()) || (key == "reason" && is_sentence(field));
+                (if is_text { self.hide_in_words(field) } else { self.hide_in_view(field) }) | hid
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        }
+    }
+
+    /// Keys within free text are somebody's own, too; a number stays a number, which whoever reads it expects.
+    fn hide_in_words(&self, words: &mut Value) -> bool {
+        match words {
+            Value::Number(_) => false,
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in_words(item) | hid),
+            words => self.hide_in(words),
+        }
+    }
+}
+
+/// A reason may also be one of a few words that programs go by.
+fn is_sentence(reason: &Value) -> bool {
+    let is_of_word = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    reason.as_str().is_some_and(|reason| !reason.chars().all(is_of_word))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_are_masked_and_names_are_not() {
+        let veil = Veil::of(vec!["canary".to_owned(), "1234567".to_owned()]);
+        let item = json!({"id": "files-canary", "title": "A canary", "labels": ["canary", "x"],
+            "metadata": {"own": {"canary": ["a canary"]}}, "url": "file:///canary.md"});
+        let mut view = json!({"agent": "canary", "prompt": "Feed the canary.", "usage": {"total": 1_234_567},
+            "error": {"kind": "exit", "message": "no canary"}, "result": 1_234_567, "items": [{"work_item": item}],
+            "given_up": {"reason": "a canary"}, "skipped": {"reason": "canary"}});
+        assert!(veil.hide_in_view(&mut view));
+        let item = json!({"id": "files-canary", "title": "A ***", "labels": ["***", "x"],
+            "metadata": {"own": {"***": ["a ***"]}}, "url": "file:///***.md"});
+        let expected = json!({"agent": "canary", "prompt": "Feed the ***.", "usage": {"total": 1_234_567},
+            "error": {"kind": "exit", "message": "no ***"}, "result": 1_234_567, "items": [{"work_item": item}],
+            "given_up": {"reason": "a ***"}, "skipped": {"reason": "canary"}});
+        assert_eq!(view, expected);
+        assert!(!veil.hide_in_view(&mut view));
+    }
+}

@@ -1,0 +1,40 @@
+//! Other repositories that a repository takes objects from.
+//!
+//! A worktree shares its objects with the repository it was made from. An agent that may write there can name another
+//! repository, and a branch in it: then the commits of that one are seen, and pushed, as if they were the user's own.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use cowhand_core::workspace::{IsolationKind, Workspace};
+
+use super::diff::common;
+use super::git::Git;
+use cowhand_system::beneath::Root;
+
+/// Tells that the list of other repositories was written since then. A clone is looked at when its commits are taken over.
+pub(super) fn changed(workspace: &Workspace, since: SystemTime) -> Option<String> {
+    if workspace.kind != IsolationKind::Worktree {
+        return None;
+    }
+    let repository = common(&Git::at(&workspace.repository)).ok()?;
+    let objects = Root::open(&repository).ok()?.directory(Path::new("objects/info")).ok()?;
+    let named = |name: &str| {
+        let found = objects.file(Path::new(name)).ok()?.metadata().ok()?;
+        (found.len() > 0 && changed_at(&found) >= since).then(|| format!("objects/info/{name}"))
+    };
+    let file = named("alternates").or_else(|| named("http-alternates"))?;
+    Some(format!(
+        "{} was written while the job ran: {} may show commits of another repository; remove the file unless it is yours",
+        repository.join(file).display(),
+        workspace.repository.display()
+    ))
+}
+
+/// By the time that nobody can set.
+pub(super) fn changed_at(found: &std::fs::Metadata) -> SystemTime {
+    use std::os::unix::fs::MetadataExt;
+    let seconds = u64::try_from(found.ctime()).unwrap_or_default();
+    let nanoseconds = u32::try_from(found.ctime_nsec()).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + std::time::Duration::new(seconds, nanoseconds)
+}

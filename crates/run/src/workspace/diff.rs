@@ -1,0 +1,190 @@
+//! What a job changed: committed, uncommitted and new files, against the commit that its workspace began with.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use cowhand_core::workspace::{IsolationKind, Workspace};
+use tracing::warn;
+
+use super::alternates;
+use super::git::Git;
+use super::hidden::{self, Attributes};
+use cowhand_system::beneath::Root;
+use cowhand_system::gone::gone;
+
+/// What is kept of a diff.
+const MOST: usize = 1 << 20;
+
+/// The largest index that is copied; the agent may have put anything in its place.
+const LARGEST_INDEX: u64 = 1 << 30;
+
+/// A submodule is not looked into: git would do that by a process that obeys the submodule's own config.
+const HOW: [&str; 7] = [
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--ignore-submodules=dirty",
+];
+
+/// A diff, and whether there was more of it.
+struct Compared {
+    text: Vec<u8>,
+    cut: bool,
+    /// What the reader of the diff should know about the workspace.
+    notes: Vec<String>,
+}
+
+/// Returns the text. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed what git keeps
+/// about the workspace. `scratch` is a file that may be written; `since` is when the job began.
+pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, String> {
+    gone(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
+    let whole = of_tree(workspace, scratch, since);
+    // Whatever came of it, it was ours.
+    let _ = fs::remove_file(scratch);
+    // Without its directory, what was committed still tells.
+    let Compared { mut text, cut, mut notes } =
+        whole.or_else(|why| of_branch(workspace, &why).map_err(|_| why))?;
+    if cut {
+        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        text.truncate(end);
+        text.extend(format!("# cowhand: the diff is longer than {MOST} bytes and was cut here\n").bytes());
+    }
+    notes.extend(alternates::changed(workspace, since));
+    for note in &notes {
+        warn!(job = %workspace.job, "{note}");
+    }
+    let notes = notes.iter().map(|note| format!("# cowhand: {}\n", note.replace('\n', " ")));
+    Ok(notes.collect::<String>().into_bytes().into_iter().chain(text).collect())
+}
+
+/// Compares the files of the workspace with its base, by the repository that it was made from and by an index of our own.
+/// What the agent made of `.git` and of the index in it changes nothing about that.
+fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Compared, String> {
+    if !fs::symlink_metadata(&workspace.path).is_ok_and(|found| found.is_dir()) {
+        return Err(format!("{} is no directory any more", workspace.path.display()));
+    }
+    let repository = common(&Git::at(&workspace.repository))?;
+    let git = Git::after_agent(&workspace.repository)?.patient();
+    let git = git.on(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
+    let known = agents_index(workspace, scratch);
+    let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
+    // By an index without what git noted in it, every file of a filter would look changed, and every file that a sparse
+    // checkout leaves out would look deleted.
+    if known.is_err() || !(git.is_disarmed() || is_sparse(&git)) {
+        gone(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
+        git.run(&["read-tree", &workspace.base])?;
+    }
+    // New files are named in our index, so that the diff sees them and nothing of the workspace changes. One that cannot
+    // be read keeps no other from being seen.
+    let names = scratch.with_extension("names");
+    let shown = new_files(&git, added)?;
+    // Before they are in the index, where none of them is new.
+    let unseen = hidden::new_files(&git, &workspace.base, &shown, &scratch.with_extension("rules"))?;
+    if let Some(listed) = written(&shown, &names)? {
+        let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
+        let _ = git.run(&add);
+    }
+    gone(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
+    let compared = [workspace.base.as_str(), "--"];
+    let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
+    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
+    let note = known.err().map(|why| {
+        format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
+    });
+    let inner = hidden::submodules(&git, &workspace.base, since)?;
+    let notes = note.into_iter().chain(attributes.as_text).chain(unseen).chain(inner);
+    Ok(Compared { text, cut, notes: notes.collect() })
+}
+
+/// Copies the index of the agent. The error says why there is none that belongs to the workspace.
+fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), String> {
+    let git = Git::after_agent(&workspace.path)?;
+    let top = git.run(&["rev-parse", "--show-toplevel"])?;
+    if Path::new(&top) != workspace.path {
+        return Err("it is no repository any more".to_owned());
+    }
+    let common = common(&git)?;
+    if common != own_repository(workspace)? {
+        return Err("it belongs to another repository now".to_owned());
+    }
+    let index = PathBuf::from(git.run(&["rev-parse", "--path-format=absolute", "--git-path", "index"])?);
+    copy_index(&common, &index, scratch).map_err(|error| format!("its index cannot be read: {error}"))
+}
+
+/// Lists the files that the agent's index has and the base has not, also those that git would ignore.
+fn added(git: &Git, base: &str) -> Vec<u8> {
+    let how = ["diff", "--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A"];
+    let listed = git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MOST);
+    // An index that makes no sense names nothing.
+    listed.map(whole_names).unwrap_or_default()
+}
+
+fn is_sparse(git: &Git) -> bool {
+    git.run(&["config", "--type=bool", "core.sparseCheckout"]).is_ok_and(|answer| answer == "true")
+}
+
+/// Drops the name that was cut off.
+fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
+    if cut {
+        let end = listed.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
+        listed.truncate(end);
+    }
+    listed
+}
+
+/// Lists new files that are not ignored, and those of the agent's index. Other repositories are left out.
+fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, String> {
+    let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MOST)?;
+    let mut listed = whole_names(others);
+    listed.extend(added);
+    let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
+    Ok(files.flatten().copied().collect())
+}
+
+/// Writes the names into a file, and answers with the option that names it; none if there are no names. Only these are
+/// added, because adding a submodule looks into it as a diff would.
+fn written(files: &[u8], names: &Path) -> Result<Option<String>, String> {
+    let place = names.to_str().filter(|_| !files.is_empty());
+    if place.is_some() {
+        fs::write(names, files).map_err(|error| format!("{}: {error}", names.display()))?;
+    }
+    Ok(place.map(|place| format!("--pathspec-from-file={place}")))
+}
+
+/// The repository that a working tree says it belongs to.
+pub(super) fn common(git: &Git) -> Result<PathBuf, String> {
+    git.run(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map(PathBuf::from)
+}
+
+/// The repository that the workspace was made with.
+fn own_repository(workspace: &Workspace) -> Result<PathBuf, String> {
+    match workspace.kind {
+        IsolationKind::Clone => Ok(workspace.path.join(".git")),
+        IsolationKind::Worktree | IsolationKind::Shared => common(&Git::at(&workspace.repository)),
+    }
+}
+
+fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
+    // The agent may have made a link or a pipe of any of it.
+    let (top, name) = (common.parent().unwrap_or(common), common.file_name().unwrap_or_default());
+    let below = index.strip_prefix(common).map_err(io::Error::other)?;
+    let index = Root::open(top)?.directory(Path::new(name))?.file(below)?;
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(scratch)?;
+    let copied = io::copy(&mut index.take(LARGEST_INDEX + 1), &mut copy)?;
+    if copied > LARGEST_INDEX { Err(io::Error::other("it is too large")) } else { Ok(()) }
+}
+
+fn of_branch(workspace: &Workspace, why: &str) -> Result<Compared, String> {
+    let git = Git::at(&workspace.repository);
+    let compared = [workspace.base.as_str(), &workspace.branch, "--"];
+    let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);
+    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
+    let note = format!("only what was committed to {} is compared with the base: {why}", workspace.branch);
+    Ok(Compared { text, cut, notes: [note].into_iter().chain(attributes.as_text).collect() })
+}

@@ -1,0 +1,186 @@
+//! The `git` program, for our own commands: no hooks, no questions, no surroundings but its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::child::{self, Bounds, Ran, WhyNot};
+
+/// For commands that only look.
+const QUICK: Duration = Duration::from_mins(1);
+/// For those that write a whole tree.
+const LONG: Duration = Duration::from_mins(10);
+/// What is kept of an answer.
+const ANSWER: usize = 1 << 20;
+
+/// What of our environment git gets: where it finds its own things and the user's config.
+const PASSED_ON: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
+
+/// What the repository's own config says otherwise would run programs of its choice, reach out, or tidy up by itself.
+const OVERRIDES: [&str; 8] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.splitIndex=false",
+    "submodule.recurse=false",
+    "protocol.file.allow=always",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+];
+
+#[derive(Debug, Clone)]
+pub(super) struct Git {
+    directory: PathBuf,
+    patience: Duration,
+    index: Option<PathBuf>,
+    /// A repository and a working tree, whatever the directory says about itself.
+    place: Option<(PathBuf, PathBuf)>,
+    /// Laid over the repository's own config.
+    settings: Vec<(String, String)>,
+}
+
+impl Git {
+    pub(super) fn at(directory: &Path) -> Self {
+        let directory = directory.to_owned();
+        Self { directory, patience: QUICK, index: None, place: None, settings: Vec::new() }
+    }
+
+    /// Where an agent was at work. Its config may name programs for what git does to files: they would run as us, outside
+    /// of whatever held the agent. What the user's own config names stays.
+    pub(super) fn after_agent(directory: &Path) -> Result<Self, String> {
+        let git = Self::at(directory);
+        let answer =
+            git.ran(&["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."], ANSWER)?;
+        if answer.cut {
+            return Err(format!("the config of {} is longer than any", directory.display()));
+        }
+        let settings = disarmed(&String::from_utf8_lossy(&answer.stdout));
+        Ok(Self { settings, ..git })
+    }
+
+    /// It may take longer.
+    pub(super) fn patient(self) -> Self {
+        Self { patience: LONG, ..self }
+    }
+
+    /// With an index of our own, so that nothing is changed.
+    pub(super) fn with_index(self, index: PathBuf) -> Self {
+        Self { index: Some(index), ..self }
+    }
+
+    /// With this repository and this working tree, without asking the tree which repository it belongs to.
+    pub(super) fn on(self, repository: PathBuf, tree: PathBuf) -> Self {
+        Self { place: Some((repository, tree)), ..self }
+    }
+
+    /// Returns the working tree that `on` named.
+    pub(super) fn tree(&self) -> Option<&Path> {
+        self.place.as_ref().map(|(_, tree)| tree.as_path())
+    }
+
+    /// Tells whether the repository names filters of its own, which are off here: their files look changed.
+    pub(super) fn is_disarmed(&self) -> bool {
+        !self.settings.is_empty()
+    }
+
+    /// What it answers, without the end of the line; or what is wrong, in its own words.
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let ran = self.ran(arguments, ANSWER)?;
+        if ran.status.success() {
+            return Ok(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned());
+        }
+        Err(complaint(arguments, &ran))
+    }
+
+    /// The beginning of what it answers, and whether there was more.
+    pub(super) fn beginning(&self, arguments: &[&str], most: usize) -> Result<(Vec<u8>, bool), String> {
+        let ran = self.ran(arguments, most)?;
+        if ran.status.success() { Ok((ran.stdout, ran.cut)) } else { Err(complaint(arguments, &ran)) }
+    }
+
+    /// Whether it says yes.
+    pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, String> {
+        let ran = self.ran(arguments, ANSWER)?;
+        match ran.status.code() {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(complaint(arguments, &ran)),
+        }
+    }
+
+    fn ran(&self, arguments: &[&str], most: usize) -> Result<Ran, String> {
+        let mut command = Command::new("git");
+        command.env_clear().envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs([("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0")]);
+        if let Some(index) = &self.index {
+            command.env("GIT_INDEX_FILE", index);
+        }
+        if let Some((repository, tree)) = &self.place {
+            command.env("GIT_DIR", repository).env("GIT_WORK_TREE", tree);
+        }
+        // Missing objects are not asked for elsewhere, by whatever way the config names.
+        command.envs([("GIT_ALLOW_PROTOCOL", "file"), ("GIT_NO_LAZY_FETCH", "1")]);
+        // A commit is what its name says, not what the repository would put in its place.
+        command.env("GIT_NO_REPLACE_OBJECTS", "1");
+        // A path means the file of that name.
+        command.env("GIT_LITERAL_PATHSPECS", "1");
+        command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
+        for (number, (key, value)) in self.settings.iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{number}"), key);
+            command.env(format!("GIT_CONFIG_VALUE_{number}"), value);
+        }
+        for setting in OVERRIDES {
+            command.args(["-c", setting]);
+        }
+        command.args(arguments).current_dir(&self.directory);
+        let bounds = Bounds { patience: Some(self.patience), most, stop: &AtomicBool::new(false) };
+        child::run(&mut command, &bounds).map_err(|why| match why {
+            WhyNot::CannotStart(error) => format!("cannot run git in {}: {error}", self.directory.display()),
+            WhyNot::TookTooLong(limit) => {
+                format!("git {} took longer than {}s", arguments.first().unwrap_or(&""), limit.as_secs())
+            }
+            WhyNot::Stopped => "git was stopped".to_owned(),
+        })
+    }
+}
+
+fn complaint(arguments: &[&str], ran: &Ran) -> String {
+    let verb = arguments.first().unwrap_or(&"");
+    let said = ran.complaint.trim();
+    if said.is_empty() {
+        format!("git {verb} ended with {}", ran.status)
+    } else {
+        format!("git {verb}: {said}")
+    }
+}
+
+/// From `scope NUL key LF value NUL …`: what takes the sting out of each filter that the repository itself names.
+fn disarmed(answer: &str) -> Vec<(String, String)> {
+    let mut words = answer.split('\0');
+    let mut settings = Vec::new();
+    while let (Some(scope), Some(entry)) = (words.next(), words.next()) {
+        let key = entry.split('\n').next().unwrap_or_default();
+        if matches!(scope, "system" | "global" | "command") || key.is_empty() {
+            continue;
+        }
+        let value = if key.ends_with(".required") { "false" } else { "" };
+        settings.push((key.to_owned(), value.to_owned()));
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_filters_of_the_repository_are_disarmed() {
+        let answer = "global\0filter.lfs.clean\ngit-lfs clean\0local\0filter.a=b.clean\nrun\nme\0worktree\0filter.x.required\ntrue\0";
+        let settings = disarmed(answer);
+        let plain: Vec<(&str, &str)> =
+            settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(plain, [("filter.a=b.clean", ""), ("filter.x.required", "false")]);
+        assert!(disarmed("").is_empty());
+    }
+}

@@ -1,0 +1,176 @@
+//! Removing a workspace, whatever its agent did to it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use cowhand_core::workspace::IsolationKind;
+use rustix::fs::FileType;
+use tracing::warn;
+
+use super::git::Git;
+use super::head;
+use cowhand_core::workspace::Workspace;
+use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::gone::gone;
+
+/// What is left once the directory is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    /// It holds commits that are nowhere else.
+    Branch,
+}
+
+/// May be done again, also if the last one was killed half way. `folder` is where all workspaces are: nothing outside of
+/// it is ever removed.
+pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, String> {
+    let path = &workspace.path;
+    if path.parent() != Some(folder) {
+        return Err(format!("{} is not in {}", path.display(), folder.display()));
+    }
+    // A repository that is gone has nothing to be told.
+    let known = workspace.repository.is_dir();
+    if known && workspace.kind == IsolationKind::Clone {
+        bring_home(workspace)?;
+    }
+    clear(path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
+    if !known {
+        return Ok(Left::Nothing);
+    }
+    if workspace.kind == IsolationKind::Worktree {
+        forget_worktree(workspace)?;
+    }
+    drop_branch(workspace)
+}
+
+/// Whether the branch of a workspace that is gone could go now, or has: its commits are elsewhere by now.
+pub fn branch_has_gone(workspace: &Workspace) -> Result<bool, String> {
+    if !workspace.repository.is_dir() {
+        return Ok(true);
+    }
+    Ok(drop_branch(workspace)? == Left::Nothing)
+}
+
+/// The commits of a clone that are nowhere else become a branch of the repository it was made from.
+fn bring_home(workspace: &Workspace) -> Result<(), String> {
+    match leads_elsewhere(&workspace.path) {
+        Ok(None) => {}
+        // Fetching from it would copy commits of a repository that the agent may not read.
+        Ok(Some(what)) => {
+            let path = workspace.path.display();
+            warn!(job = %workspace.job, "the commits in {path} are not taken over: its agent made {what} lead elsewhere");
+            return Ok(());
+        }
+        Err(error) => return Err(format!("cannot look at {}: {error}", workspace.path.display())),
+    }
+    let Ok(clone) = Git::after_agent(&workspace.path) else { return Ok(()) };
+    // Made half, or broken by its agent: there is nothing that could be brought.
+    let Ok(tip) = clone.run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else { return Ok(()) };
+    let own =
+        ["rev-list", "--ignore-missing", "-n", "1", &tip, "--not", &workspace.base, "--remotes", "--tags"];
+    let own = clone.run(&own);
+    if own.is_ok_and(|own| own.is_empty()) {
+        return Ok(());
+    }
+    let (source, target) = (workspace.path.to_string_lossy(), format!("+HEAD:{}", head(&workspace.branch)));
+    let git = Git::at(&workspace.repository).patient();
+    git.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", &source, &target]).map(drop)
+}
+
+/// What in the repository of a clone is not its own: a link, or a file that names another repository. Our clones have
+/// neither.
+fn leads_elsewhere(clone: &Path) -> Result<Option<String>, NotOpened> {
+    let git = match Root::open(clone).and_then(|root| root.directory(Path::new(".git"))) {
+        // Half made, or not a repository any more: git says so.
+        Err(NotOpened::Missing) if !clone.join(".git").is_file() => return Ok(None),
+        Err(NotOpened::Missing | NotOpened::Link) => return Ok(Some(".git".to_owned())),
+        git => git?,
+    };
+    for (name, kind) in git.entries()? {
+        let named = name.to_string_lossy().into_owned();
+        if kind == FileType::Symlink || named == "commondir" {
+            return Ok(Some(format!(".git/{named}")));
+        }
+        let read = matches!(named.as_str(), "objects" | "refs" | "reftable");
+        if read && kind == FileType::Directory && holds_link(&git.directory(Path::new(&name))?)? {
+            return Ok(Some(format!(".git/{named}")));
+        }
+    }
+    let alternates = ["objects/info/alternates", "objects/info/http-alternates"];
+    let found =
+        alternates.into_iter().find(|file| !matches!(git.file(Path::new(file)), Err(NotOpened::Missing)));
+    Ok(found.map(|file| format!(".git/{file}")))
+}
+
+fn holds_link(folder: &Root) -> Result<bool, NotOpened> {
+    for (name, kind) in folder.entries()? {
+        let below = kind == FileType::Directory && holds_link(&folder.directory(Path::new(&name))?)?;
+        if below || kind == FileType::Symlink {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Also if it is locked, or its directory is gone.
+fn forget_worktree(workspace: &Workspace) -> Result<(), String> {
+    let git = Git::at(&workspace.repository);
+    let place = workspace.path.to_string_lossy();
+    let listed = git.run(&["worktree", "list", "--porcelain", "-z"])?;
+    if listed.split('\0').any(|line| line.strip_prefix("worktree ") == Some(&*place)) {
+        git.run(&["worktree", "remove", "--force", "--force", "--", &place])?;
+    }
+    Ok(())
+}
+
+/// Ours, unless it has commits that no other branch, tag or remote has.
+fn drop_branch(workspace: &Workspace) -> Result<Left, String> {
+    let git = Git::at(&workspace.repository);
+    let (reference, exclude) = (head(&workspace.branch), format!("--exclude={}", workspace.branch));
+    if !git.says(&["show-ref", "--verify", "--quiet", &reference])? {
+        return Ok(Left::Nothing);
+    }
+    let tip = git.run(&["rev-parse", "--verify", &reference])?;
+    let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
+    // A ref that leads to nothing, which any agent could have written, holds no commits.
+    let own =
+        git.run(&[["rev-list", "--ignore-missing", "-n", "1", &tip].as_slice(), &elsewhere].concat())?;
+    if !own.is_empty() {
+        return Ok(Left::Branch);
+    }
+    // Not if it has moved since.
+    git.run(&["update-ref", "-d", &reference, &tip])?;
+    Ok(Left::Nothing)
+}
+
+/// Removes it, links as links; an agent may have taken away our right to.
+fn clear(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.is_dir() {
+        return gone(fs::remove_file(path));
+    }
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            thaw(path)?;
+            gone(fs::remove_dir_all(path))
+        }
+        removed => gone(removed),
+    }
+}
+
+/// Lets its owner into every folder again; links are not followed.
+fn thaw(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            thaw(&entry.path())?;
+        }
+    }
+    Ok(())
+}

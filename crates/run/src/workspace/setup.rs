@@ -1,0 +1,50 @@
+//! The set-up command, before the agent begins.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::child::{self, Bounds, WhyNot};
+use crate::minder::Minded;
+
+#[derive(Debug)]
+pub struct Setup<'a> {
+    /// The `cowhand` program, which minds it.
+    pub minder: &'a Path,
+    pub command: &'a [String],
+    pub directory: &'a Path,
+    /// All that it gets.
+    pub environment: &'a [(String, String)],
+    /// None means for ever.
+    pub patience: Option<Duration>,
+    pub stop: &'a AtomicBool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum SetupFailure {
+    /// A sentence.
+    CannotStart(String),
+    /// A sentence, with what it said last.
+    Failed(String),
+    /// Its end was wanted.
+    Stopped,
+}
+
+pub fn set_up(setup: &Setup<'_>) -> Result<(), SetupFailure> {
+    let Some((program, arguments)) = setup.command.split_first() else { return Ok(()) };
+    let sentence = |why: String| format!("`setup` ({program}) {why}");
+    let not_started = |error| SetupFailure::CannotStart(sentence(format!("cannot be started: {error}")));
+    let mut minded = Minded::new(setup.minder, program, arguments).map_err(not_started)?;
+    minded.command.current_dir(setup.directory).env_clear();
+    minded.command.envs(setup.environment.iter().map(|(name, value)| (name, value)));
+    let patience = setup.patience;
+    let failed = |why: String| SetupFailure::Failed(sentence(why));
+    match child::run_minded(minded, &Bounds { patience, most: 0, stop: setup.stop }) {
+        Ok(ran) if ran.status.success() => Ok(()),
+        Ok(ran) if ran.complaint.is_empty() => Err(failed(format!("ended with {}", ran.status))),
+        Ok(ran) => Err(failed(format!("ended with {}: {}", ran.status, ran.complaint))),
+        Err(WhyNot::CannotStart(error)) => Err(not_started(error)),
+        Err(WhyNot::TookTooLong(limit)) => Err(failed(format!("took longer than {}s", limit.as_secs()))),
+        Err(WhyNot::Stopped) => Err(SetupFailure::Stopped),
+    }
+}

@@ -1,0 +1,53 @@
+//! Who is asking, for as long as what they asked is being done: the store writes it down with every event that comes of
+//! it, in the same transaction, so no verb can forget it.
+
+use cowhand_core::actor::Actor;
+
+tokio::task_local! {
+    static BY: Actor;
+}
+
+/// Does something on somebody's account.
+pub async fn by<F: Future>(actor: Actor, asked: F) -> F::Output {
+    BY.scope(actor, asked).await
+}
+
+/// None for what the fleet does by itself.
+pub fn current() -> Option<Actor> {
+    BY.try_with(Clone::clone).ok()
+}
+
+/// Whoever is at the other end of a socket that only its owner and root can open.
+pub fn person(uid: u32) -> Actor {
+    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    Actor::Person { uid, name: name_of(&known, uid) }
+}
+
+fn name_of(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
+        (id.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_people() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nrubbish\n:x:7::\njo:x:1000:1000::/home/jo:/bin/sh\n";
+        for (uid, expected) in [(0, Some("root")), (1000, Some("jo")), (7, None), (5, None)] {
+            assert_eq!(name_of(passwd, uid).as_deref(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn it_lasts_as_long_as_what_was_asked() {
+        assert_eq!(current(), None);
+        let jo = Actor::Person { uid: 1000, name: None };
+        assert_eq!(by(jo.clone(), async { current() }).await, Some(jo));
+        assert_eq!(current(), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Who or what asked for the end of a job.
+
+use cowhand_core::actor::Actor;
+use cowhand_core::event::Fact;
+use cowhand_core::job::{CancelReason, Job, JobState, JobStatus};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Store, StoreError};
+
+/// That somebody or something asked for the end of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cancellation {
+    pub asked_at: Timestamp,
+    /// Who asked; not there if cowhand itself did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Actor>,
+    /// Why cowhand itself did, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<CancelReason>,
+}
+
+impl Cancellation {
+    /// `jo`, or `cowhand itself: …`.
+    pub fn in_words(&self) -> String {
+        match (&self.by, self.reason) {
+            (Some(by), _) => by.to_string(),
+            (None, Some(reason)) => format!("cowhand itself: {}", reason.in_words()),
+            (None, None) => "cowhand itself".to_owned(),
+        }
+    }
+}
+
+impl Store {
+    /// Of a job that is cancelled, or is being ended. None if nobody asked for its end. A job that runs was not asked to end
+    /// before its attempt began.
+    pub async fn cancellation_of(&self, job: &Job) -> Result<Option<Cancellation>, StoreError> {
+        let since = match job.state() {
+            JobState::Running { since } => *since,
+            JobState::Ended { .. } if job.status() == JobStatus::Cancelled => Timestamp::MIN,
+            JobState::Pending { .. } | JobState::Ended { .. } => return Ok(None),
+        };
+        let event = self.cancellation(job.id().clone()).await?.filter(|event| event.at >= since);
+        Ok(event.map(|event| Cancellation {
+            asked_at: event.at,
+            by: event.by,
+            reason: match event.fact {
+                Fact::JobCancelling { reason } => reason,
+                _ => None,
+            },
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cowhand_itself_did_is_told_apart() {
+        for (reason, expected) in [
+            (CancelReason::DaemonStopped, "cowhand itself: the daemon was stopped"),
+            (CancelReason::CancelPrevious, "cowhand itself: a later firing of its schedule took its place"),
+            (CancelReason::ClaimLost, "cowhand itself: its claim on its work item was lost"),
+        ] {
+            let asked = Cancellation { asked_at: Timestamp::UNIX_EPOCH, by: None, reason: Some(reason) };
+            assert!(asked.in_words().starts_with(expected), "{}", asked.in_words());
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! One face for two databases: arguments, rows and the transaction that a verb works in.
+
+use cowhand_core::actor::Actor;
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::moment::{BootTime, Moment};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
+
+use super::dialect::{Statement, statements};
+use super::{StoreError, events};
+
+statements! {
+    DATABASE_CLOCK = sqlite "select null as now"
+        postgres "select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now";
+}
+
+/// A transaction under way. Events that a verb records are numbered and written at its very end, so that on
+/// PostgreSQL the row that numbers them is held as shortly as can be.
+#[derive(Debug)]
+pub(super) struct Tx<'c> {
+    connection: Connection<'c>,
+    pub(super) recorded: Vec<Recorded>,
+    /// On whose account.
+    pub(super) by: Option<Actor>,
+    /// When the verb was called, by the clocks of the store if it has any.
+    present: Option<Moment>,
+}
+
+#[derive(Debug)]
+enum Connection<'c> {
+    Sqlite(&'c mut SqliteConnection),
+    Postgres(&'c mut PgConnection),
+}
+
+/// A fact that waits for its number.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) at: Timestamp,
+    pub(super) agent: Option<AgentName>,
+    pub(super) schedule: Option<ScheduleName>,
+    pub(super) job: Option<JobId>,
+    pub(super) fact: Fact,
+}
+
+impl Recorded {
+    pub(super) fn of_fleet(fact: Fact, at: Timestamp) -> Self {
+        Self { at, agent: None, schedule: None, job: None, fact }
+    }
+}
+
+impl<'c> Tx<'c> {
+    pub(super) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
+        Self { connection: Connection::Sqlite(connection), recorded: Vec::new(), by: None, present: None }
+    }
+
+    pub(super) fn postgres(connection: &'c mut PgConnection) -> Self {
+        Self { connection: Connection::Postgres(connection), recorded: Vec::new(), by: None, present: None }
+    }
+
+    pub(super) fn on_account_of(self, by: Option<Actor>) -> Self {
+        Self { by, ..self }
+    }
+
+    pub(super) fn called_at(self, present: Option<Moment>) -> Self {
+        Self { present, ..self }
+    }
+
+    pub(super) const fn present(&self) -> Option<Moment> {
+        self.present
+    }
+
+    /// The present, with the boot clock if the store has one.
+    pub(super) fn moment(&self, now: Timestamp) -> Moment {
+        Moment { wall: now, boot: self.present.and_then(|present| present.boot) }
+    }
+
+    /// The clock that leases are counted on: nodes that share a database have only its own in common. A time that was
+    /// made up, without a boot clock, is taken as it is.
+    pub(super) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
+        let shared = matches!(self.connection, Connection::Postgres(_)) && self.present.is_some();
+        if !shared {
+            return Ok(self.moment(now));
+        }
+        let row = self.one(DATABASE_CLOCK, args![]).await?;
+        row.map_or_else(|| Ok(self.moment(now)), |row| row.time("now").map(Moment::from))
+    }
+
+    pub(super) fn record(&mut self, recorded: Recorded) {
+        self.recorded.push(recorded);
+    }
+
+    /// Writes what was recorded, and says the number of its last event, 0 for none; the last thing a verb's
+    /// transaction does.
+    pub(super) async fn write_events(&mut self) -> Result<i64, StoreError> {
+        let recorded = std::mem::take(&mut self.recorded);
+        events::append(self, recorded).await
+    }
+
+    /// How many rows it touched.
+    pub(super) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
+        let done = match &mut self.connection {
+            Connection::Sqlite(c) => {
+                bind_sqlite(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
+            }
+            Connection::Postgres(c) => {
+                bind_postgres(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
+            }
+        };
+        done.map_err(|error| StoreError::statement(sql.name, error))
+    }
+
+    pub(super) async fn all(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
+        let rows = match &mut self.connection {
+            Connection::Sqlite(c) => bind_sqlite(sql, args)
+                .fetch_all(&mut **c)
+                .await
+                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Sqlite(row))).collect()),
+            Connection::Postgres(c) => bind_postgres(sql, args)
+                .fetch_all(&mut **c)
+                .await
+                .map(|rows| rows.into_iter().map(|row| Row(sql.name, AnyRow::Postgres(row))).collect()),
+        };
+        rows.map_err(|error| StoreError::statement(sql.name, error))
+    }
+
+    pub(super) async fn one(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
+        Ok(self.all(sql, args).await?.pop())
+    }
+
+    /// Asks the database whether it takes the text.
+    pub(super) async fn prepare(&mut self, sql: Statement) -> Result<(), StoreError> {
+        use sqlx::{Executor, SqlSafeStr};
+        let prepared = match &mut self.connection {
+            Connection::Sqlite(c) => c.prepare(sql.sqlite.into_sql_str()).await.map(drop),
+            Connection::Postgres(c) => c.prepare(sql.postgres.into_sql_str()).await.map(drop),
+        };
+        prepared.map_err(|error| StoreError::statement(sql.name, error))
+    }
+}
+
+/// A value on its way into a statement. A missing one still knows its type, which PostgreSQL asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Arg {
+    Int(Option<i64>),
+    Text(Option<String>),
+}
+
+fn bind_sqlite(sql: Statement, args: Vec<Arg>) -> Query<'static, Sqlite, SqliteArguments> {
+    args.into_iter().fold(sqlx::query(sql.sqlite), |query, arg| match arg {
+        Arg::Int(value) => query.bind(value),
+        Arg::Text(value) => query.bind(value),
+    })
+}
+
+fn bind_postgres(sql: Statement, args: Vec<Arg>) -> Query<'static, Postgres, PgArguments> {
+    args.into_iter().fold(sqlx::query(sql.postgres), |query, arg| match arg {
+        Arg::Int(value) => query.bind(value),
+        Arg::Text(value) => query.bind(value),
+    })
+}
+
+/// `args![id, now, "word"]`: anything that has a column's form.
+macro_rules! args {
+    ($($value:expr),* $(,)?) => { vec![$($crate::db::Arg::from($value)),*] };
+}
+pub(super) use args;
+
+impl From<i64> for Arg {
+    fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl From<u32> for Arg {
+    fn from(value: u32) -> Self {
+        Self::Int(Some(value.into()))
+    }
+}
+
+/// jiff does not read its own largest instant back from microseconds.
+const LAST: Timestamp = Timestamp::constant(253_402_207_199, 0);
+
+impl From<Timestamp> for Arg {
+    fn from(at: Timestamp) -> Self {
+        Some(at).into()
+    }
+}
+
+impl From<Option<i64>> for Arg {
+    fn from(number: Option<i64>) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<Option<Timestamp>> for Arg {
+    fn from(at: Option<Timestamp>) -> Self {
+        Self::Int(at.map(|at| at.min(LAST).as_microsecond()))
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Self {
+        Some(text).into()
+    }
+}
+
+impl From<Option<&str>> for Arg {
+    fn from(text: Option<&str>) -> Self {
+        text.map(str::to_owned).into()
+    }
+}
+
+impl From<String> for Arg {
+    fn from(text: String) -> Self {
+        Some(text).into()
+    }
+}
+
+impl From<Option<String>> for Arg {
+    /// PostgreSQL takes no NUL in a text, and a prompt or an agent's summary may hold one.
+    fn from(text: Option<String>) -> Self {
+        Self::Text(text.map(|text| if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }))
+    }
+}
+
+impl From<Option<BootTime>> for Arg {
+    fn from(boot: Option<BootTime>) -> Self {
+        Self::Text(boot.map(|boot| boot.to_string()))
+    }
+}
+
+impl From<ScheduleId> for Arg {
+    fn from(id: ScheduleId) -> Self {
+        Self::Text(Some(id.to_string()))
+    }
+}
+
+/// A row on its way out, and the statement it came from.
+#[derive(Debug)]
+pub(super) struct Row(&'static str, AnyRow);
+
+#[derive(Debug)]
+enum AnyRow {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl Row {
+    pub(super) fn get<'r, T>(&'r self, column: &'static str) -> Result<T, StoreError>
+    where
+        T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, Postgres> + Type<Postgres>,
+        &'static str: ColumnIndex<SqliteRow> + ColumnIndex<PgRow>,
+    {
+        let value = match &self.1 {
+            AnyRow::Sqlite(row) => row.try_get(column),
+            AnyRow::Postgres(row) => row.try_get(column),
+        };
+        value.map_err(|error| StoreError::statement(self.0, error))
+    }
+
+    /// A word, an id or a name that has to parse; anything else means that somebody else wrote the row.
+    pub(super) fn parse<T: std::str::FromStr>(&self, column: &'static str) -> Result<T, StoreError> {
+        let text: String = self.get(column)?;
+        text.parse().map_err(|_| self.unreadable(column, &text))
+    }
+
+    pub(super) fn parse_opt<T: std::str::FromStr>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let text: Option<String> = self.get(column)?;
+        text.map(|text| text.parse().map_err(|_| self.unreadable(column, &text))).transpose()
+    }
+
+    pub(super) fn json_opt<T: DeserializeOwned>(
+        &self,
+        column: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        let text: Option<String> = self.get(column)?;
+        text.map(|text| serde_json::from_str(&text).map_err(|_| self.unreadable(column, &text))).transpose()
+    }
+
+    pub(super) fn time(&self, column: &'static str) -> Result<Timestamp, StoreError> {
+        let micros: i64 = self.get(column)?;
+        Timestamp::from_microsecond(micros).map_err(|_| self.unreadable(column, &micros.to_string()))
+    }
+
+    pub(super) fn time_opt(&self, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
+        let micros: Option<i64> = self.get(column)?;
+        let read = |micros| {
+            Timestamp::from_microsecond(micros).map_err(|_| self.unreadable(column, &micros.to_string()))
+        };
+        micros.map(read).transpose()
+    }
+
+    /// A wall time, with the boot clock beside it.
+    pub(super) fn moment_opt(
+        &self,
+        wall: &'static str,
+        boot: &'static str,
+    ) -> Result<Option<Moment>, StoreError> {
+        let boot = self.parse_opt(boot)?;
+        Ok(self.time_opt(wall)?.map(|wall| Moment { wall, boot }))
+    }
+
+    pub(super) fn count<T: TryFrom<i64>>(&self, column: &'static str) -> Result<T, StoreError> {
+        let number: i64 = self.get(column)?;
+        T::try_from(number).map_err(|_| self.unreadable(column, &number.to_string()))
+    }
+
+    pub(super) fn unreadable(&self, column: &str, value: &str) -> StoreError {
+        StoreError::Unreadable { what: format!("{} {column} {value:?}", self.0) }
+    }
+}

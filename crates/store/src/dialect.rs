@@ -1,0 +1,34 @@
+//! The few places where the two databases do not take the same text.
+
+/// One statement, as each database wants it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Statement {
+    pub(super) name: &'static str,
+    pub(super) sqlite: &'static str,
+    pub(super) postgres: &'static str,
+}
+
+/// Declares statements and lists them all, so that none can be forgotten when every one is prepared in a test.
+///
+/// - `same "…"`: one text for both, or `same (…)` for one that a macro puts together;
+/// - `locked "…"`: a read whose row is written next. SQLite has one writer at a time; PostgreSQL locks the row;
+/// - `sqlite "…" postgres "…"`: two texts.
+macro_rules! statements {
+    ($($name:ident = $($kind:ident $sql:tt)+;)+) => {
+        $(const $name: $crate::dialect::Statement =
+            $crate::dialect::statements!(@named $name $($kind $sql)+);)+
+        pub(super) const ALL: &[$crate::dialect::Statement] = &[$($name),+];
+    };
+    (@named $name:ident same $sql:tt) => {
+        $crate::dialect::Statement { name: stringify!($name), sqlite: $sql, postgres: $sql }
+    };
+    (@named $name:ident locked $sql:literal) => {
+        $crate::dialect::Statement {
+            name: stringify!($name), sqlite: $sql, postgres: concat!($sql, " for update")
+        }
+    };
+    (@named $name:ident sqlite $sqlite:literal postgres $postgres:literal) => {
+        $crate::dialect::Statement { name: stringify!($name), sqlite: $sqlite, postgres: $postgres }
+    };
+}
+pub(super) use statements;

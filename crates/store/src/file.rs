@@ -1,0 +1,86 @@
+//! The file of an SQLite store: its creation, and whether its path still leads to the file that is open.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::StoreError;
+
+/// The database and its write-ahead log, as they were when they were opened. As long as they are open no other file gets
+/// their device and inode.
+#[derive(Debug, Clone)]
+pub(super) struct StoreFile {
+    files: Vec<(PathBuf, FileId)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Self { device: found.dev(), inode: found.ino() })
+    }
+}
+
+impl StoreFile {
+    /// Remembers the files of a store that has just been opened.
+    pub(super) fn opened(path: &Path) -> io::Result<Self> {
+        let mut files = Vec::new();
+        for path in [path.to_owned(), beside(path, "-wal")] {
+            let id = FileId::of(&path)?;
+            files.push((path, id));
+        }
+        Ok(Self { files })
+    }
+
+    /// Fails if what is written now would be gone after a restart.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        for (path, opened) in &self.files {
+            let how = match FileId::of(path) {
+                Ok(now) if now == *opened => continue,
+                Ok(_) => "was replaced by another file".to_owned(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => "was removed".to_owned(),
+                Err(error) => format!("cannot be found: {error}"),
+            };
+            return Err(StoreError::Replaced { place: path.display().to_string(), how });
+        }
+        Ok(())
+    }
+}
+
+/// `store.db-wal`, `store.db.new`.
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Removes a database with its log, if it is there.
+pub fn remove(path: &Path) -> io::Result<()> {
+    for suffix in ["", "-wal", "-shm"] {
+        match fs::remove_file(beside(path, suffix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes an empty file for the owner only, and removes what an earlier try left. SQLite gives its log the same mode.
+pub fn create(path: &Path) -> io::Result<()> {
+    remove(path)?;
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
+}
+
+/// Moves a finished database into place, durably.
+pub fn persist(from: &Path, to: &Path) -> io::Result<()> {
+    fs::File::open(from)?.sync_all()?;
+    fs::rename(from, to)?;
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(folder)?.sync_all()
+}

@@ -1,0 +1,43 @@
+//! How long the store takes, from the question to the answer.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::Store;
+use crate::histogram::Histogram;
+
+const BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+#[derive(Debug, Clone)]
+pub(super) struct Latency {
+    reads: Arc<Mutex<Histogram>>,
+    writes: Arc<Mutex<Histogram>>,
+}
+
+impl Latency {
+    pub(super) fn new() -> Self {
+        let [reads, writes] = [(), ()].map(|()| Arc::new(Mutex::new(Histogram::new(BOUNDS))));
+        Self { reads, writes }
+    }
+
+    pub(super) fn read_since(&self, begin: Instant) {
+        observe(&self.reads, begin);
+    }
+
+    pub(super) fn wrote_since(&self, begin: Instant) {
+        observe(&self.writes, begin);
+    }
+}
+
+fn observe(histogram: &Mutex<Histogram>, begin: Instant) {
+    let seconds = begin.elapsed().as_secs_f64();
+    histogram.lock().unwrap_or_else(PoisonError::into_inner).observe(seconds);
+}
+
+impl Store {
+    /// Of reads and of writes, since it was opened.
+    pub fn latency(&self) -> [Histogram; 2] {
+        [&self.latency.reads, &self.latency.writes]
+            .map(|histogram| histogram.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}

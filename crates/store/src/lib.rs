@@ -1,0 +1,246 @@
+//! The store: the truth about schedules, firings, jobs, attempts, leases and events.
+//!
+//! One concrete [`Store`] on SQLite or PostgreSQL. Verbs are named after what the program means; "now" is always
+//! an argument; what counts by duration gets the boot clock beside it ([`Store::with_clock`]). One file for each table, one SQL text for both databases ([`dialect`] has the exceptions).
+//!
+//! Three rules hold everywhere:
+//!
+//! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
+//!   `cowhand-core` decide, writes the rows and the events, or does nothing.
+//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, follow-up, schedule, event counter; of several
+//!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
+//!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
+//! - **A row that cannot be read is an error**, never a default.
+
+mod adoptions;
+mod asks;
+mod attempts;
+pub mod audit;
+mod backup;
+mod backup_file;
+mod budgets;
+mod cancellations;
+mod changes;
+mod check;
+mod claims;
+mod cursors;
+mod db;
+mod denials;
+mod dialect;
+mod error;
+mod events;
+mod failures;
+pub mod file;
+mod firings;
+mod followups;
+mod health;
+pub mod histogram;
+mod hooks;
+mod imports;
+mod items;
+mod jobs;
+mod latency;
+mod migrations;
+mod nodes;
+mod open;
+mod owed;
+mod providers;
+mod reports;
+mod retention;
+mod schedules;
+mod sessions;
+mod sightings;
+mod snapshot;
+mod tokens;
+mod usage;
+mod workspaces;
+mod writer;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cowhand_core::moment::Moment;
+use sqlx::{PgPool, SqlitePool};
+
+use changes::Committed;
+use db::Tx;
+use file::StoreFile;
+use health::Standing;
+use latency::Latency;
+use writer::Writer;
+
+use cowhand_system::clock::Clock;
+
+pub use asks::{AskAnswered, AskMade};
+pub use attempts::{JobHistory, PastAttempt};
+pub use backup_file::{BackupFile, KnownRows};
+pub use budgets::Hearing;
+pub use cancellations::Cancellation;
+pub use claims::{Claim, GivenBack, Held, Settled, Starter};
+pub use error::StoreError;
+pub use failures::{FailedItem, ItemFailures};
+pub use firings::{
+    Decision, Fired, Firing, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, Preparation, Prepared,
+    TakePreparing,
+};
+pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
+pub use hooks::{HookEnd, OwedHook};
+pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
+pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
+pub use jobs::{Cancel, JobFilter};
+pub use nodes::{BusyNode, Joined, Presence};
+pub use open::is_postgres;
+pub use reports::{AttemptDesk, ReportMade};
+pub use retention::{Ended, Pruned, RemovedJob};
+pub use sessions::{RunsAt, StoredSession};
+pub use tokens::{NewToken, Token};
+pub use usage::{Spent, SpentOnItem, SpentOnJob};
+pub use workspaces::{KnownWorkspace, WorkspaceState};
+
+/// Clones share the connections.
+#[derive(Debug, Clone)]
+pub struct Store {
+    database: Database,
+    committed: Committed,
+    latency: Latency,
+    standing: Arc<Standing>,
+    /// Where the random part of a job id comes from.
+    random: fn() -> u64,
+    /// Whose boot clock is written beside wall times. Without one, the wall clock decides about everything.
+    clock: Option<Clock>,
+}
+
+#[derive(Debug, Clone)]
+enum Database {
+    Sqlite { readers: SqlitePool, writer: Writer, file: StoreFile },
+    Postgres(PgPool),
+}
+
+type Answer<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
+
+impl Store {
+    /// Runs a verb in a transaction of its own and answers when it is durable. On SQLite several may share one
+    /// commit; each stands or falls alone.
+    async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
+    {
+        let begin = Instant::now();
+        let answer = match &self.database {
+            Database::Sqlite { writer, .. } => writer.write(self.present(), verb).await,
+            Database::Postgres(pool) => {
+                self.write_to_server(pool, verb).await.map_err(|error| self.explained(error))
+            }
+        };
+        self.latency.wrote_since(begin);
+        self.standing.wrote(&answer);
+        answer
+    }
+
+    async fn write_to_server<T, F>(&self, pool: &PgPool, verb: F) -> Result<T, StoreError>
+    where
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
+    {
+        let mut transaction = pool.begin().await.map_err(StoreError::connection)?;
+        let tx = Tx::postgres(&mut transaction).on_account_of(audit::current());
+        let mut tx = tx.called_at(self.present());
+        let answer = verb(&mut tx).await?;
+        let last_event = tx.write_events().await?;
+        transaction.commit().await.map_err(StoreError::connection)?;
+        self.committed.reached(last_event);
+        Ok(answer)
+    }
+
+    /// Runs reads that see one moment of the store.
+    async fn read<T, F>(&self, verb: F) -> Result<T, StoreError>
+    where
+        F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
+    {
+        let begin = Instant::now();
+        let answer = match &self.database {
+            Database::Sqlite { readers, .. } => {
+                let answer = async {
+                    let mut transaction = readers.begin().await.map_err(StoreError::connection)?;
+                    verb(&mut Tx::sqlite(&mut transaction).called_at(self.present())).await
+                };
+                answer.await.map_err(|error| self.explained(error))
+            }
+            Database::Postgres(pool) => {
+                let answer = async {
+                    let begin = "begin isolation level repeatable read read only";
+                    let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
+                    verb(&mut Tx::postgres(&mut transaction).called_at(self.present())).await
+                };
+                answer.await.map_err(|error| self.explained(error))
+            }
+        };
+        self.latency.read_since(begin);
+        self.standing.read(&answer);
+        answer
+    }
+
+    fn present(&self) -> Option<Moment> {
+        self.clock.as_ref().map(Clock::moment)
+    }
+
+    /// Has the database prepare every statement of this program, and says how many there are.
+    pub async fn check_statements(&self) -> Result<usize, StoreError> {
+        let all: Vec<_> = [
+            adoptions::ALL,
+            asks::ALL,
+            attempts::ALL,
+            budgets::ALL,
+            claims::ALL,
+            cursors::ALL,
+            db::ALL,
+            denials::ALL,
+            events::ALL,
+            failures::ALL,
+            firings::ALL,
+            followups::ALL,
+            health::ALL,
+            hooks::ALL,
+            imports::ALL,
+            items::ALL,
+            jobs::ALL,
+            nodes::ALL,
+            owed::ALL,
+            providers::ALL,
+            reports::ALL,
+            retention::ALL,
+            schedules::ALL,
+            sessions::ALL,
+            sightings::ALL,
+            snapshot::ALL,
+            tokens::ALL,
+            usage::ALL,
+            workspaces::ALL,
+        ]
+        .concat();
+        let count = all.len();
+        self.read(|tx| {
+            Box::pin(async move {
+                for statement in all {
+                    tx.prepare(statement).await?;
+                }
+                Ok(())
+            })
+        })
+        .await?;
+        Ok(count)
+    }
+
+    /// Finishes what was asked for and closes the connections.
+    pub async fn close(self) {
+        match self.database {
+            Database::Sqlite { readers, writer, .. } => {
+                // The writer last: only it can fold the log back into the file.
+                readers.close().await;
+                writer.close().await;
+            }
+            Database::Postgres(pool) => pool.close().await,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The migrations of the schema: for each number one file for SQLite and one for PostgreSQL.
+//!
+//! The list is written out instead of using `sqlx::migrate!`, because the macro makes cargo build sqlx and SQLite a second
+//! time. Files that were released are frozen: sqlx compares their checksums with those in the store.
+
+use std::sync::LazyLock;
+
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+/// A migration: its number, its name and its SQL.
+type Source = (i64, &'static str, &'static str);
+
+macro_rules! migrations {
+    ($folder:literal) => {
+        migrations! { $folder:
+            1 "0001_" "ground",
+            2 "0002_" "work",
+            3 "0003_" "triggers",
+            4 "0004_" "tokens",
+            5 "0005_" "usage",
+            6 "0006_" "hooks",
+            7 "0007_" "workspaces",
+            8 "0008_" "jobs_by_status",
+            9 "0009_" "chats",
+            10 "0010_" "budgets",
+            11 "0011_" "audit",
+            12 "0012_" "providers",
+            13 "0013_" "asks",
+            14 "0014_" "trust",
+            15 "0015_" "reports",
+            16 "0016_" "assumed",
+            17 "0017_" "denials",
+            18 "0018_" "acted",
+            19 "0019_" "moments",
+            20 "0020_" "queue",
+            21 "0021_" "requeued",
+            22 "0022_" "write_probe",
+            24 "0024_" "firing_jobs",
+            25 "0025_" "imports",
+            26 "0026_" "owed_since",
+        }
+    };
+    ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {
+        [$((
+            $version,
+            $name,
+            include_str!(concat!("../migrations/", $folder, "/", $prefix, $name, ".sql")),
+        )),*]
+    };
+}
+
+pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(&migrations!("sqlite")));
+pub(super) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(&migrations!("postgres")));
+
+fn migrator(sources: &[Source]) -> Migrator {
+    let migration = |&(version, name, sql): &Source| {
+        let description = name.replace('_', " ").into();
+        Migration::new(version, description, MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(sources.iter().map(migration).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The list has every file, with the number, the description and the checksum that sqlx reads from the folder.
+    #[tokio::test]
+    async fn the_list_is_what_the_folders_hold() {
+        for (folder, listed) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(folder);
+            let read = Migrator::new(folder.as_path()).await.unwrap();
+            let facts = |migrator: &Migrator| {
+                let fact = |migration: &Migration| {
+                    let Migration { version, description, checksum, no_tx, .. } = migration.clone();
+                    (version, description, checksum, no_tx)
+                };
+                migrator.iter().map(fact).collect::<Vec<_>>()
+            };
+            assert_eq!(facts(listed), facts(&read), "{}", folder.display());
+        }
+    }
+}

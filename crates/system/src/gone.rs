@@ -1,0 +1,32 @@
+//! What was not there is as good as removed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Any other trouble with a removal stays one.
+pub fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Nobody makes files for long in a folder that is being removed.
+const MOST_TRIES: usize = 1_000;
+
+/// Removes a folder with all that is in it, links as links. While it is removed, another thread that looks at the same job
+/// may make a file in it, or a dying keeper may write its last words: what came in between is removed, too.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    let mut removed = fs::remove_dir_all(folder);
+    for _ in 1..MOST_TRIES {
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                std::thread::yield_now();
+                removed = fs::remove_dir_all(folder);
+            }
+            removed => return gone(removed),
+        }
+    }
+    gone(removed)
+}

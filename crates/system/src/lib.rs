@@ -1,0 +1,10 @@
+//! What the operating system gives: the clock, files that others can influence, work on blocking threads, faults for tests.
+
+pub mod aside;
+pub mod beneath;
+pub mod clock;
+pub mod digest;
+pub mod fault;
+pub mod gone;
+pub mod named_file;
+pub mod panic;

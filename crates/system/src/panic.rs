@@ -1,0 +1,69 @@
+//! A panic of one piece of work: told, and kept from taking anything else with it.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::task::JoinError;
+use tracing::error;
+
+/// Before a loop that panicked is begun anew.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Told after the name of the piece of work.
+#[derive(Debug, thiserror::Error)]
+#[error("panicked: {0}")]
+pub struct Panicked(String);
+
+/// What the work came to, or what it said when it panicked. Whatever it had in hand may be half done: nobody uses it again.
+pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, Panicked>> {
+    // In a box, or whoever waits for it would be as large as the work.
+    let work = Box::pin(work);
+    async move { AssertUnwindSafe(work).catch_unwind().await.map_err(|thrown| Panicked(words_of(&*thrown))) }
+}
+
+/// A loop that nobody else begins anew.
+pub async fn again_and_again<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
+    while let Err(panicked) = caught(begin()).await {
+        error!("{what} {panicked}; it is begun anew in {} s", PAUSE.as_secs());
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// A task that has ended, if it did so in a way that nobody meant.
+pub fn tell(what: &str, ended: Result<(), JoinError>) {
+    if let Some(thrown) = ended.err().and_then(|error| error.try_into_panic().ok()) {
+        error!("{what} {}", Panicked(words_of(&*thrown)));
+    }
+}
+
+fn words_of(thrown: &(dyn Any + Send)) -> String {
+    let text = thrown.downcast_ref::<&str>().copied();
+    text.or_else(|| thrown.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_said_is_kept() {
+        assert_eq!(caught(async { 1 }).await.unwrap(), 1);
+        let number = 7;
+        let said = caught(async { assert_eq!(number, 8, "no such number") }).await.unwrap_err().to_string();
+        assert!(said.starts_with("panicked: ") && said.contains("no such number"), "{said}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_is_begun_anew_until_it_ends_by_itself() {
+        let begun = AtomicU32::new(0);
+        again_and_again("it", || async {
+            assert!(begun.fetch_add(1, Ordering::Relaxed) == 2, "not yet");
+        })
+        .await;
+        assert_eq!(begun.load(Ordering::Relaxed), 3);
+    }
+}

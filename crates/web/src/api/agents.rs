@@ -1,0 +1,175 @@
+//! Agents: what they do now, and triggering them.
+
+use std::collections::HashMap;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use cowhand_core::followup::FollowupRefusal;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, JobRecord, JobStatus};
+use cowhand_core::plan::{LiveState, Snapshot};
+use cowhand_core::roster::Agent;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::given::{ByPage, Given, named};
+use super::waits::GoneAgent;
+use super::{Api, Page, Problem};
+use cowhand_engine::fleet::{ScheduleView, Trigger, Triggered};
+use cowhand_engine::schedule_view::schedules_of;
+
+/// An agent as people see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentView {
+    pub name: AgentName,
+    pub description: Option<String>,
+    pub runtime: String,
+    pub directory: String,
+    pub schedules: Vec<ScheduleName>,
+    pub max_concurrent: u32,
+    pub running: usize,
+    /// Jobs that wait for a place, or for another attempt.
+    pub queued: usize,
+    pub last_job: Option<LastJob>,
+    pub next: Option<Next>,
+    /// The last time that one of its jobs did not get a follow-up, within a week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub followup_refused: Option<FollowupRefusal>,
+}
+
+/// The agent's newest job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LastJob {
+    pub id: JobId,
+    pub status: JobStatus,
+    pub started_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What fires first of the agent's schedules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Next {
+    pub schedule: ScheduleName,
+    pub at: Timestamp,
+}
+
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<AgentView>>, Problem> {
+    views(&api).await.map(Page::whole).map(Json)
+}
+
+pub(super) async fn one(
+    State(api): State<Api>,
+    Path(agent): Path<String>,
+) -> Result<Json<AgentView>, Problem> {
+    let name = named(&agent)?;
+    let mut views = views(&api).await?.into_iter();
+    match views.find(|view| view.name == name) {
+        Some(view) => Ok(Json(view)),
+        None => Err(api.missing_agent(&name).await),
+    }
+}
+
+pub(super) async fn trigger(
+    State(api): State<Api>,
+    Path(agent): Path<String>,
+    by_page: Option<Extension<ByPage>>,
+    Given(asked): Given<Trigger>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    let asked = Trigger { by_page: by_page.is_some(), ..asked };
+    triggered(&api, &named(&agent)?, asked).await
+}
+
+pub(super) async fn clear(
+    State(api): State<Api>,
+    Path(agent): Path<String>,
+) -> Result<Json<AgentView>, Problem> {
+    api.daemon()?.clear(&named(&agent)?).await?;
+    one(State(api), Path(agent)).await
+}
+
+/// `CREATED` for a new job, `OK` for the one that this key has made before.
+pub(super) async fn triggered(
+    api: &Api,
+    agent: &AgentName,
+    asked: Trigger,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    Ok(match api.daemon()?.trigger(agent, asked).await? {
+        Triggered::New(job) => (StatusCode::CREATED, Json(job)),
+        Triggered::Before(job) => (StatusCode::OK, Json(job)),
+    })
+}
+
+/// Older news about follow-ups is none.
+const STALE: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// How many jobs have not ended.
+pub(super) struct Counts {
+    pub(super) running: usize,
+    pub(super) queued: usize,
+    pub(super) gone: Vec<GoneAgent>,
+}
+
+/// All agents of the fleet, in the order of its files.
+pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
+    Ok(views_and_counts(api).await?.0)
+}
+
+pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Counts), Problem> {
+    let (roster, now) = (api.roster(), api.now());
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let schedules = schedules_of(&roster, &snapshot, now);
+    let names: Vec<&AgentName> = roster.agents.iter().map(|agent| &agent.name).collect();
+    let newest = api.store.newest_jobs(&names).await?;
+    let mut newest: HashMap<AgentName, Job> =
+        newest.into_iter().map(|job| (job.agent().clone(), job)).collect();
+    let mut views = Vec::with_capacity(roster.agents.len());
+    for agent in &roster.agents {
+        let last_job = newest.remove(&agent.name).map(LastJob::from);
+        // Others' jobs are never refused one: they may not ask.
+        let refused = match &agent.settings.followups {
+            Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
+            _ => None,
+        };
+        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < STALE);
+        views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &schedules) });
+    }
+    let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+    let gone = GoneAgent::all(&roster, &snapshot);
+    Ok((views, Counts { running, queued: snapshot.jobs.len() - running, gone }))
+}
+
+impl AgentView {
+    fn of(agent: &Agent, snapshot: &Snapshot, schedules: &[ScheduleView]) -> Self {
+        let live = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
+        let running = live().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+        let own = schedules.iter().filter(|view| view.agent == agent.name);
+        let next =
+            own.filter_map(|view| Some(Next { schedule: view.schedule.clone(), at: view.next_run_at? }));
+        Self {
+            name: agent.name.clone(),
+            description: agent.settings.description.clone(),
+            runtime: runtime(agent).to_owned(),
+            directory: agent.directory.display().to_string(),
+            schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),
+            max_concurrent: agent.max_concurrent,
+            running,
+            queued: live().count() - running,
+            last_job: None,
+            next: next.min_by_key(|next| next.at),
+            followup_refused: None,
+        }
+    }
+}
+
+fn runtime(agent: &Agent) -> &'static str {
+    agent.runtime().name()
+}
+
+impl From<Job> for LastJob {
+    fn from(job: Job) -> Self {
+        let JobRecord { id, status, started_at, finished_at, .. } = JobRecord::from(job);
+        Self { id, status, started_at, finished_at }
+    }
+}

@@ -1,0 +1,175 @@
+//! Asks: what agents want of people, and what people say to it.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::ask::{Answer, Ask, AskId, AskName, Asked};
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::given::{Count, Given, Params, Switch, named};
+use super::{Api, Page, Problem};
+use cowhand_engine::fleet::Heard;
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Listed {
+    /// Also those that are answered or over, the newest first.
+    all: Switch,
+    /// How many at most; unset means 50.
+    limit: Option<Count>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Waiting {
+    /// For so many seconds the answer may take; unset means none, and 30 are the most.
+    #[schemars(range(max = 30))]
+    wait: u32,
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AnswerAsked {
+    pub answer: Option<AnswerWord>,
+    /// For the agent: why, or what to do instead. The answer itself, to a question.
+    #[schemars(length(max = 20_000))]
+    pub message: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerWord {
+    Allow,
+    Deny,
+    /// In words: the message.
+    Text,
+}
+
+/// What an attempt of a job asks: about a tool, or a question.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobAsks {
+    pub attempt: u32,
+    /// The same key in the same attempt is the same ask.
+    #[schemars(length(min = 1, max = 200))]
+    pub key: String,
+    pub tool: Option<String>,
+    /// Of the tool.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub input: Value,
+    pub question: Option<String>,
+}
+
+/// What an agent hears at once; with `asked` it is to wait for the ask's end.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct JobHears {
+    pub verdict: HeardWord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Ask>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeardWord {
+    Allowed,
+    Denied,
+    Asked,
+}
+
+const USUAL: u32 = 50;
+const LONGEST_WAIT: u32 = 30;
+const LONGEST_MESSAGE: usize = 20_000;
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(Listed { all, limit }): Params<Listed>,
+) -> Result<Json<Page<Ask>>, Problem> {
+    let limit = Count::or(limit, USUAL);
+    if let Ok(fleet) = api.daemon() {
+        fleet.store().expire_asks(api.now()).await?;
+    }
+    let asks =
+        if all.is_on() { api.store.last_asks(limit).await? } else { api.store.open_asks(limit).await? };
+    Ok(Json(Page::whole(asks)))
+}
+
+pub(super) async fn one(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Params(waiting): Params<Waiting>,
+) -> Result<Json<Ask>, Problem> {
+    answered(&api, &ask_id(&api, &id).await?, waiting).await
+}
+
+pub(super) async fn of_job(
+    State(api): State<Api>,
+    Path((job, number)): Path<(String, String)>,
+    Params(waiting): Params<Waiting>,
+) -> Result<Json<Ask>, Problem> {
+    answered(&api, &ask_id(&api, &format!("{job}.{number}")).await?, waiting).await
+}
+
+/// The ask that is named by its job and its number.
+async fn ask_id(api: &Api, name: &str) -> Result<AskId, Problem> {
+    let name: AskName = named(name)?;
+    Ok(AskId { job: api.job_id(&name.job.to_string()).await?, number: name.number })
+}
+
+async fn answered(api: &Api, id: &AskId, Waiting { wait }: Waiting) -> Result<Json<Ask>, Problem> {
+    if wait > LONGEST_WAIT {
+        return Err(Problem::bad_request(format!("`wait` is at most {LONGEST_WAIT}")));
+    }
+    match api.daemon() {
+        Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, SignedDuration::from_secs(wait.into())).await?)),
+        Err(_) => api.store.ask(id.clone()).await?.map(Json).ok_or_else(|| Problem::no_ask(id)),
+    }
+}
+
+pub(super) async fn answer(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(AnswerAsked { answer, message }): Given<AnswerAsked>,
+) -> Result<Json<Ask>, Problem> {
+    if message.as_ref().is_some_and(|message| message.chars().count() > LONGEST_MESSAGE) {
+        return Err(Problem::bad_request(format!("`message` has at most {LONGEST_MESSAGE} characters")));
+    }
+    let message = message.filter(|message| !message.trim().is_empty());
+    let answer = match answer {
+        Some(AnswerWord::Allow) => Answer::Allow { message },
+        Some(AnswerWord::Deny) => Answer::Deny { message },
+        Some(AnswerWord::Text) => {
+            Answer::Text(message.ok_or_else(|| Problem::bad_request("an answer in words needs a `message`"))?)
+        }
+        None => return Err(Problem::bad_request("`answer` is missing: allow, deny or text")),
+    };
+    Ok(Json(api.daemon()?.answer(ask_id(&api, &id).await?, answer).await?))
+}
+
+/// An attempt asks.
+pub(super) async fn make(
+    State(api): State<Api>,
+    Path(job): Path<String>,
+    Given(asked): Given<JobAsks>,
+) -> Result<Json<JobHears>, Problem> {
+    let job = api.job_id(&job).await?;
+    let JobAsks { attempt, key, tool, input, question } = asked;
+    if key.is_empty() || key.len() > 200 {
+        return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
+    }
+    let what = match (tool, question) {
+        (Some(tool), None) => Asked::Tool { tool, input },
+        (None, Some(question)) => Asked::Question { question },
+        _ => return Err(Problem::bad_request("it is either about a `tool` or a `question`")),
+    };
+    let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, what).await? {
+        Heard::Allowed => (HeardWord::Allowed, None, None),
+        Heard::Denied { message } => (HeardWord::Denied, Some(message), None),
+        Heard::Asked(ask) => (HeardWord::Asked, None, Some(ask)),
+    };
+    Ok(Json(JobHears { verdict, message, ask }))
+}

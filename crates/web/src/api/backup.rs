@@ -1,0 +1,64 @@
+//! A backup of the store, as it is now.
+
+use std::fs::File;
+use std::io::Read;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use cowhand_core::actor::Actor;
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::given::{Params, Switch};
+use super::problem::Code;
+use super::{Api, Problem};
+use cowhand_engine::backup;
+use cowhand_store::StoreError;
+use cowhand_store::audit;
+
+pub(super) const MEDIA_TYPE: &str = "application/vnd.sqlite3";
+const PIECE: usize = 1 << 18;
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Asked {
+    /// Leave out what jobs said.
+    no_output: Switch,
+}
+
+pub(super) async fn backup(
+    State(api): State<Api>,
+    Params(asked): Params<Asked>,
+) -> Result<Response, Problem> {
+    // The store holds the secrets that stand in the config; over TCP no answer holds one.
+    if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
+        let message = "a backup holds secrets, so it is given to the owner of the state folder only: run `cowhand backup FILE` on the daemon's machine";
+        return Err(Problem::new(Code::Forbidden, message));
+    }
+    if api.store.is_server() {
+        return Err(StoreError::NoCopy.into());
+    }
+    let made = backup::make(&api.store, &api.state, !asked.no_output.is_on()).await;
+    let file = made.map_err(|error| Problem::store_unavailable(format!("no backup was made: {error:#}")))?;
+    let length = file.metadata().map_err(|error| Problem::store_unavailable(error.to_string()))?.len();
+    let pieces = stream::unfold(Some(file), |file| async { next(file?) });
+    let headers =
+        [(header::CONTENT_TYPE, MEDIA_TYPE.to_owned()), (header::CONTENT_LENGTH, length.to_string())];
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}
+
+/// The next piece, and the file if there may be more.
+fn next(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
+    let mut piece = vec![0; PIECE];
+    match file.read(&mut piece) {
+        Ok(0) => None,
+        Ok(length) => {
+            piece.truncate(length);
+            Some((Ok(piece.into()), Some(file)))
+        }
+        Err(error) => Some((Err(error), None)),
+    }
+}

@@ -1,0 +1,133 @@
+//! The daemon itself: how it stands, its config, its end.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use cowhand_core::event::Fact;
+use cowhand_core::provider::Parked;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::agents::{self, AgentView};
+use super::given::{Count, Given};
+use super::waits::GoneAgent;
+use super::{Api, Problem, providers};
+use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
+use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
+use cowhand_engine::queues::{UntoldItem, untold};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    pub daemon: DaemonView,
+    pub agents: Vec<AgentView>,
+    /// How many jobs run, of all agents.
+    #[serde(default)]
+    pub running: usize,
+    /// How many jobs wait, also of agents that are not in the config any more.
+    #[serde(default)]
+    pub queued: usize,
+    /// How many answers of a person agents wait for.
+    #[serde(default)]
+    pub asks: usize,
+    /// Providers that take no jobs at the moment.
+    #[serde(default)]
+    pub parked: Vec<Parked>,
+    /// Work items that nobody takes before a person has acted.
+    #[serde(default)]
+    pub given_up: Vec<GivenUpItem>,
+    /// Results of work that could not be told to their source yet; they are tried again.
+    #[serde(default)]
+    pub untold: Vec<UntoldItem>,
+    /// Agents that are not in the config any more and have jobs that have not ended.
+    #[serde(default)]
+    pub gone: Vec<GoneAgent>,
+}
+
+/// Only `running` says something when none runs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonView {
+    pub running: bool,
+    pub stopping: bool,
+    pub pid: Option<u32>,
+    /// Of the server, if it has one.
+    pub url: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub node: Option<String>,
+    pub version: Option<String>,
+    /// The config on disk has mistakes, so the one before it is in force. What they are is for those who may read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_refused_at: Option<Timestamp>,
+    /// Why nothing can be written, if so, and what to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_problem: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StopAsked {
+    /// Leave the agents running; the next start takes them up again.
+    pub keep_agents: bool,
+    /// How long jobs may go on before they are cancelled; unset means 30.
+    pub timeout_seconds: Option<u64>,
+}
+
+pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Problem> {
+    let now = api.now();
+    let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
+    let parked = providers::parked(&api).await?;
+    let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
+    let untold = untold(&api.store, now).await?;
+    let (agents, agents::Counts { running, queued, gone }) = agents::views_and_counts(&api).await?;
+    let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
+    Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up, untold, gone }))
+}
+
+/// The same that `/readyz` finds, with what is known about it.
+async fn store_problem(api: &Api) -> Option<String> {
+    let unready = api.daemon().ok()?.ready().await.err().filter(|unready| *unready != Unready::Stopping);
+    let known = api.store.trouble();
+    known.or_else(|| unready.map(|unready| format!("{unready}; is the disk full, or read-only?")))
+}
+
+pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {
+    Ok(Json(api.daemon()?.reload().await?))
+}
+
+/// Answers at once; the daemon is gone when its lock is free.
+pub(super) async fn stop(
+    State(api): State<Api>,
+    Given(asked): Given<StopAsked>,
+) -> Result<Json<DaemonView>, Problem> {
+    let daemon = api.daemon()?;
+    // Whoever wants it to end is not kept from it by a store that cannot be written.
+    let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now()).await;
+    if let Err(error) = noted {
+        warn!("that the fleet is asked to stop is not written: {error}");
+    }
+    daemon.begin_stop(match asked {
+        StopAsked { keep_agents: true, .. } => Stop::KeepAgents,
+        StopAsked { timeout_seconds: Some(seconds), .. } => {
+            Stop::Finish { timeout: Duration::from_secs(seconds) }
+        }
+        StopAsked { timeout_seconds: None, .. } => Stop::default(),
+    });
+    Ok(Json(view(&api)))
+}
+
+fn view(api: &Api) -> DaemonView {
+    let Ok(daemon) = api.daemon() else { return DaemonView::default() };
+    DaemonView {
+        running: true,
+        stopping: daemon.status() != FleetStatus::Running,
+        pid: Some(std::process::id()),
+        url: api.url.clone(),
+        started_at: Some(daemon.state().started_at),
+        node: Some(daemon.node().to_owned()),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        config_refused_at: daemon.config_refused_at(),
+        store_problem: None,
+    }
+}

@@ -1,0 +1,12 @@
+//! What the daemon sees of the machine: whether it can start the agents and reach what they need.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::{Api, Page, Problem};
+use cowhand_engine::doctor::{Finding, examine};
+
+pub(super) async fn doctor(State(api): State<Api>) -> Result<Json<Page<Finding>>, Problem> {
+    let subject = api.daemon()?.doctor_subject();
+    Ok(Json(Page::whole(examine(subject).await)))
+}

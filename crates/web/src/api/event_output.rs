@@ -1,0 +1,186 @@
+//! What jobs say, as events among those of the log: live, with job and line as their place.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cowhand_core::event::{Event, Fact, JobOutput, OutputKind};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::{Job, JobStatus};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::events::write_line;
+use super::given::Count;
+use super::{Api, Problem};
+use cowhand_run::jsonl::Jsonl;
+use cowhand_store::JobFilter;
+
+/// The output of all live jobs, from some moment on.
+pub(super) struct JobOutputs {
+    api: Api,
+    /// The newest event at that moment. A job that started later is read from its first line.
+    since: i64,
+    jobs: BTreeMap<JobId, Followed>,
+    /// Lines that were read and could not be passed on yet.
+    held: Vec<u8>,
+    /// None without a daemon: then nobody writes.
+    growth: Option<watch::Receiver<()>>,
+}
+
+/// How far the output of a job was read.
+struct Followed {
+    agent: AgentName,
+    schedule: Option<ScheduleName>,
+    path: PathBuf,
+    jsonl: Jsonl,
+    line: u64,
+    /// Something of it was passed on.
+    passed_on: bool,
+}
+
+/// When a part of an answer is large enough.
+const PART: usize = 1 << 20;
+
+impl JobOutputs {
+    /// Skips what live jobs have said so far.
+    pub(super) async fn of_live_jobs(api: &Api) -> Result<Self, Problem> {
+        let mut growth = api.daemon().ok().map(cowhand_engine::fleet::Fleet::output_growth);
+        if let Some(growth) = &mut growth {
+            growth.mark_changed();
+        }
+        let since = api.store.last_event().await?;
+        let mut jobs = BTreeMap::new();
+        for status in [JobStatus::Running, JobStatus::Pending] {
+            let filter = JobFilter { status: Some(status), ..JobFilter::default() };
+            for job in api.store.jobs(filter, Count::MOST).await? {
+                if job.attempts() > 0 {
+                    let id = job.id().clone();
+                    jobs.insert(id, Followed::from_the_end(api, &job).await?);
+                }
+            }
+        }
+        Ok(Self { api: api.clone(), since, jobs, held: Vec::new(), growth })
+    }
+
+    /// What the job has said before the event that comes next.
+    pub(super) fn before(&mut self, job: &JobId) -> Result<Vec<u8>, Problem> {
+        if !self.held.is_empty() {
+            return Ok(std::mem::take(&mut self.held));
+        }
+        match self.jobs.get_mut(job) {
+            Some(followed) => followed.more(job),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Keeps lines for the next time that somebody asks.
+    pub(super) fn give_back(&mut self, lines: Vec<u8>) {
+        self.held = lines;
+    }
+
+    /// What any job has said.
+    pub(super) fn any(&mut self) -> Result<Vec<u8>, Problem> {
+        let mut lines = std::mem::take(&mut self.held);
+        for (job, followed) in &mut self.jobs {
+            if lines.len() >= PART {
+                break;
+            }
+            lines.extend(followed.more(job)?);
+        }
+        Ok(lines)
+    }
+
+    /// Follows a job from its start to its end.
+    pub(super) fn follow(&mut self, event: &Event) {
+        let (Some(job), Some(agent)) = (&event.job, &event.agent) else { return };
+        match event.fact {
+            Fact::JobStarted { attempt: 1, .. } => match self.jobs.get_mut(job) {
+                // It started after the place in the log from which the caller reads.
+                Some(followed) if !followed.passed_on => followed.begin_anew(),
+                None if event.seq > self.since => {
+                    let path = self.api.state.output(job);
+                    let followed = Followed::from_the_start(agent.clone(), event.schedule.clone(), path);
+                    self.jobs.insert(job.clone(), followed);
+                }
+                Some(_) | None => {}
+            },
+            Fact::JobCompleted { .. } | Fact::JobFailed { .. } | Fact::JobCancelled { .. } => {
+                self.jobs.remove(job);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns when a job may have said something.
+    pub(super) async fn grown(&mut self) {
+        let lasts = match &mut self.growth {
+            Some(growth) => growth.changed().await.is_ok(),
+            None => false,
+        };
+        if !lasts {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Followed {
+    fn from_the_start(agent: AgentName, schedule: Option<ScheduleName>, path: PathBuf) -> Self {
+        let jsonl = Jsonl::after(path.clone(), 0);
+        Self { agent, schedule, path, jsonl, line: 0, passed_on: false }
+    }
+
+    async fn from_the_end(api: &Api, job: &Job) -> Result<Self, Problem> {
+        let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
+        let mut followed = Self::from_the_start(agent, schedule, api.state.output(job.id()));
+        // A large file takes a while.
+        let skipped = tokio::task::spawn_blocking(move || {
+            loop {
+                let part = followed.jsonl.more()?;
+                if part.is_empty() {
+                    return Ok(followed);
+                }
+                followed.line += memchr::memchr_iter(b'\n', &part).count() as u64;
+            }
+        });
+        let skipped: std::io::Result<Self> = skipped.await.unwrap_or_else(|error| Err(error.into()));
+        skipped.map_err(|error| unreadable(job.id(), &error))
+    }
+
+    fn begin_anew(&mut self) {
+        let (agent, schedule, path) = (self.agent.clone(), self.schedule.clone(), self.path.clone());
+        *self = Self::from_the_start(agent, schedule, path);
+    }
+
+    fn more(&mut self, job: &JobId) -> Result<Vec<u8>, Problem> {
+        let part = self.jsonl.more().map_err(|error| unreadable(job, &error))?;
+        let mut lines = Vec::with_capacity(part.len() * 2);
+        for text in String::from_utf8_lossy(&part).lines() {
+            self.line += 1;
+            write_line(&mut lines, &self.event(job, text))?;
+        }
+        self.passed_on |= !lines.is_empty();
+        Ok(lines)
+    }
+
+    /// A line that is no message, which nobody but a person can have written, comes as `system`.
+    fn event(&self, job: &JobId, text: &str) -> JobOutput {
+        let output: Value =
+            serde_json::from_str(text).unwrap_or_else(|_| json!({ "type": "system", "content": text }));
+        let word = |key: &str| output.get(key).and_then(Value::as_str);
+        JobOutput {
+            kind: OutputKind::JobOutput,
+            at: word("timestamp").and_then(|at| at.parse().ok()).unwrap_or_else(Timestamp::now),
+            agent: self.agent.clone(),
+            schedule: self.schedule.clone(),
+            job: job.clone(),
+            line: self.line,
+            output_type: word("type").unwrap_or("system").to_owned(),
+            output,
+        }
+    }
+}
+
+fn unreadable(job: &JobId, error: &std::io::Error) -> Problem {
+    Problem::unavailable(format!("the output of {job} cannot be read: {error}"))
+}

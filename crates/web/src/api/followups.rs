@@ -1,0 +1,85 @@
+//! Follow-ups: a running attempt asks for a further job.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::followup::{self, FollowupRefused};
+use cowhand_core::id::AgentName;
+use cowhand_core::interval::Interval;
+use cowhand_core::job::{Job, NewJob, TriggerType};
+use cowhand_core::trust::{self, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::given::Given;
+use super::{Api, Problem, jobs};
+use cowhand_store::{FollowupAsked, FollowupMade};
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobFollows {
+    pub attempt: u32,
+    /// The same key of the same job is the same follow-up.
+    #[schemars(length(min = 1, max = 200))]
+    pub key: String,
+    /// Unset means the agent of the job that asks.
+    pub agent: Option<AgentName>,
+    pub prompt: Option<String>,
+    /// The earliest that it begins, from now; unset means as early as the agent's `followups` let it.
+    pub after: Option<Interval>,
+}
+
+pub(super) async fn make(
+    State(api): State<Api>,
+    Path(job): Path<String>,
+    Given(asked): Given<JobFollows>,
+) -> Result<Json<Job>, Problem> {
+    let fleet = api.daemon()?;
+    let by = jobs::find(&api, &job).await?;
+    let JobFollows { attempt, key, agent, prompt, after } = asked;
+    let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
+        return Err(Problem::bad_request("a follow-up needs a `prompt`"));
+    };
+    if key.is_empty() || key.len() > 200 {
+        return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
+    }
+    let veil = fleet.veil_of(&by);
+    let (prompt, key) = (veil.hide(&prompt).into_owned(), veil.hide(&key).into_owned());
+    let (roster, now) = (api.roster(), api.now());
+    let agent = agent.unwrap_or_else(|| by.agent().clone());
+    let Some(named) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };
+    let mut rules = followup::rules(&roster, by.agent(), named);
+    // Whoever wakes itself stays held by the schedule that it came from; it is no firing of that one.
+    let schedule = by.schedule().filter(|_| agent == *by.agent()).cloned();
+    // Its words are the asking job's, who may have them from a stranger.
+    let trusts = named.trusts(named.schedule(schedule.as_ref()));
+    let confined = match by.confined().map(|why| trust::judge_again(trusts, why)) {
+        Some(Verdict::Refused(why)) => {
+            rules = rules.and_then(|_| Err(FollowupRefused::Distrusted { of: agent.clone(), why }));
+            None
+        }
+        Some(Verdict::Confined(why)) => Some(why),
+        Some(Verdict::Trusted) | None => None,
+    };
+    let wanted = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
+    let new = NewJob {
+        agent,
+        trigger_type: TriggerType::Manual,
+        schedule,
+        prompt: Some(prompt),
+        origin: None,
+        work_item: None,
+        chat: None,
+        confined,
+        not_before: None,
+    };
+    let asked = FollowupAsked { by: by.id().clone(), attempt, key, wanted, rules, new };
+    let made = api.store.make_followup(asked, now).await?;
+    fleet.nudge();
+    match made {
+        FollowupMade::Made(job) => Ok(Json(job)),
+        FollowupMade::Refused(refused) => Err(Problem::conflict(refused.to_string())),
+        FollowupMade::NotRunning => {
+            Err(Problem::conflict(format!("attempt {attempt} of {} does not run", by.id())))
+        }
+    }
+}

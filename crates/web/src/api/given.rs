@@ -1,0 +1,129 @@
+//! What a request brings, read so that a mistake in it is answered in our one shape.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{Code, Problem};
+
+/// What stands behind the `?`.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = Query::from_request_parts(parts, state).await;
+        query.map(|Query(params)| Self(params)).map_err(|error| Problem::bad_query(&error.body_text()))
+    }
+}
+
+/// `1` or `true`, `0` or `false`; unset means no.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub(super) enum Switch {
+    #[default]
+    #[serde(rename = "0", alias = "false")]
+    Off,
+    #[serde(rename = "1", alias = "true")]
+    On,
+}
+
+impl Switch {
+    pub(super) fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl JsonSchema for Switch {
+    fn schema_name() -> Cow<'static, str> {
+        "Switch".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": ["0", "1", "false", "true"] })
+    }
+}
+
+/// How many of a list; its parts have 1000 at most.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+#[schemars(extend("minimum" = 1, "maximum" = 1000))]
+pub(super) struct Count(u32);
+
+impl Count {
+    pub(super) const MOST: u32 = 1000;
+
+    pub(super) fn or(this: Option<Self>, usual: u32) -> u32 {
+        this.map_or(usual, |Self(count)| count)
+    }
+}
+
+impl TryFrom<u32> for Count {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        match count {
+            1..=Self::MOST => Ok(Self(count)),
+            _ => Err(format!("{count} is not from 1 to {}", Self::MOST)),
+        }
+    }
+}
+
+/// A JSON body; none at all means that nothing special is asked for.
+pub(super) struct Given<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = body(request, state).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        // Serde would take an array for an object whose fields it lists.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(Problem::bad_request("the body has to be a JSON object"));
+        }
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| Problem::bad_request(error.to_string()))
+    }
+}
+
+async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    Bytes::from_request(request, state).await.map_err(|error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, error.body_text()),
+        _ => Problem::bad_request(error.body_text()),
+    })
+}
+
+/// Refuses a body that says something.
+pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    let bytes = body(request, &()).await?;
+    let nothing = match bytes.trim_ascii() {
+        b"" | b"null" => true,
+        object => object.starts_with(b"{") && serde_json::from_slice::<Nothing>(object).is_ok(),
+    };
+    if nothing { Ok(()) } else { Err(Problem::bad_request("this endpoint takes no body")) }
+}
+
+/// A page of the dashboard asks; whoever lets it in says so.
+#[derive(Debug, Clone, Copy)]
+pub struct ByPage;
+
+/// A name or an id from an address.
+pub(super) fn named<T>(text: &str) -> Result<T, Problem>
+where
+    T: FromStr,
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| Problem::bad_request(error.to_string()))
+}

@@ -1,0 +1,48 @@
+//! Health: for whoever starts, watches and routes to this program.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Api;
+use cowhand_engine::fleet::Unready;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Health {
+    /// The store was asked, and answered.
+    pub store: bool,
+    /// New work is taken, and can be written down.
+    pub takes_work: bool,
+    pub version: String,
+}
+
+pub(super) async fn health(State(api): State<Api>) -> Json<Health> {
+    let store = api.store.last_event().await.is_ok();
+    let takes_work = store && unready(&api).await.is_none();
+    Json(Health { store, takes_work, version: env!("CARGO_PKG_VERSION").to_owned() })
+}
+
+/// Why no work is taken, if so.
+async fn unready(api: &Api) -> Option<Unready> {
+    match api.daemon() {
+        Ok(fleet) => fleet.ready().await.err(),
+        Err(_) => Some(Unready::Stopping),
+    }
+}
+
+/// `/healthz`: this process answers. Says nothing else, so it needs no token.
+pub(super) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// `/readyz`: it can do its work as well, and what it is given can be written.
+pub(super) async fn ready(State(api): State<Api>) -> Result<&'static str, (StatusCode, String)> {
+    let unready = if api.store.last_event().await.is_err() {
+        Some("the store does not answer".to_owned())
+    } else {
+        unready(&api).await.map(|unready| unready.to_string())
+    };
+    unready.map_or(Ok("ok\n"), |why| Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))))
+}

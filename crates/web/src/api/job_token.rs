@@ -1,0 +1,69 @@
+//! What a request with a job's token may ask for.
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderMap, Method, header};
+use cowhand_core::actor::Actor;
+use cowhand_core::id::JobId;
+
+use super::{Api, Code, Problem};
+use cowhand_engine::job_token::is_job_token;
+
+/// The token in `Authorization`, if it is that of a job.
+pub fn shown(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (_, token) = value.split_once(' ')?;
+    let token = token.trim();
+    is_job_token(token).then_some(token)
+}
+
+/// What somebody asks for.
+#[derive(Debug)]
+pub struct Wanted {
+    method: Method,
+    /// That answers.
+    route: String,
+    path: String,
+}
+
+impl Wanted {
+    pub fn by(request: &Request) -> Self {
+        let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        Self { method, route: route.to_owned(), path }
+    }
+}
+
+impl Api {
+    /// Lets an attempt at an endpoint of its own job, on the account of that job; all else is refused, with an event.
+    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
+        let wrong = || Problem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
+        let job = self.daemon()?.job_of_token(token).await?.ok_or_else(wrong)?;
+        if !wanted.concerns(&job) {
+            let known = self.store.job(job.clone()).await?;
+            let number = known.map_or(0, |known| known.attempts());
+            self.note_refusal((job, number), &wanted, "with the job's token").await?;
+            return Err(Problem::new(Code::Forbidden, "a job's token is for what concerns that job alone"));
+        }
+        Ok(Actor::Job { job })
+    }
+}
+
+impl Wanted {
+    /// Says whether the token of this job is enough for it.
+    pub(super) fn concerns(&self, job: &JobId) -> bool {
+        // An id has no letter that could be written in another way.
+        let rest = self.path.strip_prefix("/api/v1/jobs/");
+        let own = rest.and_then(|rest| rest.split('/').next()) == Some(job.as_str());
+        own && super::is_for_jobs(&self.method, &self.route)
+    }
+
+    pub(super) fn only_looks(&self) -> bool {
+        self.method.is_safe()
+    }
+
+    /// The method and the route, for people.
+    pub(super) fn endpoint(&self) -> (String, String) {
+        let route = if self.route.is_empty() { "no endpoint" } else { &self.route };
+        (self.method.to_string(), route.to_owned())
+    }
+}

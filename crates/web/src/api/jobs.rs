@@ -1,0 +1,396 @@
+//! Jobs: listed, looked at, listened to, cancelled, and made anew from an earlier one.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use cowhand_core::actor::Actor;
+use cowhand_core::ask::{Ask, Denial};
+use cowhand_core::event::{Event, Fact};
+use cowhand_core::followup::FollowupRefusal;
+use cowhand_core::hook::HookRun;
+use cowhand_core::id::{AgentName, JobId, JobName, ScheduleName};
+use cowhand_core::job::{Job, JobRecord, JobStatus, JobUsage, TriggerType};
+use cowhand_core::report::Report;
+use cowhand_core::schedule::SkipReason;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::follow::{self, Form, Growing, Part};
+use super::given::{Count, Given, Params, Switch, named};
+use super::prune::gone;
+use super::{Api, Page, Problem, WorkspaceView, waits};
+use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};
+use cowhand_engine::output::{self, Listening};
+use cowhand_store::{Cancel, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Listed {
+    agent: Option<AgentName>,
+    schedule: Option<ScheduleName>,
+    status: Option<JobStatus>,
+    /// Made at this time or later.
+    since: Option<Timestamp>,
+    /// Made at this time or earlier.
+    until: Option<Timestamp>,
+    trigger_type: Option<TriggerType>,
+    /// Only those that have this text in their id, prompt, summary or error, in upper or lower case.
+    #[schemars(length(max = 200))]
+    search: Option<String>,
+    /// Only those that work on an item of a queue.
+    with_item: Switch,
+    /// The `next_cursor` of the part before.
+    after: Option<JobName>,
+    /// How many at most; unset means 50.
+    limit: Option<Count>,
+}
+
+const USUAL: u32 = 50;
+const LONGEST_SEARCH: usize = 200;
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(listed): Params<Listed>,
+) -> Result<Json<Page<Job>>, Problem> {
+    let Listed { agent, schedule, status, since, until, trigger_type, search, with_item, after, limit } =
+        listed;
+    let limit = Count::or(limit, USUAL);
+    if search.as_ref().is_some_and(|search| search.chars().count() > LONGEST_SEARCH) {
+        return Err(Problem::bad_request(format!("`search` has at most {LONGEST_SEARCH} characters")));
+    }
+    api.know(agent.as_ref(), schedule.as_ref()).await?;
+    let after = match after {
+        Some(name) => Some(api.job_id(&name.to_string()).await?),
+        None => None,
+    };
+    let filter = JobFilter {
+        agent,
+        schedule,
+        status,
+        since,
+        until,
+        trigger_type,
+        search,
+        with_item: with_item.is_on(),
+        after,
+    };
+    let items = api.store.jobs(filter, limit).await?;
+    let full = items.len() == limit as usize;
+    let next_cursor = items.last().filter(|_| full).map(|job| job.id().to_string());
+    Ok(Json(Page { items, next_cursor }))
+}
+
+/// A job with what was, or is still to be, done after it, and where it works.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobView {
+    #[serde(flatten)]
+    pub job: JobRecord,
+    /// What it asked of people, in order; not there if it asked nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<Ask>,
+    /// What rules denied it, in order; not there if they denied nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
+    /// What its agent said that the work came to, in the last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+    /// The job that asked for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<JobId>,
+    /// Jobs that it asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followed_by: Vec<JobId>,
+    /// Why it last did not get a job that it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub followup_refused: Option<FollowupRefusal>,
+    /// In the order in which they run; not there if the job has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookRun>,
+    /// Not there if the job has none of its own, if it was handed on to another job, and once it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceView>,
+    /// Why a pending job does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
+    /// Of a cancelled job: who asked for its end. Not there if cowhand itself ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<Actor>,
+    /// Of a job with a work item that has ended: what the item's source was told, or why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_told: Option<SourceTold>,
+    /// Of a job that is cancelled, or is being ended: since when, and by whom or why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation: Option<Cancellation>,
+}
+
+/// What the source of a job's item was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceTold {
+    /// The type of the event: `work:reported`, `work:released`, `work:dropped` or `work:delayed`.
+    pub event: String,
+    pub at: Timestamp,
+    /// The outcome, or the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl SourceTold {
+    fn of(event: &Event) -> Self {
+        let message = match &event.fact {
+            Fact::WorkReported { outcome, .. } => Some(outcome.to_string()),
+            Fact::WorkReleased { reason, .. } => reason.clone(),
+            Fact::WorkDropped { message, .. } | Fact::WorkDelayed { message, .. } => Some(message.clone()),
+            _ => None,
+        };
+        Self { event: event.fact.type_name().to_owned(), at: event.at, message }
+    }
+
+    /// What a person reads.
+    pub fn sentence(&self) -> String {
+        let message = self.message.as_deref().unwrap_or_default();
+        match self.event.as_str() {
+            "work:reported" => format!("its source was told: {message}"),
+            "work:released" if message.is_empty() => "it was given back".to_owned(),
+            "work:released" => format!("it was given back: {message}"),
+            "work:delayed" => format!("its source could not be told yet, which is tried again: {message}"),
+            _ => format!("its source was not told: {message}"),
+        }
+    }
+}
+
+/// One process run for a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AttemptView {
+    pub number: u32,
+    pub node: String,
+    pub started_at: Timestamp,
+    /// None while it runs.
+    pub ended_at: Option<Timestamp>,
+    /// While it runs what it has told so far; none if it has told nothing.
+    pub usage: Option<JobUsage>,
+    /// What its agent said that the work came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+}
+
+/// What a job waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    pub reason: SkipReason,
+    /// When that ends by itself, at the latest.
+    pub until: Option<Timestamp>,
+    pub message: String,
+}
+
+pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
+    let job = find(&api, &id).await?;
+    let asks = api.store.asks_of(job.id().clone()).await?;
+    let denials = api.store.denials_of(job.id().clone()).await?;
+    let report = api.store.report_of(job.id().clone(), job.attempts()).await?;
+    let hooks = api.store.hook_runs(job.id().clone()).await?;
+    let workspace = api.store.workspace_anywhere(job.id().clone()).await?.map(WorkspaceView::from);
+    let waits = waits::of_job(&api, &job).await?;
+    let FollowupsOfJob { follows, followed_by, refused } = api.store.followups_of(job.id().clone()).await?;
+    let cancellation = api.store.cancellation_of(&job).await?;
+    let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
+    let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
+    let source_told = match job.work_item() {
+        Some(_) => api.store.told_of_item(job.id().clone()).await?.as_ref().map(SourceTold::of),
+        None => None,
+    };
+    let job = job.into();
+    let followup_refused = refused;
+    Ok(Json(JobView {
+        job,
+        asks,
+        denials,
+        report,
+        follows,
+        followed_by,
+        followup_refused,
+        hooks,
+        workspace,
+        waits,
+        cancelled_by,
+        source_told,
+        cancellation,
+    }))
+}
+
+pub(super) async fn attempts(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<Page<AttemptView>>, Problem> {
+    let job = find(&api, &id).await?;
+    let history = api.store.history(job.id().clone()).await?;
+    let attempts = history.into_iter().flat_map(|history| history.attempts);
+    Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
+}
+
+impl From<PastAttempt> for AttemptView {
+    fn from(attempt: PastAttempt) -> Self {
+        let PastAttempt { number, node, started_at, ended_at, usage, report, .. } = attempt;
+        Self { number, node, started_at, ended_at, usage, report }
+    }
+}
+
+/// A waiting job is cancelled at once; a running one is on its way to be.
+pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
+    match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
+        Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
+        Cancel::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
+    }
+}
+
+pub(super) async fn retry(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(changes): Given<Changes>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    Ok((StatusCode::CREATED, Json(api.daemon()?.retry(find(&api, &id).await?.id(), changes).await?)))
+}
+
+pub(super) async fn fork(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(changes): Given<Changes>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
+}
+
+/// Finds the job that an address names.
+pub(super) async fn find(api: &Api, name: &str) -> Result<Job, Problem> {
+    let id = api.job_id(name).await?;
+    match api.store.job(id.clone()).await? {
+        Some(job) => Ok(job),
+        None => Err(api.no_job(&id).await?),
+    }
+}
+
+impl Api {
+    /// Refuses names of agents and schedules that never were.
+    pub(super) async fn know(
+        &self,
+        agent: Option<&AgentName>,
+        schedule: Option<&ScheduleName>,
+    ) -> Result<(), Problem> {
+        let roster = self.roster();
+        if let Some(agent) = agent {
+            known_agent(&self.store, &roster, agent).await?;
+        }
+        if let Some(schedule) = schedule {
+            known_schedule(&self.store, &roster, agent, schedule).await?;
+        }
+        Ok(())
+    }
+
+    /// Says of an agent that is not in the config whether it left it or never was there.
+    pub(super) async fn missing_agent(&self, agent: &AgentName) -> Problem {
+        missing_agent(&self.store, &self.roster(), agent).await.into()
+    }
+
+    /// The id of the job that people name so. A whole id may be of a job that is not there.
+    pub(super) async fn job_id(&self, name: &str) -> Result<JobId, Problem> {
+        let suffix = match named(name)? {
+            JobName::Id(id) => return Ok(id),
+            JobName::Suffix(suffix) => suffix,
+        };
+        let found = self.store.jobs_by_suffix(&suffix).await?;
+        match found.as_slice() {
+            [] => Err(match self.store.removed_job_by_suffix(&suffix).await? {
+                Some(removed) => gone(&removed),
+                None => Problem::not_found(format!("there is no job {suffix}; `cowhand jobs` lists them")),
+            }),
+            [only] => Ok(only.clone()),
+            several => {
+                let ids: Vec<&str> = several.iter().map(JobId::as_str).collect();
+                let message =
+                    format!("{suffix} is the end of several job ids: {}; name one whole", ids.join(", "));
+                Err(Problem::conflict(message))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Heard {
+    /// How many lines the caller has already.
+    after: u64,
+    /// How many lines at most; unset means all. Whoever follows gets them all.
+    limit: Option<u64>,
+    /// Until the job has ended. Clients that accept `text/event-stream` get that, with the numbers of the lines as ids,
+    /// and go on after `Last-Event-ID`.
+    follow: Switch,
+}
+
+/// The job's JSONL.
+pub(super) async fn output(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Params(heard): Params<Heard>,
+) -> Result<Response, Problem> {
+    let job = find(&api, &id).await?.id().clone();
+    let after = follow::last_event_id(&headers)?.unwrap_or(heard.after);
+    let follows = heard.follow.is_on();
+    // Without a daemon nobody writes any more.
+    let fleet = api.daemon().ok().filter(|_| follows);
+    let growth = fleet.map(|fleet| fleet.growth_of(&job));
+    let listening = Listening::new(&api.store, &api.state, &job, after, growth);
+    let left = heard.limit.filter(|_| !follows);
+    Ok(follow::answer(Form::of(&headers), Lines { listening, after, left }))
+}
+
+/// What a job says from some line on.
+struct Lines {
+    listening: Listening,
+    after: u64,
+    /// So many more; none means all.
+    left: Option<u64>,
+}
+
+impl Growing for Lines {
+    async fn more(&mut self) -> Result<Option<Part>, Problem> {
+        if self.left == Some(0) {
+            return Ok(None);
+        }
+        let Some(mut lines) = self.listening.more().await? else { return Ok(None) };
+        let mut count = 0;
+        for end in memchr::memchr_iter(b'\n', &lines) {
+            count += 1;
+            if self.left == Some(count) {
+                lines.truncate(end + 1);
+                break;
+            }
+        }
+        let number = i64::try_from(self.after + 1).unwrap_or(i64::MAX);
+        self.after += count;
+        self.left = self.left.map(|left| left - count);
+        Ok(Some(Part { lines: lines.into(), number: Some(number) }))
+    }
+
+    async fn grown(&mut self) {
+        self.listening.grown().await;
+    }
+}
+
+/// What a job came to in its own words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobResult {
+    pub job: JobId,
+    pub status: JobStatus,
+    /// So far, if it has not ended. None if it said nothing, or ran on another machine.
+    pub result: Option<String>,
+}
+
+pub(super) async fn result(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<JobResult>, Problem> {
+    let job = find(&api, &id).await?;
+    let result = output::result(&api.state, job.id().clone()).await?;
+    Ok(Json(JobResult { job: job.id().clone(), status: job.status(), result }))
+}

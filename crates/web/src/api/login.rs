@@ -1,0 +1,153 @@
+//! The way of a browser in: a link that works once and soon.
+//!
+//! Whoever may use the socket, or an admin, is given the link; whoever opens it gets a token of their own as a cookie.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use super::tokens::{hash, secret};
+use super::{Api, Problem};
+
+/// How long a link works.
+const GOOD_FOR: Duration = Duration::from_mins(10);
+/// Older links than these are forgotten.
+const MOST: usize = 20;
+
+/// The links that nobody has opened yet. They end with the daemon, and only their hashes are kept.
+#[derive(Debug, Clone, Default)]
+pub struct Logins(Arc<Mutex<Vec<Login>>>);
+
+#[derive(Debug)]
+struct Login {
+    hash: String,
+    until: Instant,
+}
+
+/// A link for a browser.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub struct LoginLink {
+    pub url: String,
+}
+
+impl std::fmt::Debug for LoginLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginLink").finish_non_exhaustive()
+    }
+}
+
+impl Logins {
+    fn add(&self, now: Instant) -> Result<String, Problem> {
+        let code = secret()?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|login| now < login.until);
+        if all.len() >= MOST {
+            all.remove(0);
+        }
+        all.push(Login { hash: hash(&code), until: now + GOOD_FOR });
+        Ok(code)
+    }
+
+    /// Takes a good code: nobody else can use it as long as somebody has it.
+    pub fn take(&self, code: &str) -> Option<TakenCode> {
+        self.take_at(code, Instant::now())
+    }
+
+    fn take_at(&self, code: &str, now: Instant) -> Option<TakenCode> {
+        let given = hash(code);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|login| now < login.until);
+        let place = all.iter().position(|login| bool::from(login.hash.as_bytes().ct_eq(given.as_bytes())))?;
+        Some(TakenCode { login: Some(all.remove(place)), logins: self.clone() })
+    }
+}
+
+/// A code that somebody logs in with. If the login does not come to its end, the code is good again.
+#[derive(Debug)]
+pub struct TakenCode {
+    login: Option<Login>,
+    logins: Logins,
+}
+
+impl TakenCode {
+    /// The login is complete: the code is never good again.
+    pub(crate) fn use_up(mut self) {
+        self.login = None;
+    }
+}
+
+impl Drop for TakenCode {
+    fn drop(&mut self) {
+        if let Some(login) = self.login.take() {
+            self.logins.0.lock().unwrap_or_else(PoisonError::into_inner).push(login);
+        }
+    }
+}
+
+impl Api {
+    /// A new link, if there is a server that it can lead to.
+    pub fn login_link(&self) -> Result<LoginLink, Problem> {
+        self.daemon()?;
+        let base = self.url.as_deref().ok_or_else(|| {
+            Problem::conflict("this daemon has no server; start it without `--no-server` to have a dashboard")
+        })?;
+        // An address that means all of this machine's is none that a browser can go to.
+        let base = base.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
+        let code = self.logins.add(Instant::now())?;
+        Ok(LoginLink { url: format!("{base}/login/{code}") })
+    }
+
+    pub fn logins(&self) -> Logins {
+        self.logins.clone()
+    }
+}
+
+pub(super) async fn create(State(api): State<Api>) -> Result<Json<LoginLink>, Problem> {
+    api.login_link().map(Json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_good_once_and_for_ten_minutes() {
+        let logins = Logins::default();
+        let start = Instant::now();
+        let [first, second, third] = [0; 3].map(|_| logins.add(start).unwrap());
+        let at = |minutes| start + Duration::from_mins(minutes);
+        let used = |code: &str, at| logins.take_at(code, at).map(TakenCode::use_up).is_some();
+        assert!(!used("", at(0)) && !used(&first[1..], at(0)));
+        assert!(used(&first, at(0)));
+        assert!(!used(&first, at(0)), "a second time");
+        assert!(used(&second, at(9)));
+        assert!(!used(&third, at(10)), "too late");
+    }
+
+    #[test]
+    fn a_login_that_fails_leaves_its_code_good() {
+        let logins = Logins::default();
+        let start = Instant::now();
+        let code = logins.add(start).unwrap();
+        let taken = logins.take_at(&code, start).unwrap();
+        assert!(logins.take_at(&code, start).is_none(), "one at a time");
+        drop(taken);
+        assert!(logins.take_at(&code, start).is_some(), "and again");
+        assert!(logins.take_at(&code, start + GOOD_FOR).is_none(), "not for longer than before");
+    }
+
+    #[test]
+    fn few_are_remembered_and_none_in_clear() {
+        let logins = Logins::default();
+        let now = Instant::now();
+        let codes: Vec<String> = (0..=MOST).map(|_| logins.add(now).unwrap()).collect();
+        assert!(codes.iter().all(|code| !format!("{logins:?}").contains(code.as_str())));
+        assert!(logins.take_at(&codes[0], now).is_none(), "the oldest made room");
+        assert!(codes[1..].iter().all(|code| logins.take_at(code, now).is_some()));
+    }
+}

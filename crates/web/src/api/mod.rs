@@ -1,0 +1,236 @@
+//! `/api/v1`: everything that can be asked of a fleet, over HTTP on the daemon's Unix socket, and over TCP behind the
+//! door of [`crate::server`].
+//!
+//! The CLI has no other way in. When no daemon runs it asks the same router without a socket, on the store alone:
+//! reads are answered, and whatever needs a daemon says so ([`Problem::no_daemon`]).
+
+mod agents;
+mod asks;
+mod backup;
+mod caller;
+mod client;
+mod config;
+mod daemon;
+mod doctor;
+mod event_output;
+mod events;
+mod follow;
+mod followups;
+mod given;
+mod health;
+mod job_token;
+mod jobs;
+mod login;
+mod masked;
+mod nodes;
+mod openapi;
+mod patience;
+mod problem;
+mod providers;
+mod prune;
+mod reports;
+mod route;
+mod routes;
+mod schedules;
+mod sessions;
+mod socket;
+mod timeline;
+mod tokens;
+mod usage;
+mod waits;
+mod work;
+mod workspaces;
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{any, get};
+use cowhand_core::roster::Roster;
+use cowhand_core::server::Scope;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use cowhand_engine::fleet::Fleet;
+use cowhand_engine::state::StateFolder;
+use cowhand_run::veil::Veil;
+use cowhand_store::Store;
+use cowhand_work::Sources;
+
+pub use agents::{AgentView, LastJob, Next};
+pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
+use caller::Refusals;
+pub use client::{Client, Lines, segment};
+pub use cowhand_store::Cancellation;
+pub use daemon::{DaemonView, Status, StopAsked};
+pub use followups::JobFollows;
+pub use given::ByPage;
+pub use health::Health;
+pub use job_token::{Wanted, shown};
+pub use jobs::{AttemptView, JobResult, JobView, SourceTold, Waits};
+pub use login::LoginLink;
+pub use login::Logins;
+pub use nodes::NodeView;
+pub use problem::{Code, Problem};
+pub use providers::ProviderView;
+pub use reports::JobReports;
+pub use schedules::{FiringJob, FiringView};
+pub use sessions::SessionView;
+pub use socket::{Socket, SocketError};
+pub use timeline::{ComingFiring, Lane, PastFiring, Timeline};
+pub use tokens::hash;
+pub use tokens::{TokenAsked, TokenMade};
+pub use usage::budget_views;
+pub use usage::{
+    AgentUsage, BudgetView, DayUsage, ItemUsage, ScheduleUsage, Total, UsageOfJob, UsageOfModel, UsageView,
+};
+pub use waits::GoneAgent;
+pub use waits::{left_schedule_sentence, left_sentence};
+pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, RetryAsked, WorkView};
+pub use workspaces::{WorkspacePhase, WorkspaceView};
+
+/// What the endpoints work on.
+#[derive(Debug, Clone)]
+pub struct Api {
+    store: Store,
+    state: StateFolder,
+    side: Side,
+    /// Where the server answers, if there is one.
+    url: Option<String>,
+    /// Of browsers that may come in.
+    logins: Logins,
+    /// What jobs were refused.
+    refusals: Refusals,
+}
+
+#[derive(Debug, Clone)]
+enum Side {
+    /// Inside a daemon.
+    Daemon(Arc<Fleet>),
+    /// No daemon runs; the fleet is as the files say now.
+    Alone { roster: Arc<Roster>, sources: Arc<Sources>, veil: Arc<Veil> },
+}
+
+/// A list, and where its next part begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PageOf{T}")]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    pub next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    fn whole(items: Vec<T>) -> Self {
+        Self { items, next_cursor: None }
+    }
+}
+
+/// What an endpoint needs, by the route that answers, so that no way of writing an address leads around it.
+pub fn scope(method: &Method, path: &str) -> Option<Scope> {
+    static SCOPES: LazyLock<Vec<(Method, &str, Scope)>> = LazyLock::new(|| {
+        routes::all().into_iter().map(|route| (route.method, route.path, route.scope)).collect()
+    });
+    // Whoever may not look may not ask whether there is something to see.
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    SCOPES.iter().find(|known| known.0 == *method && known.1 == path).map(|known| known.2)
+}
+
+/// Whether the token of a job is enough for it, if it is about that job.
+pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
+    static ROUTES: LazyLock<Vec<(Method, &str)>> = LazyLock::new(|| {
+        let routes = routes::all().into_iter().filter(|route| route.for_jobs);
+        routes.map(|route| (route.method, route.path)).collect()
+    });
+    ROUTES.iter().any(|known| known.0 == *method && known.1 == path)
+}
+
+async fn no_endpoint() -> Problem {
+    Problem::not_found("there is no such endpoint")
+}
+
+impl Api {
+    pub fn of_fleet(fleet: Arc<Fleet>) -> Self {
+        let (store, state) = (fleet.store().clone(), fleet.state_folder().clone());
+        let (logins, refusals) = (Logins::default(), Refusals::default());
+        Self { store, state, side: Side::Daemon(fleet), url: None, logins, refusals }
+    }
+
+    /// Says where the server answers.
+    #[must_use]
+    pub fn at(self, url: Option<String>) -> Self {
+        Self { url, ..self }
+    }
+
+    /// For reading, while no daemon runs.
+    pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources, veil: Veil) -> Self {
+        let (roster, sources, veil) = (Arc::new(roster), Arc::new(sources), Arc::new(veil));
+        let (logins, refusals) = (Logins::default(), Refusals::default());
+        Self { store, state, side: Side::Alone { roster, sources, veil }, url: None, logins, refusals }
+    }
+
+    pub fn router(self) -> Router {
+        let all = routes::all().into_iter();
+        all.fold(Router::new(), |router, route| router.route(route.path, route.guarded()))
+            // Beside the dashboard, which has a page for every other address.
+            .route("/api/{*rest}", any(no_endpoint))
+            .fallback(no_endpoint)
+            .method_not_allowed_fallback(|| async {
+                Problem::new(Code::BadMethod, "this endpoint has another method")
+            })
+            .layer(from_fn_with_state(self.clone(), masked::masked))
+            .with_state(self)
+    }
+
+    /// What hides the secrets of the fleet.
+    fn veil(&self) -> Arc<Veil> {
+        match &self.side {
+            Side::Daemon(fleet) => fleet.veil(),
+            Side::Alone { veil, .. } => Arc::clone(veil),
+        }
+    }
+
+    /// What whoever watches this process asks, without a token.
+    pub fn health(&self) -> Router {
+        let router = Router::new().route("/healthz", get(health::alive));
+        router.route("/readyz", get(health::ready)).with_state(self.clone())
+    }
+
+    fn roster(&self) -> Arc<Roster> {
+        match &self.side {
+            Side::Daemon(fleet) => fleet.roster(),
+            Side::Alone { roster, .. } => Arc::clone(roster),
+        }
+    }
+
+    fn sources(&self) -> Arc<Sources> {
+        match &self.side {
+            Side::Daemon(fleet) => fleet.sources(),
+            Side::Alone { sources, .. } => Arc::clone(sources),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        match &self.side {
+            Side::Daemon(fleet) => fleet.clock().now(),
+            Side::Alone { .. } => Timestamp::now(),
+        }
+    }
+
+    pub fn state(&self) -> &StateFolder {
+        &self.state
+    }
+
+    pub fn job_socket(&self) -> std::io::Result<std::path::PathBuf> {
+        cowhand_engine::state::job_socket(&self.state)
+    }
+
+    /// For what only a daemon can do.
+    fn daemon(&self) -> Result<&Fleet, Problem> {
+        match &self.side {
+            Side::Daemon(fleet) => Ok(fleet),
+            Side::Alone { .. } => Err(Problem::no_daemon()),
+        }
+    }
+}

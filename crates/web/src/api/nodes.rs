@@ -1,0 +1,39 @@
+//! Nodes: the machines that share the store.
+
+use axum::Json;
+use axum::extract::State;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Api, Page, Problem};
+
+/// This node, and every other that runs something.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeView {
+    pub name: String,
+    /// The one that answers.
+    pub is_this: bool,
+    pub running: u64,
+    /// How long what it runs is its own without another word from it.
+    pub lease_until: Option<Timestamp>,
+}
+
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<NodeView>>, Problem> {
+    let this = api.daemon().ok().map(|fleet| fleet.node().to_owned());
+    let mut nodes: Vec<NodeView> = api.store.busy_nodes().await?.into_iter().map(NodeView::from).collect();
+    if let Some(name) = this {
+        match nodes.iter_mut().find(|node| node.name == name) {
+            Some(node) => node.is_this = true,
+            None => nodes.insert(0, NodeView { name, is_this: true, running: 0, lease_until: None }),
+        }
+    }
+    Ok(Json(Page::whole(nodes)))
+}
+
+impl From<cowhand_store::BusyNode> for NodeView {
+    fn from(node: cowhand_store::BusyNode) -> Self {
+        let cowhand_store::BusyNode { name, running, lease_until } = node;
+        Self { name, is_this: false, running, lease_until: Some(lease_until) }
+    }
+}

@@ -1,0 +1,119 @@
+//! Waiting for a daemon that may hang. A request may take long, so its own time says nothing: what counts is whether the
+//! daemon answers anything at all.
+
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, Response, header};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::socket::Socket;
+use super::{Code, Problem};
+use cowhand_engine::state::StateFolder;
+
+/// How long nothing is said, and how long the daemon has for the answer that shows that it is there.
+const QUIET: Duration = Duration::from_secs(5);
+/// How long a daemon may not answer anything before nobody waits any more.
+const MOST: Duration = Duration::from_mins(1);
+/// How long a daemon is asked whether it answers again, after nobody waited for it any more.
+const ONCE_MORE: Duration = Duration::from_secs(1);
+
+/// Since when the daemon has not answered. All requests of a command share it, so that a command waits once and says so once.
+static SILENT_SINCE: Mutex<Option<Instant>> = Mutex::new(None);
+
+fn silent_since() -> Option<Instant> {
+    *SILENT_SINCE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set_silent_since(since: Option<Instant>) {
+    *SILENT_SINCE.lock().unwrap_or_else(PoisonError::into_inner) = since;
+}
+
+/// Waits for an answer of the daemon. Says so when the daemon does not answer anything, and gives up after [`MOST`].
+pub(super) async fn answered(
+    state: &StateFolder,
+    pid: Option<i32>,
+    answer: impl Future<Output = hyper::Result<Response<Incoming>>>,
+) -> Result<Response<Incoming>, Problem> {
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        let gave_up = silent_since().is_some_and(|since| since.elapsed() >= MOST);
+        let (quiet, patience) = if gave_up { (Duration::ZERO, ONCE_MORE) } else { (QUIET, QUIET) };
+        let looked = async {
+            sleep(quiet).await;
+            timeout(patience, is_there(state)).await.unwrap_or(false)
+        };
+        let is_there = tokio::select! {
+            answer = &mut answer => {
+                set_silent_since(None);
+                return answer.map_err(|error| super::client::cut_off(&error));
+            }
+            is_there = looked => is_there,
+        };
+        if is_there {
+            set_silent_since(None);
+            continue;
+        }
+        let daemon = pid.map_or_else(|| "the daemon".to_owned(), |pid| format!("the daemon (pid {pid})"));
+        match silent_since() {
+            None => {
+                set_silent_since(Some(Instant::now()));
+                let waits = MOST.as_secs();
+                // Whoever closed it does not want to know.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "{daemon} does not answer; waiting up to {waits} seconds more"
+                );
+            }
+            Some(since) if since.elapsed() >= MOST => {
+                let message = format!(
+                    "{daemon} runs, but has answered nothing for {} seconds; see its log, let it go on if it is \
+                     suspended (kill -CONT), or end it (kill -KILL) and start it again: jobs are taken up",
+                    MOST.as_secs()
+                );
+                return Err(Problem::new(Code::NoDaemon, message));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Asks for something that nobody has to look up.
+async fn is_there(state: &StateFolder) -> bool {
+    let Ok(Some(stream)) = Socket::connect(state).await else { return false };
+    let Ok((mut sender, connection)) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await
+    else {
+        return false;
+    };
+    tokio::spawn(connection);
+    let request = Request::get("/api/v1/-").header(header::HOST, "cowhand").body(Body::empty());
+    let Ok(request) = request else { return false };
+    sender.send_request(request).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a process of its own, since all requests share the time.
+    #[tokio::test(start_paused = true)]
+    async fn a_command_waits_once_however_often_it_asks() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::at(folder.path());
+        let began = Instant::now();
+        for _ in 0..3 {
+            let problem = answered(&state, Some(7), std::future::pending()).await.unwrap_err();
+            assert!(
+                problem.message.contains("(pid 7) runs, but has answered nothing"),
+                "{}",
+                problem.message
+            );
+        }
+        // The clock of the test moves only while everybody waits.
+        assert!(began.elapsed() <= MOST + 2 * QUIET + 3 * ONCE_MORE, "{:?}", began.elapsed());
+    }
+}

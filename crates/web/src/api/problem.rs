@@ -1,0 +1,268 @@
+//! What went wrong, in the one shape that every endpoint answers with.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use cowhand_core::ask::AskId;
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::job::Job;
+use cowhand_core::roster::{Agent, Roster};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use cowhand_engine::fleet::FleetError;
+use cowhand_store::StoreError;
+use cowhand_work::WorkSourceError;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Problem {
+    pub code: Code,
+    #[serde(rename = "detail")]
+    pub message: String,
+}
+
+/// How a problem is written: the problem details of RFC 9457, and our code, by which a program can decide.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(super) struct Details {
+    /// The status in words.
+    title: &'static str,
+    status: u16,
+    code: Code,
+    /// What is wrong, and what to do about it.
+    detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    BadRequest,
+    /// There is such an address, but not with this method.
+    BadMethod,
+    /// No token, or none that is good.
+    Unauthorized,
+    /// A good token that does not allow this, or a page of somebody else's that asks.
+    Forbidden,
+    /// The request names another host.
+    Misdirected,
+    TooLarge,
+    TooSlow,
+    TooMany,
+    NotFound,
+    /// Things are not such that it could be done.
+    Conflict,
+    /// The job has ended, and never changes again.
+    AlreadyStopped,
+    BadConfig,
+    /// The schedule takes no deliveries of this kind.
+    NotAWebhook,
+    Stopping,
+    NoDaemon,
+    /// The store does not answer, or cannot be written.
+    StoreUnavailable,
+    /// Something else that this needs: the disk, a connection.
+    Unavailable,
+}
+
+impl Problem {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(Code::BadRequest, message)
+    }
+
+    /// Of what stands behind the `?`, in plain words: `said` is what Serde said about it.
+    pub(crate) fn bad_query(said: &str) -> Self {
+        let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
+        let (place, what) = said.split_once(": ").unwrap_or(("", said));
+        let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
+        let words = |kind: &str| {
+            let (wrong, expected) = what.strip_prefix(kind)?.split_once(", expected ")?;
+            let expected = expected.strip_prefix("one of ").unwrap_or(expected).replace('`', "");
+            Some(format!("{} is not one of {expected}", wrong.replace('`', "")))
+        };
+        let message = match (words("unknown variant "), words("unknown field ")) {
+            (Some(words), _) => words,
+            (_, Some(words)) => format!("the parameter {words}"),
+            _ => what.to_owned(),
+        };
+        Self::bad_request(format!("{place}{message}"))
+    }
+
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, message)
+    }
+
+    pub fn no_job(id: &JobId) -> Self {
+        FleetError::NoJob(id.clone()).into()
+    }
+
+    pub fn no_ask(id: &AskId) -> Self {
+        FleetError::NoAsk(id.clone()).into()
+    }
+
+    pub fn no_agent(roster: &Roster, name: &AgentName) -> Self {
+        FleetError::no_agent(roster, name).into()
+    }
+
+    pub fn no_schedule(agent: &Agent, schedule: &str) -> Self {
+        FleetError::no_schedule(agent, schedule).into()
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(Code::Conflict, message)
+    }
+
+    pub fn already_stopped(job: &Job) -> Self {
+        let message = format!("{} is {} already; there is nothing to cancel", job.id(), job.status());
+        Self::new(Code::AlreadyStopped, message)
+    }
+
+    pub fn stopping() -> Self {
+        FleetError::Stopping.into()
+    }
+
+    pub fn no_daemon() -> Self {
+        Self::new(Code::NoDaemon, "no daemon runs for this fleet; start one with `cowhand start -d`")
+    }
+
+    pub fn store_unavailable(message: impl Into<String>) -> Self {
+        Self::new(Code::StoreUnavailable, message)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Code::Unavailable, message)
+    }
+}
+
+impl Code {
+    pub(super) const fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::BadMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Conflict | Self::AlreadyStopped => StatusCode::CONFLICT,
+            Self::BadConfig | Self::NotAWebhook => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Stopping | Self::NoDaemon | Self::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    pub(super) fn as_str(self) -> String {
+        serde_json::to_value(self).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoJob(id) => Self::no_job(&id),
+            StoreError::NoSchedule(_) => Self::not_found(error.to_string()),
+            StoreError::Refused(refused) => Self::conflict(refused.to_string()),
+            StoreError::Closed => Self::stopping(),
+            StoreError::NoCopy => Self::conflict(error.to_string()),
+            StoreError::Connection(_)
+            | StoreError::Away { .. }
+            | StoreError::Statement { .. }
+            | StoreError::Commit(_)
+            | StoreError::Damaged(_)
+            | StoreError::Replaced { .. } => Self::store_unavailable(error.to_string()),
+            other => Self::unavailable(other.to_string()),
+        }
+    }
+}
+
+impl From<FleetError> for Problem {
+    fn from(error: FleetError) -> Self {
+        let code = match error {
+            FleetError::Store(error) => return error.into(),
+            FleetError::NoAgent { .. }
+            | FleetError::AgentLeft { .. }
+            | FleetError::NoSchedule { .. }
+            | FleetError::NoScheduleAnywhere { .. }
+            | FleetError::NoJob(_)
+            | FleetError::NoAsk(_)
+            | FleetError::NoItem(_)
+            | FleetError::ItemForgotten(_) => Code::NotFound,
+            FleetError::InUse { .. }
+            | FleetError::AskRefused(_)
+            | FleetError::NoAttempt { .. }
+            | FleetError::CannotFork(_)
+            | FleetError::ItemHeld { .. }
+            | FleetError::ItemRefused { .. }
+            | FleetError::ItemNotOffered { .. }
+            | FleetError::ItemLeftAlone { .. }
+            | FleetError::NotFinished { .. }
+            | FleetError::NotRun { .. }
+            | FleetError::KeyUsed { .. }
+            | FleetError::ScheduleOff { .. }
+            | FleetError::OffInFile { .. }
+            | FleetError::Finished { .. }
+            | FleetError::HasFired { .. } => Code::Conflict,
+            FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
+            FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
+            FleetError::Config(_) => Code::BadConfig,
+            FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
+            FleetError::WorkSource(_)
+            | FleetError::Output { .. }
+            | FleetError::Prune(_)
+            | FleetError::AlreadyRunning(_)
+            | FleetError::Herdctl(_)
+            | FleetError::State { .. }
+            | FleetError::StoreGone { .. }
+            | FleetError::HomeGone { .. }
+            | FleetError::Died => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<WorkSourceError> for Problem {
+    fn from(error: WorkSourceError) -> Self {
+        Self::unavailable(error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let title = status.canonical_reason().unwrap_or("Problem");
+        let details = Details { title, status: status.as_u16(), code: self.code, detail: self.message };
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
+        (status, kind, Json(details)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_in_a_query_in_plain_words() {
+        for (said, expected) in [
+            (
+                "Failed to deserialize query string: status: unknown variant `foo`, expected one of `pending`, `running`",
+                "`status`: foo is not one of pending, running",
+            ),
+            (
+                "Failed to deserialize query string: unknown field `statsu`, expected one of `agent`, `status`",
+                "the parameter statsu is not one of agent, status",
+            ),
+            (
+                "Failed to deserialize query string: limit: 0 is not from 1 to 1000",
+                "`limit`: 0 is not from 1 to 1000",
+            ),
+        ] {
+            assert_eq!(Problem::bad_query(said).message, expected);
+        }
+    }
+}

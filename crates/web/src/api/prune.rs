@@ -1,0 +1,73 @@
+//! Removing jobs: those that `retention` does not keep, or one by name.
+
+use std::fs::File;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::id::JobId;
+use cowhand_core::job::Job;
+
+use super::given::Given;
+use super::{Api, Problem, Side};
+use cowhand_engine::fleet::{self, FleetError, PruneAsked, PruneView};
+use cowhand_store::RemovedJob;
+
+/// Works with no daemon as well: then it takes the daemon's place for as long as it takes.
+pub(super) async fn prune(
+    State(api): State<Api>,
+    Given(asked): Given<PruneAsked>,
+) -> Result<Json<PruneView>, Problem> {
+    if asked.retention.max_jobs_per_agent == Some(0) {
+        return Err(Problem::bad_request("`max_jobs_per_agent` is 1 at least"));
+    }
+    if let Side::Daemon(fleet) = &api.side {
+        return Ok(Json(fleet.prune(asked).await?));
+    }
+    let _held = if asked.dry_run { None } else { api.hold()? };
+    Ok(Json(fleet::prune(&api.store, &api.state, &api.roster(), asked, api.now()).await?))
+}
+
+/// Works with no daemon as well, as pruning does.
+pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
+    let id = api.job_id(&id).await?;
+    let removed = match &api.side {
+        Side::Daemon(fleet) => fleet.remove_job(&id).await,
+        Side::Alone { .. } => {
+            let _held = api.hold()?;
+            fleet::remove_job(&api.store, &api.state, &id, api.now()).await
+        }
+    };
+    match removed {
+        Err(FleetError::NoJob(id)) => Err(api.no_job(&id).await?),
+        removed => Ok(Json(removed?)),
+    }
+}
+
+impl Api {
+    /// Without a daemon nobody may start one meanwhile.
+    fn hold(&self) -> Result<Option<File>, Problem> {
+        if !self.state.path().exists() {
+            return Ok(None);
+        }
+        match self.state.lock() {
+            Ok(Some(lock)) => Ok(Some(lock)),
+            Ok(None) => {
+                Err(Problem::conflict("a daemon has just been started, or is just ending; try again"))
+            }
+            Err(error) => Err(Problem::unavailable(format!("{}: {error}", self.state.path().display()))),
+        }
+    }
+
+    /// Why a job is not there: it was removed, or there never was one.
+    pub(super) async fn no_job(&self, id: &JobId) -> Result<Problem, Problem> {
+        let removed = self.store.removed_job(id.clone()).await?;
+        Ok(removed.map_or_else(|| Problem::no_job(id), |removed| gone(&removed)))
+    }
+}
+
+/// Says when a job was removed, and who asked for that.
+pub(super) fn gone(RemovedJob { id, at, limit, by }: &RemovedJob) -> Problem {
+    let (how, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    Problem::not_found(format!("{id} is gone: it was {how} at {at:.0}{by}"))
+}

@@ -1,0 +1,34 @@
+//! Reports: a running attempt says what its work came to.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::report::{LONGEST_SUMMARY, MOST_ARTIFACTS, Report, ReportRefused, ReportedOutcome};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::given::Given;
+use super::{Api, Problem};
+use cowhand_engine::fleet::FleetError;
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobReports {
+    pub attempt: u32,
+    pub outcome: Option<ReportedOutcome>,
+    /// What was done, or why not.
+    #[schemars(length(min = 1, max = LONGEST_SUMMARY))]
+    pub summary: String,
+    /// Addresses, full names of commits, and paths inside the directory that the job works in.
+    #[schemars(length(max = MOST_ARTIFACTS))]
+    pub artifacts: Vec<String>,
+}
+
+pub(super) async fn make(
+    State(api): State<Api>,
+    Path(job): Path<String>,
+    Given(JobReports { attempt, outcome, summary, artifacts }): Given<JobReports>,
+) -> Result<Json<Report>, Problem> {
+    let fleet = api.daemon()?;
+    let outcome = outcome.ok_or(FleetError::ReportRefused(ReportRefused::NoOutcome))?;
+    Ok(Json(fleet.report(&api.job_id(&job).await?, attempt, outcome, &summary, &artifacts).await?))
+}

@@ -1,0 +1,73 @@
+//! What a job leaves to go on with: its session, and what it changed.
+
+use std::path::PathBuf;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header;
+use axum::response::IntoResponse;
+use cowhand_core::config::shape::Runtime;
+use cowhand_core::id::JobId;
+use cowhand_core::job::JobStatus;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::jobs::find;
+use super::{Api, Problem};
+use cowhand_run::runtime::plan;
+
+/// A conversation that a person can go on with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionView {
+    pub job: JobId,
+    pub session_id: String,
+    /// The machine that it is on.
+    pub node: String,
+    /// The directory that it belongs to.
+    pub directory: PathBuf,
+    /// The program and its arguments, to be run there.
+    pub command: Vec<String>,
+    /// Whose words it holds, if they are not trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
+}
+
+pub(super) async fn session(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<SessionView>, Problem> {
+    let job = find(&api, &id).await?;
+    if matches!(job.status(), JobStatus::Pending | JobStatus::Running) {
+        let message = format!("{} is {}; its session is its own until it has ended", job.id(), job.status());
+        return Err(Problem::conflict(message));
+    }
+    let none = || Problem::conflict(format!("{} has no session that could go on", job.id()));
+    let stored = api.store.session_of(job.id().clone()).await?.ok_or_else(none)?;
+    let agent = api.roster();
+    let agent = agent.agent(job.agent());
+    let runtime = match &stored.runtime {
+        Some(name) => Runtime::named(name).ok_or_else(none)?,
+        None => agent.and_then(|agent| agent.settings.runtime).unwrap_or_default(),
+    };
+    let command = plan::interactive(runtime, &stored.session_id).map_err(Problem::conflict)?;
+    let directory =
+        stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(none)?;
+    let confined = job.confined().map(str::to_owned);
+    let (job, session_id) = (stored.job, stored.session_id);
+    Ok(Json(SessionView { job, session_id, node: stored.node, directory, command, confined }))
+}
+
+pub(super) async fn diff(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<impl IntoResponse, Problem> {
+    let job = find(&api, &id).await?;
+    match tokio::fs::read(api.state.diff(job.id())).await {
+        Ok(text) => Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Problem::not_found(format!(
+            "there is no diff of {}: it had no workspace of its own, has not ended, or ran on another machine",
+            job.id()
+        ))),
+        Err(error) => Err(Problem::unavailable(format!("cannot read the diff of {}: {error}", job.id()))),
+    }
+}

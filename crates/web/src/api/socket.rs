@@ -1,0 +1,161 @@
+//! The daemon's Unix socket: where it is, who may use it, and when it goes.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use axum::Router;
+use axum::extract::connect_info::{ConnectInfo, IntoMakeServiceWithConnectInfo};
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use cowhand_core::actor::Actor;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+use tracing::error;
+
+use super::caller::Peer;
+use super::{Api, Code, Problem, Wanted, job_token};
+use cowhand_engine::state::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
+use cowhand_store::audit;
+use cowhand_system::gone::gone;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {}: {source}", place.display())]
+pub struct SocketError {
+    place: PathBuf,
+    source: io::Error,
+}
+
+impl SocketError {
+    pub fn at(place: &Path, source: io::Error) -> Self {
+        Self { place: place.to_owned(), source }
+    }
+}
+
+/// A socket that answers. Whoever holds it holds the lock of the state folder, too: what lies in its place from
+/// an earlier daemon is nobody's.
+#[derive(Debug)]
+pub struct Socket {
+    /// In the state folder; a link where the real one has to be elsewhere.
+    known_as: PathBuf,
+    real: PathBuf,
+    server: JoinHandle<()>,
+}
+
+impl Socket {
+    pub fn open(api: Api) -> Result<Self, SocketError> {
+        let known_as = place(&api.state);
+        let listen = || {
+            let real = if known_as.as_os_str().len() <= LONGEST_SOCKET_PATH {
+                known_as.clone()
+            } else {
+                short_socket_path(&api.state)?
+            };
+            for stale in [&known_as, &real] {
+                gone(fs::remove_file(stale))?;
+            }
+            let listener = UnixListener::bind(&real)?;
+            fs::set_permissions(&real, Permissions::from_mode(0o600))?;
+            if real != known_as {
+                symlink(&real, &known_as)?;
+            }
+            Ok((real, listener))
+        };
+        let (real, listener) = listen().map_err(|source| SocketError { place: known_as.clone(), source })?;
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, by_persons(api)).await {
+                error!("the API has ended: {error}");
+            }
+        });
+        Ok(Self { known_as, real, server })
+    }
+
+    /// Answers nobody any more and leaves nothing behind.
+    pub fn close(self) {
+        self.server.abort();
+        for path in [&self.known_as, &self.real] {
+            if let Err(error) = gone(fs::remove_file(path)) {
+                error!("cannot remove {}: {error}", path.display());
+            }
+        }
+    }
+
+    /// None if no daemon answers for this folder.
+    pub(super) async fn connect(state: &StateFolder) -> io::Result<Option<UnixStream>> {
+        let known_as = place(state);
+        // The link tells where the daemon found room, whatever our own environment says.
+        let real = fs::read_link(&known_as).unwrap_or(known_as);
+        if real.as_os_str().len() > LONGEST_SOCKET_PATH {
+            return Ok(None);
+        }
+        Self::connect_at(&real).await
+    }
+
+    pub(super) async fn connect_at(place: &Path) -> io::Result<Option<UnixStream>> {
+        match UnixStream::connect(place).await {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+            {
+                Ok(None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let folder = place.parent().unwrap_or(place).display();
+                Err(io::Error::new(error.kind(), format!("{folder} is a file, not a folder; move it away")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn place(state: &StateFolder) -> PathBuf {
+    state.path().join("sock")
+}
+
+/// The socket itself says who is at its other end.
+fn by_persons(api: Api) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
+    let router = api.clone().router();
+    router.layer(middleware::from_fn_with_state(api, named)).into_make_service_with_connect_info()
+}
+
+async fn named(
+    State(api): State<Api>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let token = job_token::shown(request.headers()).map(str::to_owned);
+    let actor = match admitted(&api, &peer, token, Wanted::by(&request)).await {
+        Ok(actor) => actor,
+        Err(problem) => return problem.into_response(),
+    };
+    match actor {
+        Some(actor) => audit::by(actor, next.run(request)).await,
+        None => next.run(request).await,
+    }
+}
+
+/// On whose account the request is answered, if that has to be written down.
+async fn admitted(
+    api: &Api,
+    peer: &Peer,
+    token: Option<String>,
+    wanted: Wanted,
+) -> Result<Option<Actor>, Problem> {
+    let attempt = api.attempt_of(peer).await?;
+    match (token, attempt) {
+        // Whoever shows the token of a job has its rights and no others, although the socket would give more.
+        (Some(token), attempt) => {
+            let actor = api.admit(&token, wanted).await?;
+            let other = attempt.is_some_and(|(job, _)| actor != Actor::Job { job });
+            if other {
+                return Err(Problem::new(Code::Forbidden, "this is the token of another job"));
+            }
+            Ok(Some(actor))
+        }
+        (None, Some(attempt)) => api.admit_attempt(attempt, &wanted).await.map(Some),
+        (None, None) => Ok(peer.uid.filter(|_| !wanted.only_looks()).map(audit::person)),
+    }
+}

@@ -1,0 +1,257 @@
+//! The timeline: what every schedule did and will do in a stretch of time.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::job::JobStatus;
+use cowhand_core::plan::coming::Outlook;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::schedule::SkipReason;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::given::{Count, Params, named};
+use super::schedules::find;
+use super::{Api, FiringJob, Page, Problem};
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+use cowhand_engine::schedule_view::schedules_of;
+use cowhand_store::LedgerRow;
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Asked {
+    /// Unset means 24 hours ago.
+    from: Option<Timestamp>,
+    /// Unset means 48 hours after the beginning.
+    to: Option<Timestamp>,
+    agent: Option<AgentName>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    pub from: Timestamp,
+    pub to: Timestamp,
+    pub now: Timestamp,
+    pub schedules: Vec<Lane>,
+}
+
+/// Of one schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lane {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: ScheduleStatus,
+    /// The newest first.
+    pub firings: Vec<PastFiring>,
+    pub planned: Vec<Timestamp>,
+    /// There are more of either than are told.
+    pub cut: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PastFiring {
+    pub due: Timestamp,
+    /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`.
+    pub outcome: String,
+    pub reason: Option<SkipReason>,
+    /// The first of its jobs, also after that was pruned.
+    pub job: Option<JobId>,
+    /// The status of its job; of several jobs the one that matters most: failed, running, pending, cancelled, completed.
+    /// None once its jobs are pruned.
+    pub job_status: Option<JobStatus>,
+    /// When the first of its jobs started.
+    pub started_at: Option<Timestamp>,
+    /// When the last of its jobs ended; none while one has not.
+    pub finished_at: Option<Timestamp>,
+    /// All of its jobs that are still there.
+    #[serde(default)]
+    pub jobs: Vec<FiringJob>,
+}
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// More stand too close to be told apart.
+const MOST: u32 = 300;
+const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 31);
+
+pub(super) async fn timeline(
+    State(api): State<Api>,
+    Params(asked): Params<Asked>,
+) -> Result<Json<Timeline>, Problem> {
+    let now = api.now();
+    let from = asked.from.unwrap_or_else(|| now.saturating_sub(DAY).unwrap_or(now));
+    let to = asked.to.unwrap_or_else(|| from.saturating_add(DAY * 2).unwrap_or(from));
+    if to <= from || to.duration_since(from) > LONGEST {
+        return Err(Problem::bad_request("`to` has to be after `from`, by 31 days at most"));
+    }
+    api.know(asked.agent.as_ref(), None).await?;
+    let roster = api.roster();
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let mut known = schedules_of(&roster, &snapshot, now);
+    known.retain(|view| asked.agent.as_ref().is_none_or(|agent| view.agent == *agent));
+    let of_view = |view: ScheduleView| {
+        let agent = roster.agent(&view.agent)?;
+        Some((agent, agent.schedule(Some(&view.schedule))?, view))
+    };
+    let known: Vec<(&Agent, &Schedule, ScheduleView)> = known.into_iter().filter_map(of_view).collect();
+    let ids = known.iter().map(|(_, schedule, _)| schedule.id).collect();
+    let firings = api.store.firings_between(ids, (from, to), MOST).await?;
+    let outlook = Outlook::new(now, &roster, &snapshot);
+    let lanes = known.into_iter().zip(firings).map(|((agent, schedule, view), firings)| {
+        Lane::of(view, firings, outlook.firings(agent, schedule, from, MOST as usize), to)
+    });
+    Ok(Json(Timeline { from, to, now, schedules: lanes.collect() }))
+}
+
+impl Lane {
+    fn of(view: ScheduleView, firings: Vec<LedgerRow>, mut planned: Vec<Timestamp>, to: Timestamp) -> Self {
+        let cut = firings.len() == MOST as usize
+            || planned.len() == MOST as usize && planned.last().is_some_and(|at| *at < to);
+        planned.retain(|at| *at < to);
+        Self {
+            agent: view.agent,
+            schedule: view.schedule,
+            kind: view.kind,
+            status: view.status,
+            firings: firings.into_iter().map(PastFiring::from).collect(),
+            planned,
+            cut,
+        }
+    }
+}
+
+impl From<LedgerRow> for PastFiring {
+    fn from(row: LedgerRow) -> Self {
+        let ended = row.jobs.iter().map(|job| job.finished_at).collect::<Option<Vec<_>>>();
+        Self {
+            due: row.due,
+            outcome: row.outcome.as_str().to_owned(),
+            reason: row.outcome.skip_reason(),
+            job: row.job,
+            job_status: row.jobs.iter().map(|job| job.status).min_by_key(|status| rank(*status)),
+            started_at: row.jobs.iter().filter_map(|job| job.started_at).min(),
+            finished_at: ended.and_then(|ended| ended.into_iter().max()),
+            jobs: row.jobs.into_iter().map(FiringJob::from).collect(),
+        }
+    }
+}
+
+/// The order in which the statuses of several jobs matter for their firing.
+const fn rank(status: JobStatus) -> u8 {
+    match status {
+        JobStatus::Failed => 0,
+        JobStatus::Running => 1,
+        JobStatus::Pending => 2,
+        JobStatus::Cancelled => 3,
+        JobStatus::Completed => 4,
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct NextAsked {
+    /// Only after this; unset means now. In the past it brings the times of cron schedules, whether they fired or not.
+    from: Option<Timestamp>,
+    /// How many at most; unset means 10.
+    count: Option<Count>,
+}
+
+/// When a schedule fires next. Nothing if it is off, paused or over, or if the clock does not fire it.
+pub(super) async fn next(
+    State(api): State<Api>,
+    Path((agent, schedule)): Path<(String, String)>,
+    Params(asked): Params<NextAsked>,
+) -> Result<Json<Page<Timestamp>>, Problem> {
+    let (agent, now): (AgentName, _) = (named(&agent)?, api.now());
+    let id = find(&api, &agent, &schedule).await?;
+    let roster = api.roster();
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    // The config may have been read again in between.
+    let known = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;
+    let found = known.schedules.iter().find(|known| known.id == id);
+    let found = found.ok_or_else(|| Problem::no_schedule(known, &schedule))?;
+    let (from, count) = (asked.from.unwrap_or(now), Count::or(asked.count, 10) as usize);
+    Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
+}
+
+/// How many firings are asked for; more than of other lists, since they are small.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+#[schemars(extend("minimum" = 1, "maximum" = 10_000))]
+struct Many(u32);
+
+impl TryFrom<u32> for Many {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        if (1..=10_000).contains(&count) {
+            Ok(Self(count))
+        } else {
+            Err(format!("{count} is not from 1 to 10000"))
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ComingAsked {
+    /// Only after this; unset means now. In the past it brings the times of cron schedules, whether they fired or not.
+    from: Option<Timestamp>,
+    /// How many at most; unset means 10.
+    count: Option<Many>,
+    /// Only of this agent.
+    agent: Option<AgentName>,
+    /// Only of this schedule of that agent.
+    schedule: Option<String>,
+}
+
+/// A firing to come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComingFiring {
+    pub agent: AgentName,
+    pub schedule: ScheduleName,
+    pub at: Timestamp,
+    /// The zone of the schedule.
+    pub timezone: String,
+}
+
+/// When the schedules of the fleet fire next, the soonest first.
+pub(super) async fn coming(
+    State(api): State<Api>,
+    Params(asked): Params<ComingAsked>,
+) -> Result<Json<Page<ComingFiring>>, Problem> {
+    let ComingAsked { from, count, agent: of_agent, schedule: named } = asked;
+    match (&of_agent, &named) {
+        (Some(agent), Some(schedule)) => {
+            find(&api, agent, schedule).await?;
+        }
+        (Some(agent), None) if api.roster().agent(agent).is_none() => {
+            return Err(api.missing_agent(agent).await);
+        }
+        (None, Some(_)) => return Err(Problem::bad_request("`schedule` needs `agent`")),
+        _ => {}
+    }
+    let (roster, now) = (api.roster(), api.now());
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let outlook = Outlook::new(now, &roster, &snapshot);
+    let (from, count) = (from.unwrap_or(now), count.map_or(10, |Many(count)| count) as usize);
+    let mut coming = Vec::new();
+    for agent in roster.agents.iter().filter(|agent| of_agent.as_ref().is_none_or(|name| agent.name == *name))
+    {
+        let wanted = |schedule: &&Schedule| named.as_ref().is_none_or(|name| schedule.name.as_str() == name);
+        for schedule in agent.schedules.iter().filter(wanted) {
+            let firings = outlook.times(agent, schedule, from, count).into_iter();
+            coming.extend(firings.map(|at| ComingFiring {
+                agent: agent.name.clone(),
+                schedule: schedule.name.clone(),
+                at,
+                timezone: schedule.zone.to_string(),
+            }));
+        }
+    }
+    coming.sort_by_key(|firing| firing.at);
+    coming.truncate(count);
+    Ok(Json(Page::whole(coming)))
+}

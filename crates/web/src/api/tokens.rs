@@ -1,0 +1,98 @@
+//! Tokens of the API: made, listed and revoked.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use cowhand_core::id::TokenName;
+use cowhand_core::interval::Interval;
+use cowhand_core::server::Scope;
+use ring::rand::{SecureRandom, SystemRandom};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing::info;
+
+use super::given::{Given, named};
+use super::{Api, Page, Problem};
+use cowhand_store::{NewToken, Token};
+use cowhand_system::digest::sha256;
+
+/// By this anybody who finds one somewhere, and every scanner of leaked secrets, knows what it is.
+const PREFIX: &str = "cow_";
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TokenAsked {
+    #[schemars(with = "TokenName")]
+    pub name: String,
+    /// Unset means the least.
+    pub scope: Option<Scope>,
+    /// Unset means that it never does.
+    pub expires_in: Option<Interval>,
+}
+
+/// The only answer that ever holds the token.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TokenMade {
+    pub token: String,
+    #[serde(flatten)]
+    pub about: Token,
+}
+
+impl std::fmt::Debug for TokenMade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenMade").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+pub(super) async fn create(
+    State(api): State<Api>,
+    Given(asked): Given<TokenAsked>,
+) -> Result<Json<TokenMade>, Problem> {
+    api.daemon()?;
+    let name = named::<TokenName>(&asked.name)?;
+    let scope = asked.scope.unwrap_or(Scope::Read);
+    let now = api.now();
+    let expires_at = asked.expires_in.map(|interval| now.checked_add(interval.duration()));
+    let expires_at =
+        expires_at.transpose().map_err(|_| Problem::bad_request("nobody knows a time that far away"))?;
+    let token = draw()?;
+    let new = NewToken { name: name.clone(), scope, hash: hash(&token), expires_at };
+    let about = api.store.add_token(new, now).await?.ok_or_else(|| {
+        Problem::conflict(format!("there is a token {name} already; `cowhand token revoke {name}` ends it"))
+    })?;
+    info!(%name, %scope, "token made");
+    Ok(Json(TokenMade { token, about }))
+}
+
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<Token>>, Problem> {
+    Ok(Json(Page::whole(api.store.tokens().await?)))
+}
+
+pub(super) async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Token>, Problem> {
+    api.daemon()?;
+    let name = named::<TokenName>(&name)?;
+    let token = api.store.revoke_token(name.clone(), api.now()).await?;
+    let token = token.ok_or_else(|| {
+        Problem::not_found(format!("there is no token {name} in use; `cowhand token list` lists them"))
+    })?;
+    info!(%name, "token revoked");
+    Ok(Json(token))
+}
+
+fn draw() -> Result<String, Problem> {
+    Ok(format!("{PREFIX}{}", secret()?))
+}
+
+/// 256 bits from the system, which nobody guesses.
+pub(super) fn secret() -> Result<String, Problem> {
+    let mut bytes = [0; 32];
+    let drawn = SystemRandom::new().fill(&mut bytes);
+    drawn.map_err(|_| Problem::unavailable("the system has no random numbers"))?;
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// As the store knows it. Such a token needs no salt and no slow hash: there is nothing to guess.
+pub fn hash(token: &str) -> String {
+    sha256(token)
+}

@@ -1,0 +1,78 @@
+//! How budgets stand.
+
+use cowhand_core::budget::{Budget, Ledger, Purse, Scope, Spending, Unit, Window};
+use cowhand_core::id::AgentName;
+use cowhand_core::roster::Roster;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One budget of a day or a month. Amounts are dollars or tokens, as `unit` says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BudgetView {
+    pub scope: Scope,
+    /// None for the fleet's.
+    pub agent: Option<AgentName>,
+    pub window: Window,
+    pub unit: Unit,
+    pub limit: f64,
+    /// By attempts that have ended, and by those under way as far as they tell.
+    pub spent: f64,
+    /// What attempts under way have reserved beyond that.
+    pub reserved: f64,
+    /// When it begins anew.
+    pub until: Timestamp,
+}
+
+/// The fleet's first, then those of the agents in the order of the files.
+pub fn views(roster: &Roster, ledger: &Ledger, now: Timestamp, only: Option<&AgentName>) -> Vec<BudgetView> {
+    let Some(periods) = roster.agents.iter().find_map(|agent| Purse::of(roster, agent, now)) else {
+        return Vec::new();
+    };
+    let fleet = only.is_none().then_some((Scope::Fleet, None, roster.budget, ledger.fleet));
+    let agents = roster.agents.iter().filter(|agent| only.is_none_or(|only| *only == agent.name));
+    let agents = agents.filter_map(|agent| {
+        let (spending, _) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
+        Some((Scope::Agent, Some(agent.name.clone()), agent.settings.budget?, spending))
+    });
+    let owners = fleet.into_iter().chain(agents);
+    owners
+        .flat_map(|(scope, agent, budget, spending)| of(scope, agent.as_ref(), &budget, &spending, &periods))
+        .collect()
+}
+
+fn of(
+    scope: Scope,
+    agent: Option<&AgentName>,
+    budget: &Budget,
+    spending: &Spending,
+    periods: &Purse,
+) -> Vec<BudgetView> {
+    let mut views = Vec::new();
+    for (window, settled, until) in
+        [(Window::Day, spending.day, periods.day.end), (Window::Month, spending.month, periods.month.end)]
+    {
+        for unit in [Unit::Usd, Unit::Tokens] {
+            let Some(limit) = budget.limit(window, unit) else { continue };
+            let [settled, heard, held] = [settled, spending.heard, spending.held].map(|amount| match unit {
+                Unit::Usd => amount.microdollars,
+                Unit::Tokens => amount.tokens,
+            });
+            let shown = |value: u64| match unit {
+                Unit::Usd => dollars(value),
+                #[expect(clippy::cast_precision_loss, reason = "nobody uses so many tokens that it shows")]
+                Unit::Tokens => value as f64,
+            };
+            let (spent, reserved) = (shown(settled.saturating_add(heard)), shown(held.saturating_sub(heard)));
+            let (agent, limit) = (agent.cloned(), shown(limit));
+            views.push(BudgetView { scope, agent, window, unit, limit, spent, reserved, until });
+        }
+    }
+    views
+}
+
+pub(super) fn dollars(microdollars: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
+    let dollars = microdollars as f64 / 1e6;
+    dollars
+}

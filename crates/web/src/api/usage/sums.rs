@@ -1,0 +1,62 @@
+//! Adding up what was spent, one way for each column of people's interest.
+
+use std::collections::BTreeMap;
+
+use cowhand_core::id::{AgentName, ScheduleName};
+use cowhand_core::job::ModelUsage;
+use jiff::ToSpan;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::{AgentUsage, DayUsage, ScheduleUsage, Total, UsageOfModel, UsageView};
+use cowhand_store::Spent;
+
+impl UsageView {
+    pub(super) fn of(since: Date, until: Date, zone: &TimeZone, rows: impl Iterator<Item = Spent>) -> Self {
+        let mut total = Total::default();
+        let days = since.series(1.day()).take_while(|day| *day <= until);
+        let mut days: BTreeMap<Date, Total> = days.map(|day| (day, Total::default())).collect();
+        let mut agents: BTreeMap<AgentName, Total> = BTreeMap::new();
+        let mut models: BTreeMap<Option<String>, Total> = BTreeMap::new();
+        let mut schedules: BTreeMap<(AgentName, Option<ScheduleName>), Total> = BTreeMap::new();
+        for row in rows {
+            total.add(&row);
+            days.entry(zone.to_datetime(row.slot).date()).or_default().add(&row);
+            agents.entry(row.agent.clone()).or_default().add(&row);
+            models.entry(row.model.clone()).or_default().add(&row);
+            schedules.entry((row.agent.clone(), row.schedule.clone())).or_default().add(&row);
+        }
+        let mut agents: Vec<_> =
+            agents.into_iter().map(|(agent, total)| AgentUsage { agent, total }).collect();
+        agents.sort_by(|one, other| other.total.weight().total_cmp(&one.total.weight()));
+        let mut models: Vec<_> =
+            models.into_iter().map(|(model, total)| UsageOfModel { model, usage: total.usage }).collect();
+        models.retain(|model| model.model.is_some() || model.usage.cost_usd.is_some());
+        models.sort_by(|one, other| weight(&other.usage).total_cmp(&weight(&one.usage)));
+        let schedules = schedules.into_iter();
+        let mut schedules: Vec<_> =
+            schedules.map(|((agent, schedule), total)| ScheduleUsage { agent, schedule, total }).collect();
+        schedules.sort_by(|one, other| other.total.weight().total_cmp(&one.total.weight()));
+        let days = days.into_iter().map(|(day, total)| DayUsage { day, total }).collect();
+        let (time_zone, work_items, jobs, budgets) = (String::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { since, until, time_zone, total, days, agents, models, schedules, work_items, jobs, budgets }
+    }
+}
+
+impl Total {
+    fn add(&mut self, row: &Spent) {
+        self.attempts += row.attempts;
+        self.usage.add(&row.usage);
+    }
+
+    fn weight(&self) -> f64 {
+        weight(&self.usage)
+    }
+}
+
+/// Money first; among those that cost nothing, or nobody knows what, the tokens decide.
+fn weight(usage: &ModelUsage) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "only for an order")]
+    let tokens = (usage.input_tokens + usage.output_tokens) as f64;
+    usage.cost_usd.unwrap_or_default() + tokens * 1e-12
+}

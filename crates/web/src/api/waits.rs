@@ -1,0 +1,192 @@
+//! Why a pending job does not run.
+
+use cowhand_core::id::AgentName;
+use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
+use cowhand_core::plan::{AwaitedSeat, Holds, LiveJob, LiveState, Snapshot};
+use cowhand_core::policy::Closed;
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::schedule::SkipReason;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::jobs::Waits;
+use super::{Api, Problem};
+use cowhand_engine::error::agent_left;
+
+/// An agent that is not in the config any more and has jobs that have not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GoneAgent {
+    pub agent: AgentName,
+    pub running: usize,
+    /// They wait until the agent comes back, or somebody cancels them.
+    pub queued: usize,
+}
+
+impl GoneAgent {
+    /// Those of a snapshot, in the order of their oldest jobs.
+    pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
+        let mut gone: Vec<Self> = Vec::new();
+        for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
+            let known = gone.iter().position(|gone| gone.agent == job.agent);
+            let place = known.unwrap_or_else(|| {
+                gone.push(Self { agent: job.agent.clone(), running: 0, queued: 0 });
+                gone.len() - 1
+            });
+            match job.state {
+                LiveState::Running { .. } => gone[place].running += 1,
+                LiveState::Pending { .. } => gone[place].queued += 1,
+            }
+        }
+        gone
+    }
+}
+
+/// Says what a person can do about jobs of an agent that is gone. `adopt` is no way: it moves no jobs to another agent.
+pub(crate) fn gone_sentence(agent: &AgentName) -> String {
+    format!(
+        "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
+         this name, or run `cowhand cancel --agent {agent}` and trigger the work anew"
+    )
+}
+
+/// Says that an agent left the config, and what a person can do about what it still has.
+pub fn left_sentence(agent: &AgentName, gone: Option<&GoneAgent>) -> String {
+    match gone {
+        Some(GoneAgent { running, queued, .. }) => {
+            format!("jobs of {agent}: {running} running, {queued} waiting; {}", gone_sentence(agent))
+        }
+        None => format!("{}, which have all ended", agent_left(agent)),
+    }
+}
+
+/// As above, for a schedule of an agent that did not leave.
+pub fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
+    format!(
+        "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
+         of {agent} go on in its place, with `adopt: {schedule}`"
+    )
+}
+
+pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
+    if job.status() != JobStatus::Pending {
+        return Ok(None);
+    }
+    let (roster, now) = (api.roster(), api.now());
+    let Some(agent) = roster.agent(job.agent()) else {
+        let message = gone_sentence(job.agent());
+        return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
+    };
+    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    // It may have begun since.
+    let Some(live) = snapshot.jobs.iter().find(|live| live.id == *job.id()) else { return Ok(None) };
+    if let Some(waits) = in_snapshot(&roster, agent, &snapshot, live, now) {
+        return Ok(Some(waits));
+    }
+    match live.state {
+        LiveState::Pending { not_before: Some(until) } if until > now => {
+            let failed = if job.attempts() > 0 { last_failure(api, job).await? } else { None };
+            Ok(failed.map_or_else(
+                || calendar(agent, job, until, now),
+                |message| Some(Waits { reason: SkipReason::Requeued, until: Some(until), message }),
+            ))
+        }
+        _ => {
+            let of_provider = || snapshot.seat_of(&roster, agent, live, now).map(of_seat);
+            Ok(at_capacity(agent, &snapshot, live).or_else(of_provider))
+        }
+    }
+}
+
+/// Budgets, pauses, provider limits, and starts that failed.
+fn in_snapshot(
+    roster: &Roster,
+    agent: &Agent,
+    snapshot: &Snapshot,
+    live: &LiveJob,
+    now: Timestamp,
+) -> Option<Waits> {
+    if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
+        let message = over.sentence(&agent.name, roster.zone());
+        return Some(Waits { reason: SkipReason::OverBudget, until: over.until, message });
+    }
+    if let Some(held) = Holds::of(agent, snapshot, now).job(live) {
+        let message = without_code(&held.sentence()).to_owned();
+        return Some(Waits { reason: held.reason(), until: held.until(), message });
+    }
+    if let Some((until, message)) = live.put_back(now) {
+        return Some(Waits { reason: SkipReason::Requeued, until: Some(until), message });
+    }
+    snapshot.limit_of(agent, live, now).map(|parked| Waits {
+        reason: SkipReason::UsageLimit,
+        until: Some(parked.until),
+        message: parked.sentence(),
+    })
+}
+
+/// The reason of a pause ends with the kind of the error in brackets, which is for programs.
+fn without_code(sentence: &str) -> &str {
+    let parts = sentence.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
+    let is_kind = |word: &str| serde_json::from_value::<ErrorKind>(word.into()).is_ok();
+    parts.filter(|(_, word)| is_kind(word)).map_or(sentence, |(words, _)| words)
+}
+
+/// `attempt 1 failed, and it is tried again: exit code 3`
+async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, Problem> {
+    let history = api.store.history(job.id().clone()).await?;
+    let last = history.and_then(|history| history.attempts.into_iter().last());
+    Ok(last.and_then(|last| match last.outcome {
+        Some(Outcome::Failed { error, .. }) => {
+            Some(format!("attempt {} failed, and it is tried again: {}", last.number, error.message))
+        }
+        _ => None,
+    }))
+}
+
+fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Option<Waits> {
+    let schedule = agent.holding(job).schedule()?;
+    let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(Closed::sentence)?;
+    Some(Waits { reason: SkipReason::OutsideHours, until: Some(until), message: closed })
+}
+
+fn of_seat(seat: AwaitedSeat) -> Waits {
+    Waits { reason: SkipReason::AtCapacity, until: seat.until, message: seat.sentence }
+}
+
+fn at_capacity(agent: &Agent, snapshot: &Snapshot, live: &LiveJob) -> Option<Waits> {
+    let of_agent = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
+    let running = of_agent().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+    if running < agent.max_concurrent as usize {
+        return None;
+    }
+    let waiting = of_agent().filter(|job| matches!(job.state, LiveState::Pending { .. }));
+    let before = waiting.take_while(|job| job.id != live.id).count();
+    let places = if running == 1 { "1 place".to_owned() } else { format!("{running} places") };
+    let before = match before {
+        0 => "it is the next".to_owned(),
+        1 => "1 job waits before it".to_owned(),
+        more => format!("{more} jobs wait before it"),
+    };
+    let message = format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name);
+    Some(Waits { reason: SkipReason::AtCapacity, until: None, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_loses_its_code_and_nothing_else() {
+        for (sentence, expected) in [
+            (
+                "its schedule has paused itself: exit code 1 (exit)",
+                "its schedule has paused itself: exit code 1",
+            ),
+            ("no file (a.txt)", "no file (a.txt)"),
+            ("paced (1, `max_concurrent`)", "paced (1, `max_concurrent`)"),
+            ("exit code 1", "exit code 1"),
+        ] {
+            assert_eq!(without_code(sentence), expected);
+        }
+    }
+}

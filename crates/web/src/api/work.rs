@@ -1,0 +1,311 @@
+//! Work items: what is in the queues, and a person's hand in it.
+
+use std::cmp::Ordering;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use cowhand_core::event::Fact;
+use cowhand_core::id::AgentName;
+use cowhand_core::job::Job;
+use cowhand_core::work::{FetchOptions, ReleaseOptions, WorkItem, WorkItemId, WorkOutcome, WorkResult};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing::debug;
+
+use super::given::{Count, Given, Params, Switch, named};
+use super::{Api, Problem};
+use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
+use cowhand_store::JobFilter;
+use cowhand_work::{READING, Sources, WorkSourceError, within};
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Asked {
+    agent: Option<AgentName>,
+    /// Also what somebody has claimed.
+    all: Switch,
+    /// Only items with all of these, with commas between them.
+    labels: Option<String>,
+    /// Only items of one of these, with commas between them: `critical`, `high`, `medium`, `low`.
+    priority: Option<String>,
+    /// How many at most; unset means all.
+    limit: Option<Count>,
+    /// The `next_cursor` of the part before.
+    cursor: Option<String>,
+}
+
+impl Asked {
+    fn options(&self) -> Result<FetchOptions, Problem> {
+        let parts = |list: &Option<String>| -> Vec<String> {
+            let parts = list.iter().flat_map(|list| list.split(',')).map(str::trim);
+            parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        let priority = parts(&self.priority).into_iter().map(|word| {
+            serde_json::from_value(word.clone().into()).map_err(|_| {
+                Problem::bad_request(format!(
+                    "{word:?} is no priority; there are critical, high, medium and low"
+                ))
+            })
+        });
+        Ok(FetchOptions {
+            labels: parts(&self.labels),
+            priority: priority.collect::<Result<_, _>>()?,
+            include_claimed: self.all.is_on(),
+            ..FetchOptions::default()
+        })
+    }
+}
+
+/// All queues; what is wrong with one of them does not hide the others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkView {
+    pub items: Vec<ItemView>,
+    /// With `limit`, if there are more.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
+    /// All that were looked into.
+    #[serde(default)]
+    pub queues: Vec<String>,
+    /// Queues that could not be asked.
+    pub problems: Vec<QueueProblem>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueProblem {
+    pub queue: String,
+    pub message: String,
+}
+
+/// Where an item stands in the list of all queues: a cursor is the place of the last one that was told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Place {
+    queue: String,
+    /// What somebody has comes after what is available.
+    is_taken: bool,
+    item: WorkItem,
+}
+
+impl Place {
+    fn of(queue: &str, view: &ItemView) -> Self {
+        // Only what the order goes by.
+        let item = WorkItem {
+            title: String::new(),
+            description: String::new(),
+            labels: Vec::new(),
+            metadata: serde_json::Map::new(),
+            url: String::new(),
+            updated_at: view.item.created_at,
+            ..view.item.clone()
+        };
+        Self { queue: queue.to_owned(), is_taken: view.status != ItemStatus::Available, item }
+    }
+
+    /// Within one queue.
+    fn compare(&self, other: &Self) -> Ordering {
+        self.is_taken.cmp(&other.is_taken).then_with(|| self.item.compare_place(&other.item))
+    }
+
+    fn written(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    fn read(cursor: &str) -> Result<Self, Problem> {
+        let json = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+        let place = json.and_then(|json| serde_json::from_slice(&json).ok());
+        place.ok_or_else(|| Problem::bad_request("this is no cursor of this list".to_owned()))
+    }
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(asked): Params<Asked>,
+) -> Result<Json<WorkView>, Problem> {
+    let (roster, sources) = (api.roster(), api.sources());
+    if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
+        return Err(api.missing_agent(agent).await);
+    }
+    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(Place::read).transpose()?);
+    let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MOST) as usize);
+    let mut view =
+        WorkView { items: Vec::new(), next_cursor: None, queues: Vec::new(), problems: Vec::new() };
+    let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
+    if let Some(place) = after.as_ref().filter(|place| !queues.iter().any(|queue| queue.name == place.queue))
+    {
+        return Err(Problem::bad_request(format!(
+            "no queue {:?} is left; begin without a cursor",
+            place.queue
+        )));
+    }
+    let mut last = None;
+    let mut is_before = after.is_some();
+    for queue in queues {
+        view.queues.push(queue.name.clone());
+        // What was told before is not asked for again.
+        is_before &= after.as_ref().is_some_and(|place| place.queue != queue.name);
+        if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
+            continue;
+        }
+        let items = api.items(&queue, &sources, asked.all.is_on()).await;
+        // What we have in hand is known without the source.
+        let items = match items {
+            Err(error) => {
+                view.problems.push(QueueProblem { queue: queue.name.clone(), message: error.to_string() });
+                if asked.all.is_on() { queues::in_hand(&queue, &api.store).await } else { Ok(Vec::new()) }
+            }
+            items => items,
+        };
+        match items {
+            Ok(items) => {
+                let wanted = items.into_iter().filter(|view| options.admits(&view.item));
+                let mut places: Vec<(Place, ItemView)> =
+                    wanted.map(|view| (Place::of(&queue.name, &view), view)).collect();
+                places.sort_by(|(one, _), (other, _)| one.compare(other));
+                let begun = after.as_ref().filter(|place| place.queue == queue.name);
+                places.retain(|(place, _)| begun.is_none_or(|begun| begun.compare(place).is_lt()));
+                for (place, item) in places {
+                    if limit.is_none_or(|limit| view.items.len() < limit) {
+                        last = Some(place);
+                    }
+                    view.items.push(item);
+                }
+            }
+            Err(error) => {
+                view.problems.push(QueueProblem { queue: queue.name, message: error.to_string() });
+            }
+        }
+    }
+    if let Some(limit) = limit.filter(|limit| view.items.len() > *limit) {
+        view.items.truncate(limit);
+        view.next_cursor = last.map(|place| place.written());
+    }
+    Ok(Json(view))
+}
+
+pub(super) async fn one(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Params(asked): Params<Asked>,
+) -> Result<Json<ItemView>, Problem> {
+    let id = named(&id)?;
+    let (roster, sources) = (api.roster(), api.sources());
+    let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
+    let found = queues::find(queues, &id, &api.store).await?;
+    let (queue, view) = found.ok_or_else(|| cowhand_engine::fleet::FleetError::NoItem(id.clone()))?;
+    api.notice(&queue).await;
+    Ok(Json(ItemView { dropped_result: api.dropped_result(&id).await?, ..view }))
+}
+
+impl Api {
+    /// What is in a queue, if its source answers in time.
+    async fn items(
+        &self,
+        queue: &Queue,
+        sources: &Sources,
+        claimed: bool,
+    ) -> Result<Vec<ItemView>, WorkSourceError> {
+        let items = within(READING, queues::items(queue, sources, &self.store, claimed)).await?;
+        self.notice(queue).await;
+        Ok(items)
+    }
+
+    /// Has a daemon try again what could not be told about items of the queue that are there now.
+    async fn notice(&self, queue: &Queue) {
+        let Ok(fleet) = self.daemon() else { return };
+        if let Err(error) = within(READING, fleet.notice(queue)).await {
+            debug!(queue = queue.name, "cannot look for items whose results are to be told: {error}");
+        }
+    }
+
+    /// The result of the last job that worked on the item, if it was dropped.
+    async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, Problem> {
+        let filter = JobFilter { with_item: true, ..JobFilter::default() };
+        let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
+        let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
+        let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
+        let told = self.store.told_of_item(last.id().clone()).await?;
+        Ok(told.and_then(|event| match event.fact {
+            Fact::WorkDropped { message, .. } => {
+                Some(DroppedResult { job: last.id().clone(), at: event.at, message })
+            }
+            _ => None,
+        }))
+    }
+}
+
+/// Of the newest jobs with an item, those among which the last one of an item is looked for.
+const JOBS_LOOKED_AT: u32 = 200;
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClaimAsked {
+    pub agent: Option<AgentName>,
+    /// Who claims it; unset means `person`.
+    pub person: Option<String>,
+}
+
+pub(super) async fn claim(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<ClaimAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    let person = asked.person.as_deref().unwrap_or("person");
+    Ok(Json(api.daemon()?.claim_item(&named(&id)?, asked.agent.as_ref(), person).await?))
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReleaseAsked {
+    pub agent: Option<AgentName>,
+    /// Told where the item is.
+    pub reason: Option<String>,
+}
+
+pub(super) async fn release(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<ReleaseAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    let options =
+        ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason, unfinished: false };
+    Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryAsked {
+    pub agent: Option<AgentName>,
+}
+
+pub(super) async fn retry(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<RetryAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    Ok(Json(api.daemon()?.retry_item(&named(&id)?, asked.agent.as_ref()).await?))
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CompleteAsked {
+    pub agent: Option<AgentName>,
+    /// Unset means `success`.
+    pub outcome: Option<WorkOutcome>,
+    pub summary: Option<String>,
+}
+
+pub(super) async fn complete(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Given(asked): Given<CompleteAsked>,
+) -> Result<Json<ItemView>, Problem> {
+    let result = WorkResult {
+        outcome: asked.outcome.unwrap_or(WorkOutcome::Success),
+        summary: asked.summary.unwrap_or_else(|| "Done by hand.".to_owned()),
+        details: None,
+        artifacts: Vec::new(),
+        error: None,
+    };
+    Ok(Json(api.daemon()?.complete_item(&named(&id)?, asked.agent.as_ref(), result).await?))
+}

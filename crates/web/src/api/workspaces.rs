@@ -1,0 +1,71 @@
+//! Where a job works that has a directory of its own.
+
+use std::path::PathBuf;
+
+use cowhand_core::workspace::IsolationKind;
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use cowhand_store::{KnownWorkspace, WorkspaceState};
+
+/// A worktree or a clone that is there for a job, or of which its branch is left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkspaceView {
+    pub kind: IsolationKind,
+    pub state: WorkspacePhase,
+    /// The machine that it is on.
+    pub node: String,
+    pub path: PathBuf,
+    pub branch: String,
+    /// The commit that it began with.
+    pub base: String,
+    /// Until then it is kept for a session that may go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_until: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspacePhase {
+    /// It may be half there.
+    Making,
+    Used,
+    /// Its job has ended.
+    Kept,
+    /// The directory is gone; the branch holds commits that are nowhere else.
+    Branch,
+}
+
+impl From<KnownWorkspace> for WorkspaceView {
+    fn from(known: KnownWorkspace) -> Self {
+        let (state, keep_until) = match known.state {
+            WorkspaceState::Making => (WorkspacePhase::Making, None),
+            WorkspaceState::Used => (WorkspacePhase::Used, None),
+            WorkspaceState::Kept { until } => (WorkspacePhase::Kept, until),
+            WorkspaceState::Branch => (WorkspacePhase::Branch, None),
+        };
+        let workspace = known.workspace;
+        Self {
+            kind: workspace.kind,
+            state,
+            node: workspace.node,
+            path: workspace.path,
+            branch: workspace.branch,
+            base: workspace.base,
+            keep_until,
+        }
+    }
+}
+
+impl WorkspacePhase {
+    /// What a person reads.
+    pub const fn told(self) -> &'static str {
+        match self {
+            Self::Making => "being made",
+            Self::Used => "in use",
+            Self::Kept => "kept",
+            Self::Branch => "removed; its branch holds commits that are nowhere else",
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! What an agent can say to the fleet that runs it, with the token of its job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cowhand_core::ask::{Answered, Ask, AskState};
+use cowhand_core::id::{AgentName, JobId};
+use cowhand_core::interval::Interval;
+use cowhand_core::job::JobRecord;
+use cowhand_core::report::{Report, ReportedOutcome};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Told;
+use super::tool::Tool;
+use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem};
+use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
+
+/// How an agent's words reach the daemon.
+#[derive(Debug)]
+pub struct JobVoice {
+    client: Client,
+    job: JobId,
+    attempt: u32,
+}
+
+impl JobVoice {
+    /// From what the environment says.
+    pub fn from_environment() -> Result<Self, String> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (Some(token), Some(socket)) = (set(TOKEN_VARIABLE), set(SOCKET_VARIABLE)) else {
+            return Err(format!(
+                "{TOKEN_VARIABLE} and {SOCKET_VARIABLE} are not set: this is started by the agent of a job"
+            ));
+        };
+        let (job, attempt) =
+            claimed(&token).ok_or_else(|| format!("{TOKEN_VARIABLE} is not the token of a job"))?;
+        Ok(Self { client: Client::of_job(socket.into(), token), job, attempt })
+    }
+
+    /// Until the daemon, which may be away, says something that counts.
+    async fn insist<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
+    where
+        F: Future<Output = Result<T, Problem>> + Send,
+    {
+        let mut pause = Duration::from_millis(200);
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(problem) if may_pass(problem.code) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(problem) => return Err(problem.message),
+            }
+        }
+    }
+
+    /// Whether a tool may be used like that, or why not. `call` is the program's own name for this use.
+    pub async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
+        let known = !call.is_empty() && call.len() <= 150;
+        let key = if known { format!("tool {call}") } else { fresh_key() };
+        match self.ask(key, Some(tool), input, None).await {
+            Heard::Yes => Ok(()),
+            Heard::No(why) | Heard::Text(why) => Err(why),
+        }
+    }
+
+    /// The same `key` is the same ask, however often the connection was lost.
+    async fn ask(&self, key: String, tool: Option<String>, input: Value, question: Option<String>) -> Heard {
+        let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
+        let path = format!("jobs/{}/asks", self.job);
+        let hears: JobHears = match Self::insist(|| self.client.post(&path, &asks)).await {
+            Ok(hears) => hears,
+            Err(why) => return Heard::No(why),
+        };
+        let no = |message: Option<String>| Heard::No(message.unwrap_or_else(|| "denied".to_owned()));
+        let Some(ask) = hears.ask else {
+            return if hears.verdict == HeardWord::Allowed { Heard::Yes } else { no(hears.message) };
+        };
+        let path = format!("{path}/{}?wait={WAIT_SECONDS}", ask.id.number);
+        loop {
+            let ask: Ask = match Self::insist(|| self.client.get(&path)).await {
+                Ok(ask) => ask,
+                Err(why) => return Heard::No(why),
+            };
+            match ask.state {
+                AskState::Open => {}
+                AskState::Allowed(_) => return Heard::Yes,
+                AskState::Answered(Answered { message, .. }) => {
+                    return Heard::Text(message.unwrap_or_default());
+                }
+                AskState::Denied(Answered { message, .. }) => {
+                    return no(Some(message.map_or_else(
+                        || "a person said no".to_owned(),
+                        |message| format!("a person said no: {message}"),
+                    )));
+                }
+                AskState::Expired { .. } => {
+                    return no(Some("nobody answered in time, which means no".to_owned()));
+                }
+                AskState::Ended { .. } => return no(Some("the attempt is over".to_owned())),
+            }
+        }
+    }
+}
+
+enum Heard {
+    Yes,
+    No(String),
+    Text(String),
+}
+
+const WAIT_SECONDS: u32 = 25;
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Whether it may be well after a while: the daemon restarts, or its store is away.
+const fn may_pass(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NoDaemon
+            | Code::Stopping
+            | Code::StoreUnavailable
+            | Code::Unavailable
+            | Code::TooMany
+            | Code::TooSlow
+    )
+}
+
+pub(super) fn tools() -> Vec<Tool<JobVoice>> {
+    vec![
+        Tool::new(
+            "approve",
+            "Whether a tool may be used like that: the rules of the fleet decide, or a person.",
+            approve,
+        ),
+        Tool::new(
+            "ask_person",
+            "Asks a person a question and waits for the answer, which may take long.",
+            ask_person,
+        ),
+        Tool::new("work_item", "The work item that this job is about, if there is one.", work_item),
+        Tool::new(
+            "schedule_followup",
+            "Asks for a further job, later, within the bounds that the fleet sets for the whole chain of such jobs.",
+            schedule_followup,
+        ),
+        Tool::new(
+            "report",
+            "Says what the work of this job came to. A later report takes the place of an earlier one.",
+            report,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+async fn work_item(voice: Arc<JobVoice>, Nothing {}: Nothing) -> Told {
+    let path = format!("jobs/{}", voice.job);
+    let job: JobView = JobVoice::insist(|| voice.client.get(&path)).await?;
+    match &job.job.work_item {
+        Some(item) => serde_json::to_string_pretty(item).map_err(|error| error.to_string()),
+        None => Ok("this job is about no work item".to_owned()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Followup {
+    /// What the further job is told. It knows nothing of this one but what stands here.
+    prompt: String,
+    /// The earliest that it begins, from now: 30s, 5m, 1h, 1d.
+    #[serde(default)]
+    after: Option<Interval>,
+    /// Another agent of the fleet; unset means the same.
+    #[serde(default)]
+    agent: Option<AgentName>,
+}
+
+async fn schedule_followup(voice: Arc<JobVoice>, Followup { prompt, after, agent }: Followup) -> Told {
+    let asked = JobFollows { attempt: voice.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
+    let path = format!("jobs/{}/followups", voice.job);
+    let job: JobRecord = JobVoice::insist(|| voice.client.post(&path, &asked)).await?;
+    let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
+    Ok(format!("{} will run{when}", job.id))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Reported {
+    outcome: ReportedOutcome,
+    /// What was done, or why not, for whoever wanted the work; at most 20,000 characters.
+    summary: String,
+    /// What there is to look at: addresses, full names of commits, and paths of files inside the directory of the job;
+    /// at most 20.
+    #[serde(default)]
+    artifacts: Vec<String>,
+}
+
+async fn report(voice: Arc<JobVoice>, reported: Reported) -> Told {
+    let Reported { outcome, summary, artifacts } = reported;
+    let given = JobReports { attempt: voice.attempt, outcome: Some(outcome), summary, artifacts };
+    let path = format!("jobs/{}/report", voice.job);
+    let report: Report = JobVoice::insist(|| voice.client.post(&path, &given)).await?;
+    Ok(format!("reported: {}", report.outcome.in_words()))
+}
+
+/// As Claude Code asks.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Approve {
+    tool_name: String,
+    #[serde(default)]
+    input: Value,
+    #[serde(default)]
+    tool_use_id: Option<String>,
+}
+
+async fn approve(voice: Arc<JobVoice>, asked: Approve) -> Told {
+    let Approve { tool_name, input, tool_use_id } = asked;
+    let allowed = voice.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
+    let answer = match allowed {
+        Ok(()) => json!({ "behavior": "allow", "updatedInput": input }),
+        Err(message) => json!({ "behavior": "deny", "message": message }),
+    };
+    Ok(answer.to_string())
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct AskPerson {
+    /// Whatever the person has to know to answer it.
+    question: String,
+}
+
+async fn ask_person(voice: Arc<JobVoice>, AskPerson { question }: AskPerson) -> Told {
+    if question.trim().is_empty() {
+        return Err("there is no question".to_owned());
+    }
+    match voice.ask(fresh_key(), None, Value::Null, Some(question)).await {
+        Heard::Text(answer) => Ok(answer),
+        Heard::Yes => Ok("yes".to_owned()),
+        Heard::No(why) => Err(why),
+    }
+}
+
+fn fresh_key() -> String {
+    Uuid::now_v7().to_string()
+}

@@ -1,0 +1,92 @@
+//! The fleet as an MCP server on standard input and output: for the agents of jobs, each with its job's own rights
+//! (`job`), started by their programs; and for people's own assistants (`person`).
+//!
+//! It holds nothing: every tool asks the daemon, and waits for one that is away.
+
+mod job;
+mod person;
+mod tool;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use cowhand_core::server::Scope;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+
+use cowhand_run::acp::ToolUse;
+pub use job::JobVoice;
+pub use person::PersonVoice;
+use tool::Tool;
+
+/// What a tool comes to; the error is for whoever called it.
+type Told = Result<String, String>;
+
+/// Asks the fleet, with the token of the job in the environment, whether its agent may use a tool.
+pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String> {
+    JobVoice::from_environment()?.may_use(&id, tool, input).await
+}
+
+/// For the agent of a job, until it hangs up.
+pub async fn serve_job(voice: JobVoice) -> anyhow::Result<()> {
+    serve(job::tools(), voice).await
+}
+
+/// For an assistant, until it hangs up.
+pub async fn serve_person(voice: PersonVoice, scope: Scope) -> anyhow::Result<()> {
+    serve(person::tools(scope), voice).await
+}
+
+async fn serve<V: Send + Sync + 'static>(tools: Vec<Tool<V>>, voice: V) -> anyhow::Result<()> {
+    let server = Server { tools, voice: Arc::new(voice) };
+    let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client at the other end")?;
+    running.waiting().await.context("the MCP server has ended")?;
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Server<V> {
+    tools: Vec<Tool<V>>,
+    voice: Arc<V>,
+}
+
+impl<V: Send + Sync + 'static> ServerHandler for Server<V> {
+    fn get_info(&self) -> ServerConfig {
+        let mut config = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        config.server_info = Implementation::new("cowhand", env!("CARGO_PKG_VERSION"));
+        config
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.iter().map(Tool::described).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = self.tools.iter().find(|tool| tool.name == request.name) else {
+            return Err(ErrorData::invalid_params(format!("there is no tool {:?}", request.name), None));
+        };
+        let given = serde_json::Value::Object(request.arguments.unwrap_or_default());
+        let told = tokio::select! {
+            told = (tool.call)(Arc::clone(&self.voice), given) => told,
+            // Nobody wants to know any more.
+            () = context.ct.cancelled() => Err("cancelled".to_owned()),
+        };
+        Ok(match told {
+            Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
+            Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
+        }
+        .into())
+    }
+}

@@ -1,0 +1,231 @@
+//! The fleet for people's own assistants: to look at, and with the scope to operate also to steer.
+
+use std::sync::Arc;
+
+use cowhand_core::ask::Ask;
+use cowhand_core::id::{AgentName, JobName, ScheduleName};
+use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::server::Scope;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Told;
+use super::tool::Tool;
+use crate::api::{AgentView, Client, FiringView, JobView, Page, Status, UsageView, WorkView, segment};
+use cowhand_engine::fleet::{ScheduleView, Trigger};
+use cowhand_engine::state::StateFolder;
+
+/// How an assistant's words reach the daemon: as those of the person who started it.
+#[derive(Debug)]
+pub struct PersonVoice {
+    state: StateFolder,
+}
+
+impl PersonVoice {
+    pub fn of(state: StateFolder) -> Self {
+        Self { state }
+    }
+
+    /// Anew each time: the daemon may have been started again.
+    async fn client(&self) -> Result<Client, String> {
+        let found = Client::of_daemon(&self.state).await.map_err(|problem| problem.message)?;
+        found.ok_or_else(|| "no daemon runs for this fleet; `cowhand start -d` starts one".to_owned())
+    }
+
+    async fn get<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str) -> Told {
+        let found: T = self.client().await?.get(path).await.map_err(|problem| problem.message)?;
+        written(&found)
+    }
+
+    async fn post<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str, given: &Value) -> Told {
+        let done: T = self.client().await?.post(path, given).await.map_err(|problem| problem.message)?;
+        written(&done)
+    }
+}
+
+fn written(value: &impl Serialize) -> Told {
+    serde_json::to_string_pretty(value).map_err(|error| error.to_string())
+}
+
+pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonVoice>> {
+    let mut tools = vec![
+        Tool::new("fleet", "The daemon and its agents: what runs, what waits, what fires next.", fleet),
+        Tool::new("schedules", "All schedules: on or off, when they fire, why they wait.", schedules),
+        Tool::new("jobs", "Jobs, the newest first.", jobs),
+        Tool::new("job", "Everything about one job.", job),
+        Tool::new("output", "What a job said, one message of JSON a line, the last ones.", output),
+        Tool::new("why", "Why a schedule did or did not run: how it stands and its last firings.", why),
+        Tool::new("usage", "What was spent, by day, agent and model.", usage),
+        Tool::new("work", "What is in the queues that work comes from.", work),
+        Tool::new("asks", "What agents wait for a person to say.", asks),
+    ];
+    if scope >= Scope::Operate {
+        tools.extend([
+            Tool::new("trigger", "Makes a job now.", trigger),
+            Tool::new("cancel", "Ends a job with all its processes.", cancel),
+            Tool::new("retry", "Runs a finished job again, as a new one.", retry),
+            Tool::new("enable", "Turns a schedule on.", enable),
+            Tool::new("disable", "Turns a schedule off; what runs goes on.", disable),
+        ]);
+    }
+    tools
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+async fn fleet(voice: Arc<PersonVoice>, Nothing {}: Nothing) -> Told {
+    voice.get::<Status>("status").await
+}
+
+async fn schedules(voice: Arc<PersonVoice>, Nothing {}: Nothing) -> Told {
+    voice.get::<Page<ScheduleView>>("schedules").await
+}
+
+async fn asks(voice: Arc<PersonVoice>, Nothing {}: Nothing) -> Told {
+    voice.get::<Page<Ask>>("asks").await
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Jobs {
+    agent: Option<AgentName>,
+    schedule: Option<ScheduleName>,
+    status: Option<JobStatus>,
+    /// Only those that have this text in their id, prompt, summary or error.
+    search: Option<String>,
+    /// How many at most; unset means 20.
+    #[schemars(range(min = 1, max = 200))]
+    limit: Option<u32>,
+}
+
+async fn jobs(voice: Arc<PersonVoice>, asked: Jobs) -> Told {
+    let mut path = format!("jobs?limit={}", asked.limit.unwrap_or(20).clamp(1, 200));
+    let given = [
+        ("agent", asked.agent.map(|agent| agent.to_string())),
+        ("schedule", asked.schedule.map(|schedule| schedule.to_string())),
+        ("status", asked.status.map(|status| status.to_string())),
+        ("search", asked.search),
+    ];
+    for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+        path.extend(["&", key, "=", &segment(&value)]);
+    }
+    voice.get::<Page<JobRecord>>(&path).await
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OneJob {
+    job: JobName,
+}
+
+async fn job(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
+    voice.get::<JobView>(&format!("jobs/{job}")).await
+}
+
+async fn cancel(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
+    voice.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
+}
+
+async fn retry(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
+    voice.post::<JobRecord>(&format!("jobs/{job}/retry"), &json!({})).await
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Output {
+    job: JobName,
+    /// How many of the last messages; unset means 50.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
+    last: Option<u32>,
+}
+
+async fn output(voice: Arc<PersonVoice>, Output { job, last }: Output) -> Told {
+    let last = usize::try_from(last.unwrap_or(50).clamp(1, 1000)).unwrap_or(50);
+    let client = voice.client().await?;
+    let mut lines = client.lines(&format!("jobs/{job}/output")).await.map_err(|problem| problem.message)?;
+    // However much it said, only so much is kept.
+    let mut kept = std::collections::VecDeque::new();
+    while let Some(line) = lines.next().await.map_err(|problem| problem.message)? {
+        kept.push_back(line);
+        if kept.len() > last {
+            kept.pop_front();
+        }
+    }
+    Ok(kept.into_iter().collect::<Vec<_>>().join("\n"))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OneSchedule {
+    agent: AgentName,
+    schedule: ScheduleName,
+}
+
+impl OneSchedule {
+    fn address(&self) -> String {
+        format!("schedules/{}/{}", segment(self.agent.as_str()), segment(self.schedule.as_str()))
+    }
+}
+
+async fn why(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
+    let client = voice.client().await?;
+    let address = one.address();
+    let schedule: ScheduleView = client.get(&address).await.map_err(|problem| problem.message)?;
+    let firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit=10")).await;
+    let firings = firings.map_err(|problem| problem.message)?.items;
+    let agent = client.get::<AgentView>(&format!("agents/{}", segment(one.agent.as_str()))).await;
+    let refused = agent.map_err(|problem| problem.message)?.followup_refused;
+    written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
+}
+
+async fn enable(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
+    voice.post::<ScheduleView>(&format!("{}/enable", one.address()), &json!({})).await
+}
+
+async fn disable(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
+    voice.post::<ScheduleView>(&format!("{}/disable", one.address()), &json!({})).await
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Usage {
+    agent: Option<AgentName>,
+}
+
+async fn usage(voice: Arc<PersonVoice>, Usage { agent }: Usage) -> Told {
+    let agent = agent.map(|agent| format!("?agent={}", segment(agent.as_str()))).unwrap_or_default();
+    voice.get::<UsageView>(&format!("usage{agent}")).await
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Work {
+    /// Also what somebody has claimed.
+    all: bool,
+}
+
+async fn work(voice: Arc<PersonVoice>, Work { all }: Work) -> Told {
+    voice.get::<WorkView>(if all { "work?all=1" } else { "work" }).await
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Triggered {
+    agent: AgentName,
+    /// Of the agent; unset means a job of the agent alone.
+    #[serde(default)]
+    schedule: Option<ScheduleName>,
+    /// Instead of its own.
+    #[serde(default)]
+    prompt: Option<String>,
+}
+
+async fn trigger(voice: Arc<PersonVoice>, Triggered { agent, schedule, prompt }: Triggered) -> Told {
+    let given = Trigger { schedule, prompt, ..Trigger::default() };
+    let given = serde_json::to_value(given).map_err(|error| error.to_string())?;
+    voice.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await
+}

@@ -1,0 +1,225 @@
+//! Access to the API: a good token, and a scope that is enough for what is asked.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use cowhand_core::actor::Actor;
+use cowhand_core::server::Scope;
+use tracing::warn;
+
+use super::door::{announced, only};
+use super::limit::Limit;
+use crate::api::{self, Api, ByPage, Code, Problem, Wanted, hash};
+use cowhand_engine::fleet::Fleet;
+use cowhand_store::Token;
+use cowhand_store::audit;
+
+/// What axum reads of a body.
+const MOST_BYTES: usize = 2 << 20;
+
+#[derive(Debug, Clone)]
+pub(super) struct Access {
+    api: Api,
+    fleet: Arc<Fleet>,
+    /// How often an address may be wrong. A good token is let in however often another was wrong: behind a proxy all
+    /// have one address, and one program with an old token must not keep the others out.
+    wrong: Arc<Limit>,
+    /// Browsers keep their token under this name. A browser sends a cookie to every port of a host, so two fleets on
+    /// one machine need two names.
+    cookie: Arc<str>,
+}
+
+/// Who asks.
+#[derive(Debug)]
+pub(super) enum Caller {
+    Known {
+        token: Token,
+        /// It came in a cookie.
+        by_page: bool,
+    },
+    Stranger {
+        was_given: bool,
+    },
+}
+
+/// A request that changes something and brings a cookie needs this header, too, which no form of another page can set.
+pub(super) const BY_OUR_PAGE: &str = "x-cowhand";
+
+impl Access {
+    pub(super) fn new(api: Api, fleet: Arc<Fleet>, port: u16) -> Self {
+        let wrong = Arc::new(Limit::new(20, Duration::from_secs(3)));
+        Self { api, fleet, wrong, cookie: format!("cowhand-{port}").into() }
+    }
+
+    pub(super) fn cookie(&self) -> &str {
+        &self.cookie
+    }
+
+    /// By the token in `Authorization`, else by that in the cookie. Refuses strangers who come too often, and what
+    /// another page may have had a browser ask.
+    pub(super) async fn caller(
+        &self,
+        peer: IpAddr,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Response> {
+        let shown = only(headers, "authorization").and_then(bearer);
+        let kept = if shown.is_none() { cookie(headers, &self.cookie) } else { None };
+        let given = shown.or(kept);
+        let known = match given {
+            Some(token) => self.fleet.store().use_token(&hash(token), self.fleet.clock().now()).await,
+            None => Ok(None),
+        };
+        let Some(token) = known.map_err(|error| Problem::from(error).into_response())? else {
+            self.wrong.take(peer).map_err(IntoResponse::into_response)?;
+            warn!(%peer, "a request without a good token");
+            return Ok(Caller::Stranger { was_given: given.is_some() });
+        };
+        let only_looks = method.is_safe();
+        if kept.is_some() && !only_looks && only(headers, BY_OUR_PAGE) != Some("1") {
+            let message = format!("with a cookie, this needs the header `{BY_OUR_PAGE}: 1`");
+            return Err(Problem::new(Code::Forbidden, message).into_response());
+        }
+        Ok(Caller::Known { token, by_page: kept.is_some() })
+    }
+}
+
+pub(super) async fn check(
+    State(access): State<Access>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Response> {
+    if let Some(token) = api::shown(request.headers()).map(str::to_owned) {
+        let admitted = access.api.admit(&token, Wanted::by(&request)).await;
+        let job = match admitted {
+            Ok(job) => job,
+            Err(problem) => {
+                if problem.code == Code::Unauthorized {
+                    access.wrong.take(peer.ip()).map_err(IntoResponse::into_response)?;
+                }
+                return Err(problem.into_response());
+            }
+        };
+        return Ok(audit::by(job, next.run(request)).await);
+    }
+    let (token, by_page) = match access.caller(peer.ip(), request.method(), request.headers()).await? {
+        Caller::Known { token, by_page } => (token, by_page),
+        Caller::Stranger { was_given } => return Err(unauthorized(was_given)),
+    };
+    let asked = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let needed = needed(request.method(), asked.unwrap_or_default());
+    if token.scope < needed {
+        let message =
+            format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
+        return Err(Problem::new(Code::Forbidden, message).into_response());
+    }
+    // Said at once; what is not announced is cut off where it is read, at the same length.
+    if announced(request.headers()).is_some_and(|bytes| bytes > MOST_BYTES) {
+        let message = format!("a request has at most {MOST_BYTES} bytes");
+        return Err(Problem::new(Code::TooLarge, message).into_response());
+    }
+    if by_page {
+        request.extensions_mut().insert(ByPage);
+    }
+    let actor = Actor::Token { name: token.name, from: peer.ip(), browser: by_page };
+    Ok(audit::by(actor, next.run(request)).await)
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// The one cookie of this name; two of them are nobody's.
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
+    let (first, second) = (values.next()?, values.next());
+    if second.is_some() { None } else { Some(first) }
+}
+
+fn unauthorized(was_given: bool) -> Response {
+    let message = if was_given {
+        "the token is wrong, expired or revoked; `cowhand token create` makes a new one"
+    } else {
+        "this needs `Authorization: Bearer TOKEN`; `cowhand token create` makes a token"
+    };
+    let mut response = Problem::new(Code::Unauthorized, message).into_response();
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+/// What is no endpoint needs what its method would.
+fn needed(method: &Method, route: &str) -> Scope {
+    api::scope(method, route).unwrap_or(match *method {
+        Method::GET | Method::HEAD => Scope::Read,
+        _ => Scope::Operate,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_which_scope() {
+        for (method, route, expected) in [
+            (Method::GET, "/api/v1/status", Scope::Read),
+            (Method::HEAD, "/api/v1/jobs", Scope::Read),
+            (Method::GET, "", Scope::Read),
+            (Method::POST, "", Scope::Operate),
+            (Method::POST, "/api/v1/agents/{agent}/trigger", Scope::Operate),
+            (Method::POST, "/api/v1/reload", Scope::Operate),
+            (Method::PUT, "/api/v1/anything", Scope::Operate),
+            (Method::DELETE, "/api/v1/anything", Scope::Operate),
+            (Method::POST, "/api/v1/stop", Scope::Admin),
+            (Method::POST, "/api/v1/prune", Scope::Admin),
+            (Method::POST, "/api/v1/login", Scope::Admin),
+            (Method::DELETE, "/api/v1/jobs/{job}", Scope::Admin),
+            (Method::GET, "/api/v1/tokens", Scope::Admin),
+            (Method::HEAD, "/api/v1/tokens", Scope::Admin),
+            (Method::POST, "/api/v1/tokens/{name}/revoke", Scope::Admin),
+        ] {
+            assert_eq!(needed(&method, route), expected, "{method} {route}");
+        }
+    }
+
+    #[test]
+    fn what_is_a_bearer() {
+        for (value, expected) in [
+            ("Bearer cow_x", Some("cow_x")),
+            ("bearer  cow_x ", Some("cow_x")),
+            ("Basic cow_x", None),
+            ("cow_x", None),
+            ("Bearer", None),
+        ] {
+            assert_eq!(bearer(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn which_cookie_is_ours() {
+        for (lines, expected) in [
+            (&["cowhand-1=a"][..], Some("a")),
+            (&["x=1; cowhand-1=a; cowhand-2=b"], Some("a")),
+            (&["x=1", "cowhand-1=a"], Some("a")),
+            (&["cowhand-1=a; cowhand-1=b"], None),
+            (&["cowhand-1=a", "cowhand-1=b"], None),
+            (&["xcowhand-1=a; cowhand-12=b; cowhand-1"], None),
+            (&[], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(header::COOKIE, line.parse().unwrap());
+            }
+            assert_eq!(cookie(&headers, "cowhand-1"), expected, "{lines:?}");
+        }
+    }
+}

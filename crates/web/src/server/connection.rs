@@ -1,0 +1,230 @@
+//! Connections: who gets one, how long it may be silent, and how all of them end.
+//!
+//! axum's own loop takes everybody in and waits for ever. Here a client that sends its head too slowly, or nothing at
+//! all, is let go; one address gets at most half of the places; and when all are taken, the rest wait in the kernel,
+//! where they cost us nothing.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tower::ServiceExt as _;
+use tracing::{debug, warn};
+
+use super::limit::source;
+use super::stall::Watched;
+use cowhand_engine::tls::Tls;
+use cowhand_engine::trigger::stopped;
+
+/// For the head of a request, and between two requests.
+const SILENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// What is under way when the server closes may take this long to end.
+const GRACE: Duration = Duration::from_secs(5);
+/// After an error of the system, most often too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A request's head has to fit in here.
+const BUFFER: usize = 64 << 10;
+
+const MOST_CONNECTIONS: u64 = 4_096;
+/// Files that everything else may need: the store, agents' output, sources.
+const OTHER_FILES: u64 = 512;
+
+/// Who is connected.
+#[derive(Debug)]
+struct Crowd {
+    most_of_one: usize,
+    by_source: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A place that an address has until this is dropped.
+struct Presence {
+    crowd: Arc<Crowd>,
+    source: IpAddr,
+}
+
+impl Crowd {
+    /// None if the address has all that it gets.
+    fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Presence> {
+        let source = source(peer);
+        let mut all = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = all.entry(source).or_default();
+        if *here >= self.most_of_one {
+            return None;
+        }
+        *here += 1;
+        Some(Presence { crowd: Arc::clone(self), source })
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let mut all = self.crowd.by_source.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(here) = all.get_mut(&self.source) {
+            *here -= 1;
+            if *here == 0 {
+                all.remove(&self.source);
+            }
+        }
+    }
+}
+
+/// As many as the system lets us have files for. The limit that a shell gives is often 1,024, of which most systems
+/// allow more to whoever asks.
+fn most_connections() -> usize {
+    let wanted = MOST_CONNECTIONS + OTHER_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    let mut current = limit.current.unwrap_or(u64::MAX);
+    if current < wanted {
+        let more = limit.maximum.map_or(wanted, |most| most.min(wanted));
+        let raised = Rlimit { current: Some(more), maximum: limit.maximum };
+        match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => current = more,
+            Err(error) => warn!("cannot have more than {current} open files: {error}"),
+        }
+    }
+    let most = current.saturating_sub(OTHER_FILES).clamp(64, MOST_CONNECTIONS);
+    usize::try_from(most).unwrap_or(64)
+}
+
+/// Until `stop` says so, and then until all are gone.
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    stop: watch::Receiver<bool>,
+) {
+    let most = most_connections();
+    let places = Arc::new(Semaphore::new(most));
+    let crowd = Arc::new(Crowd { most_of_one: most / 2, by_source: Mutex::default() });
+    let mut connections = JoinSet::new();
+    let mut told: Option<Instant> = None;
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+            let (stream, peer) = listener.accept().await?;
+            Ok::<_, io::Error>((place, stream, peer))
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            Some(_) = connections.join_next() => continue,
+            () = stopped(&stop) => break,
+        };
+        match accepted {
+            Ok((place, stream, peer)) => {
+                if let Some(presence) = crowd.enter(peer.ip()) {
+                    let held = (place, presence);
+                    let connection = connection(stream, peer, tls.clone(), router.clone(), stop.clone());
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(held);
+                    });
+                } else if told.is_none_or(|at| at.elapsed() > Duration::from_mins(1)) {
+                    told = Some(Instant::now());
+                    warn!(peer = %peer.ip(), "has {} connections; more are closed at once", crowd.most_of_one);
+                }
+            }
+            Err(error) => {
+                warn!("cannot take a connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let all_gone = async { while connections.join_next().await.is_some() {} };
+    if timeout(GRACE, all_gone).await.is_err() {
+        debug!("{} connections did not end in time", connections.len());
+    }
+    connections.shutdown().await;
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    stop: watch::Receiver<bool>,
+) {
+    // Answers are small, and whole when they are written.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%peer, "{error}");
+    }
+    let Some(tls) = tls else { return talk(stream, peer, SILENCE, router, stop).await };
+    match timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
+        Ok(Ok(stream)) => talk(stream, peer, SILENCE, router, stop).await,
+        Ok(Err(error)) => debug!(%peer, "no TLS: {error}"),
+        Err(_) => debug!(%peer, "no TLS within {} s", HANDSHAKE.as_secs()),
+    }
+}
+
+/// One request after another. At the end of the server the one under way is answered still.
+pub(super) async fn talk<S, P>(
+    stream: S,
+    peer: P,
+    silence: Duration,
+    router: Router,
+    stop: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    P: Clone + Debug + Send + Sync + 'static,
+{
+    let who = peer.clone();
+    let answer = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        router.clone().oneshot(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(silence)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(Watched::new(stream)), answer);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped(&stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(peer = ?who, "a connection broke: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_gets_so_many_and_gives_them_back() {
+        let crowd = Arc::new(Crowd { most_of_one: 2, by_source: Mutex::default() });
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let first = crowd.enter(one);
+        let second = crowd.enter(one);
+        assert!(first.is_some() && second.is_some() && crowd.enter(one).is_none());
+        assert!(crowd.enter(other).is_some());
+        drop(first);
+        let again = crowd.enter(one);
+        assert!(again.is_some() && crowd.enter(one).is_none());
+        drop((second, again));
+        assert!(crowd.by_source.lock().unwrap().is_empty(), "nobody is remembered who is gone");
+    }
+}

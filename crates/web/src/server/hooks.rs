@@ -1,0 +1,270 @@
+//! Webhooks: `POST /hooks/{agent}/{schedule}`. Whoever knows the schedule's secret makes it fire, once for each delivery.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use cowhand_core::actor::Actor;
+use cowhand_core::delivery::{Delivery, MOST_BYTES, TooLarge, Webhook};
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::trigger::TriggerConfig;
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+use serde_json::json;
+use tracing::{error, warn};
+
+use super::door::{announced, only};
+use super::intake::{Closed, Intake};
+use super::limit::{Limit, TooMany};
+use super::signature::{self, Verdict};
+use crate::api::{Code, Problem};
+use cowhand_engine::fleet::{Delivered, Fleet, FleetError};
+use cowhand_store::audit;
+use cowhand_system::digest::hex;
+
+#[derive(Debug, Clone)]
+pub(super) struct Hooks {
+    fleet: Arc<Fleet>,
+    /// Nobody outside this machine reaches the server.
+    is_local: bool,
+    /// Signatures, names of webhooks, bodies that never come. As with tokens, what is right is taken however much was
+    /// wrong before it.
+    wrong: Arc<Limit>,
+    intake: Arc<Intake>,
+}
+
+/// A sender has this long to send a body, waiting included.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where senders say which delivery it is, and which event.
+const IDS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
+const GITHUB_EVENT: &str = "x-github-event";
+const EVENTS: [&str; 2] = [GITHUB_EVENT, "x-gitlab-event"];
+const LONGEST_ID: usize = 200;
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<JobId>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Accepted,
+    Duplicate,
+    Filtered,
+    Pong,
+}
+
+/// What a schedule says about its deliveries.
+#[derive(Debug)]
+struct Hook {
+    agent: AgentName,
+    schedule: ScheduleName,
+    secrets: Vec<String>,
+    allow_unsigned: bool,
+}
+
+enum Refused {
+    Problem(Problem),
+    TooMany(TooMany),
+    TimedOut,
+}
+
+impl Hooks {
+    pub(super) fn new(fleet: Arc<Fleet>, is_local: bool) -> Self {
+        Self {
+            fleet,
+            is_local,
+            wrong: Arc::new(Limit::new(20, Duration::from_secs(3))),
+            intake: Arc::new(Intake::new()),
+        }
+    }
+
+    fn find(&self, agent: &str, schedule: &str) -> Result<Hook, Problem> {
+        let agent: AgentName = agent.parse().map_err(|_| unknown())?;
+        let roster = self.fleet.roster();
+        let found = roster.agent(&agent).ok_or_else(unknown)?;
+        let schedule = found.schedules.iter().find(|known| known.name.as_str() == schedule);
+        let schedule = schedule.ok_or_else(unknown)?;
+        let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else {
+            let message = format!("{agent}/{} is no webhook", schedule.name);
+            return Err(Problem::new(Code::NotAWebhook, message));
+        };
+        let mut secrets: Vec<String> = secret.iter().cloned().collect();
+        let sources = self.fleet.sources();
+        let names: Vec<&str> = schedule.trigger.secret_names().collect();
+        secrets.extend(names.iter().filter_map(|name| sources.setting().variable(name)));
+        if secrets.is_empty() && !names.is_empty() {
+            error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {} not set", names.join(", "));
+            return Err(Problem::unavailable("this webhook is not set up; the log says what is missing"));
+        }
+        Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
+    }
+
+    /// Whether it is signed; what should be, and is not, is refused.
+    fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
+        let verdict = if hook.secrets.is_empty() {
+            Verdict::Unsigned
+        } else {
+            signature::check(headers, body, &hook.secrets, self.fleet.clock().now())
+        };
+        let why = match verdict {
+            Verdict::Right => return Ok(true),
+            Verdict::Unsigned if hook.allow_unsigned && self.is_local => return Ok(false),
+            Verdict::Unsigned if hook.allow_unsigned => {
+                "unsigned deliveries are taken only where the server listens on its own machine"
+            }
+            Verdict::Unsigned => "the delivery is not signed",
+            Verdict::Wrong => "the signature is wrong",
+            Verdict::Stale => {
+                "the delivery was signed more than five minutes ago, or by a clock that is wrong"
+            }
+        };
+        self.wrong.take(peer)?;
+        warn!(agent = %hook.agent, schedule = %hook.schedule, %peer, "a webhook was refused: {why}");
+        Err(Problem::new(Code::Unauthorized, why).into())
+    }
+}
+
+pub(super) fn router(hooks: Hooks) -> Router {
+    let other = || async { Problem::new(Code::BadMethod, "deliveries come by POST") };
+    Router::new().route("/hooks/{agent}/{schedule}", post(receive).fallback(other)).with_state(hooks)
+}
+
+fn unknown() -> Problem {
+    Problem::not_found("there is no such webhook")
+}
+
+async fn receive(
+    State(hooks): State<Hooks>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    request: Request,
+) -> Result<Response, Refused> {
+    let peer = peer.ip();
+    let wrong = |refused: Refused| hooks.wrong.take(peer).map_or_else(Refused::from, |()| refused);
+    let found = path.map_err(|_| unknown()).and_then(|Path((agent, schedule))| hooks.find(&agent, &schedule));
+    let hook = found.map_err(|problem| match problem.code {
+        Code::Unavailable => problem.into(),
+        _ => wrong(problem.into()),
+    })?;
+    let _in_hand = hooks.intake.enter()?;
+    let (parts, body) = request.into_parts();
+    let announced = announced(&parts.headers);
+    if let Some(bytes) = announced.filter(|bytes| *bytes > MOST_BYTES) {
+        return Err(wrong(TooLarge { bytes }.into()));
+    }
+    let held = async {
+        let room = hooks.intake.room(peer, announced, hooks.wrong.is_used_up(peer)).await?;
+        Ok::<_, Refused>((room, read(body).await.map_err(wrong)?))
+    };
+    let held = tokio::time::timeout(PATIENCE, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));
+    let (_room, body) = held?;
+    let is_signed = hooks.check(&hook, &parts.headers, &body, peer)?;
+    let _turn = hooks.intake.turn(body.len()).await?;
+    let webhook = Webhook::of_body(id(&parts.headers, &body), event(&parts.headers), &body)?;
+    drop(body);
+    if let Some(challenge) = webhook.challenge().filter(|_| is_signed) {
+        return Ok(Json(json!({ "challenge": challenge })).into_response());
+    }
+    let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT);
+    let repository = webhook.repository().filter(|_| is_github).map(str::to_owned);
+    let delivery_id = webhook.id.clone();
+    let delivering = hooks.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
+    let delivered = audit::by(Actor::Sender { from: peer }, delivering).await;
+    let delivered = delivered.map_err(of_delivery)?;
+    if let (Some(repository), true) = (repository, delivered.is_news()) {
+        hooks.fleet.repository_changed(&repository, &delivery_id);
+    }
+    Ok(answer(&delivered))
+}
+
+/// One that is turned off is not there; only who knows its secret learns that there is one.
+fn of_delivery(error: FleetError) -> Problem {
+    match error {
+        FleetError::ScheduleOff { .. } | FleetError::OffInFile { .. } => {
+            Problem::not_found(error.to_string())
+        }
+        other => other.into(),
+    }
+}
+
+fn answer(delivered: &Delivered) -> Response {
+    let (code, status, job) = match delivered {
+        Delivered::New(job) => (StatusCode::ACCEPTED, Status::Accepted, Some(job.id().clone())),
+        Delivered::Preparing => (StatusCode::ACCEPTED, Status::Accepted, None),
+        Delivered::Duplicate => (StatusCode::OK, Status::Duplicate, None),
+        Delivered::Filtered => (StatusCode::ACCEPTED, Status::Filtered, None),
+        Delivered::Ping => (StatusCode::OK, Status::Pong, None),
+    };
+    (code, Json(Answer { status, job })).into_response()
+}
+
+async fn read(body: Body) -> Result<Bytes, Refused> {
+    to_bytes(body, MOST_BYTES).await.map_err(|error| {
+        let source = std::error::Error::source(&error);
+        if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
+            return TooLarge { bytes: MOST_BYTES + 1 }.into();
+        }
+        Problem::bad_request(format!("the delivery cannot be read: {error}")).into()
+    })
+}
+
+/// What the sender calls it; without that, what is in it.
+fn id(headers: &HeaderMap, body: &[u8]) -> String {
+    let named = IDS.iter().find_map(|name| only(headers, name));
+    match named.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {
+        Some(id) => id.to_owned(),
+        None => format!("sha256:{}", hex(digest(&SHA256, body).as_ref())),
+    }
+}
+
+fn event(headers: &HeaderMap) -> &str {
+    EVENTS.iter().find_map(|name| only(headers, name)).unwrap_or_default()
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<TooMany> for Refused {
+    fn from(too_many: TooMany) -> Self {
+        Self::TooMany(too_many)
+    }
+}
+
+impl From<Closed> for Refused {
+    fn from(_: Closed) -> Self {
+        Self::Problem(Problem::stopping())
+    }
+}
+
+impl From<TooLarge> for Refused {
+    fn from(error: TooLarge) -> Self {
+        Self::Problem(Problem::new(Code::TooLarge, error.to_string()))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Problem(problem) => problem.into_response(),
+            Self::TooMany(too_many) => too_many.into_response(),
+            Self::TimedOut => {
+                Problem::new(Code::TooSlow, "the delivery took too long to arrive").into_response()
+            }
+        }
+    }
+}

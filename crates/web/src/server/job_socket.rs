@@ -1,0 +1,203 @@
+//! The socket of jobs: it takes the tokens of jobs and nobody else, whoever owns the processes that show them. So it can
+//! be given to an agent that is held in a sandbox, and even to one that is hostile.
+
+use std::collections::HashMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::HeaderValue;
+use axum::http::header;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use cowhand_core::actor::Actor;
+use cowhand_core::id::JobId;
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::{error, warn};
+
+use super::connection::talk;
+use crate::api::{self, Api, Code, Problem, SocketError, Wanted};
+use cowhand_engine::trigger::stopped;
+use cowhand_store::audit;
+use cowhand_system::gone::gone;
+
+/// At a time; whoever comes later waits in the kernel.
+const MOST_CONNECTIONS: usize = 256;
+/// Of one job at a time: each thing that it asks waits in one of them.
+const MOST_OF_A_JOB: usize = 64;
+/// Whoever is on the same machine says at once what it wants.
+const SILENCE: Duration = Duration::from_secs(3);
+const MOST_BYTES: usize = 1 << 20;
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub struct JobSocket {
+    path: PathBuf,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl JobSocket {
+    /// Whoever opens it holds the lock of the state folder: what lies there is nobody's.
+    pub fn open(api: &Api) -> Result<Self, SocketError> {
+        let path = api.job_socket().map_err(|source| SocketError::at(api.state().path(), source))?;
+        let listen = || {
+            gone(fs::remove_file(&path))?;
+            let listener = UnixListener::bind(&path)?;
+            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            Ok(listener)
+        };
+        let listener = listen().map_err(|source| SocketError::at(&path, source))?;
+        let (stop, stopping) = watch::channel(false);
+        let router = api.clone().router().layer(DefaultBodyLimit::max(MOST_BYTES));
+        let guard = Guard { api: api.clone(), turns: Turns::default() };
+        let router = router.layer(from_fn_with_state(guard, for_jobs_only));
+        let task = tokio::spawn(serve(listener, router, stopping));
+        Ok(Self { path, stop, task })
+    }
+
+    /// Answers nobody any more. The folder stays, for the agents that wait for the next daemon.
+    pub async fn close(self) {
+        self.stop.send_replace(true);
+        self.task.abort();
+        if let Err(error) = self.task.await
+            && !error.is_cancelled()
+        {
+            error!("the socket of jobs has failed: {error}");
+        }
+        if let Err(error) = gone(fs::remove_file(&self.path)) {
+            error!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<bool>) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>((place, listener.accept().await?.0))
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            Some(_) = connections.join_next() => continue,
+            () = stopped(&stop) => return,
+        };
+        match accepted {
+            Ok((place, stream)) => {
+                let connection = talk(stream, OfJob, SILENCE, router.clone(), stop.clone());
+                connections.spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                warn!("cannot take a connection of a job: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Who is at the other end: some process of some job, says the socket, and no more.
+#[derive(Debug, Clone, Copy)]
+struct OfJob;
+
+#[derive(Debug, Clone)]
+struct Guard {
+    api: Api,
+    turns: Turns,
+}
+
+/// How many requests of each job are under way.
+#[derive(Debug, Clone, Default)]
+struct Turns(Arc<Mutex<HashMap<JobId, usize>>>);
+
+/// One of them, until this is dropped.
+#[derive(Debug)]
+struct Turn {
+    turns: Turns,
+    job: JobId,
+}
+
+impl Turns {
+    /// None if the job has all that it gets.
+    fn take(&self, job: &JobId) -> Option<Turn> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let under_way = all.entry(job.clone()).or_default();
+        if *under_way >= MOST_OF_A_JOB {
+            return None;
+        }
+        *under_way += 1;
+        Some(Turn { turns: self.clone(), job: job.clone() })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut all = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(under_way) = all.get_mut(&self.job) {
+            *under_way -= 1;
+            if *under_way == 0 {
+                all.remove(&self.job);
+            }
+        }
+    }
+}
+
+/// Before anything of the body is read.
+async fn for_jobs_only(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let token = api::shown(request.headers()).map(str::to_owned);
+    let admitted = match token {
+        Some(token) => guard.api.admit(&token, Wanted::by(&request)).await,
+        None => Err(Problem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
+    };
+    let actor = match admitted {
+        Ok(actor) => actor,
+        Err(problem) => return refused(problem),
+    };
+    let turn = match &actor {
+        Actor::Job { job } => guard.turns.take(job),
+        _ => None,
+    };
+    let Some(_turn) = turn else {
+        return refused(Problem::new(Code::TooMany, "this job asks too much at a time; try again later"));
+    };
+    audit::by(actor, next.run(request)).await
+}
+
+/// Strangers do not keep their place.
+fn refused(problem: Problem) -> Response {
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_job_gets_so_many_turns_and_gives_them_back() {
+        let turns = Turns::default();
+        let [job, other]: [JobId; 2] =
+            ["job-2026-01-05-a1b2c3", "job-2026-01-05-a1b2c4"].map(|id| id.parse().unwrap());
+        let mut taken: Vec<_> = (0..MOST_OF_A_JOB).map(|_| turns.take(&job).unwrap()).collect();
+        assert!(turns.take(&job).is_none());
+        let others = turns.take(&other);
+        assert!(others.is_some(), "another job has its own");
+        taken.pop();
+        taken.push(turns.take(&job).unwrap());
+        assert!(turns.take(&job).is_none());
+        drop((taken, others));
+        assert!(turns.0.lock().unwrap().is_empty(), "nobody is remembered who is gone");
+    }
+}

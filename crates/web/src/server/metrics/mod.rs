@@ -1,0 +1,161 @@
+//! `/metrics`: the fleet in numbers, for Prometheus.
+//!
+//! What happened is counted from the event log, what was spent comes from the table of usage, and how things stand is
+//! looked at when somebody asks. So all but the store's latency and this process are the whole fleet's, also where
+//! several nodes share a store.
+
+mod limits;
+mod process;
+mod tally;
+mod text;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use cowhand_core::id::AgentName;
+use cowhand_core::plan::LiveState;
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+
+use crate::api::Problem;
+use cowhand_engine::fleet::Fleet;
+use tally::Tally;
+use text::{Kind, Page};
+
+#[derive(Debug, Clone)]
+pub(super) struct Metrics {
+    fleet: Arc<Fleet>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+impl Metrics {
+    pub(super) fn new(fleet: Arc<Fleet>) -> Self {
+        let tally = Arc::new(Mutex::new(Tally::from(fleet.first_event())));
+        Self { fleet, tally }
+    }
+
+    async fn page(&self) -> Result<Page, Problem> {
+        let mut page = Page::default();
+        let version = [("version", env!("CARGO_PKG_VERSION").to_owned())];
+        page.family(Kind::Gauge, "cowhand_build_info", "The version of this program.", [(version, 1)]);
+        let mut tally = self.tally.lock().await;
+        tally.catch_up(self.fleet.store()).await?;
+        tally.write(&mut page);
+        drop(tally);
+        self.live(&mut page).await?;
+        self.spent(&mut page).await?;
+        self.budgets(&mut page).await?;
+        self.providers(&mut page).await?;
+        self.asks(&mut page).await?;
+        self.work_sources(&mut page);
+        let [reads, writes] = self.fleet.store().latency();
+        let latency = [(vec![("operation", "read")], &reads), (vec![("operation", "write")], &writes)];
+        page.histograms(
+            "cowhand_store_seconds",
+            "How long the store took, from the question to the answer.",
+            latency,
+        );
+        let behind = self.fleet.store().last_event().await? - self.fleet.seen_by_views();
+        let help = "Events that are recorded and not yet in the views.";
+        page.single(Kind::Gauge, "cowhand_event_lag_events", help, behind.max(0));
+        process::write(&mut page);
+        Ok(page)
+    }
+
+    /// What waits and what runs, and how the schedules stand.
+    async fn live(&self, page: &mut Page) -> Result<(), Problem> {
+        let snapshot = self.fleet.store().snapshot().await?;
+        let roster = self.fleet.roster();
+        let count = |agent: &AgentName, runs: bool| {
+            let of_agent = snapshot.jobs.iter().filter(|job| job.agent == *agent);
+            of_agent.filter(|job| matches!(job.state, LiveState::Running { .. }) == runs).count()
+        };
+        // Those that left the config after those that are in it.
+        let left = snapshot.jobs.iter().map(|job| &job.agent).filter(|name| roster.agent(name).is_none());
+        let left: BTreeSet<&AgentName> = left.collect();
+        let jobs = roster.agents.iter().map(|agent| &agent.name).chain(left).flat_map(|agent| {
+            [("running", true), ("pending", false)].map(|(status, runs)| {
+                let labels = [("agent", agent.to_string()), ("status", status.to_owned())];
+                (labels, count(agent, runs))
+            })
+        });
+        page.family(Kind::Gauge, "cowhand_jobs", "Jobs that have not ended.", jobs);
+        let places =
+            roster.agents.iter().map(|agent| ([("agent", agent.name.to_string())], agent.max_concurrent));
+        page.family(
+            Kind::Gauge,
+            "cowhand_agent_places",
+            "How many jobs of an agent may run at once.",
+            places,
+        );
+        let schedules = self.fleet.schedules().await.map_err(Problem::from)?;
+        let next = schedules.iter().map(|view| {
+            let labels = [("agent", view.agent.to_string()), ("schedule", view.schedule.to_string())];
+            (labels, view.next_run_at.map_or(0, Timestamp::as_second))
+        });
+        let help = "When a schedule fires next by the clock; 0 if no time is known.";
+        page.family(Kind::Gauge, "cowhand_schedule_next_run_timestamp_seconds", help, next);
+        let schedules = schedules.iter().map(|view| {
+            let labels = [
+                ("agent", view.agent.to_string()),
+                ("schedule", view.schedule.to_string()),
+                ("status", view.status.as_str().to_owned()),
+            ];
+            (labels, 1)
+        });
+        page.family(Kind::Gauge, "cowhand_schedule_status", "1 for the status a schedule has.", schedules);
+        Ok(())
+    }
+
+    async fn spent(&self, page: &mut Page) -> Result<(), Problem> {
+        let spent = self.fleet.store().spent_in_all().await?;
+        let labels = |agent: &AgentName, model: &Option<String>| {
+            [("agent", agent.to_string()), ("model", model.clone().unwrap_or_default())]
+        };
+        let tokens = spent.iter().flat_map(|(agent, model, usage)| {
+            let [agent, model] = labels(agent, model);
+            [
+                ("input", usage.input_tokens),
+                ("output", usage.output_tokens),
+                ("cache_creation", usage.cache_creation_input_tokens),
+                ("cache_read", usage.cache_read_input_tokens),
+            ]
+            .map(|(kind, count)| ([agent.clone(), model.clone(), ("kind", kind.to_owned())], count))
+        });
+        page.family(Kind::Counter, "cowhand_tokens_total", "Tokens, as agents tell them.", tokens);
+        let cost = spent
+            .iter()
+            .map(|(agent, model, usage)| (labels(agent, model), usage.cost_usd.unwrap_or_default()));
+        page.family(Kind::Counter, "cowhand_cost_dollars_total", "Dollars, as agents tell them.", cost);
+        Ok(())
+    }
+
+    fn work_sources(&self, page: &mut Page) {
+        let quotas = self.fleet.sources().quotas();
+        let of = |name: &str| [("source", name.to_owned())];
+        let requests = quotas.iter().map(|(name, quota)| (of(name), quota.requests));
+        let help = "Requests to work sources since the config was loaded.";
+        page.family(Kind::Counter, "cowhand_work_source_requests_total", help, requests);
+        let unchanged = quotas.iter().map(|(name, quota)| (of(name), quota.conditional_hits));
+        let help = "Of these, those that cost nothing because nothing had changed.";
+        page.family(Kind::Counter, "cowhand_work_source_unchanged_total", help, unchanged);
+        let left =
+            quotas.iter().filter_map(|(name, quota)| Some((of(name), quota.rate_limit.as_ref()?.remaining)));
+        let help = "Requests that a work source still takes from us, as it last said.";
+        page.family(Kind::Gauge, "cowhand_work_source_quota_remaining", help, left);
+    }
+}
+
+pub(super) fn router(metrics: Metrics) -> Router {
+    Router::new().route("/metrics", get(tell)).with_state(metrics)
+}
+
+async fn tell(State(metrics): State<Metrics>) -> Result<Response, Problem> {
+    let text = metrics.page().await?.into_text();
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}

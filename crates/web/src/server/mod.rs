@@ -1,0 +1,151 @@
+//! The server: the API of the socket over TCP, behind a door, webhooks beside it, and the dashboard.
+//!
+//! The door lets nobody in who names another host or comes from somebody else's page; the API wants a token, and a
+//! webhook the signature of its schedule.
+
+mod access;
+mod connection;
+mod door;
+mod hooks;
+mod intake;
+mod job_socket;
+mod limit;
+mod metrics;
+mod pages;
+mod signature;
+mod stall;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
+use axum::response::Response;
+use cowhand_core::server::Server as Settings;
+use futures_util::StreamExt as _;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{error, warn};
+
+use crate::api::Api;
+use cowhand_engine::fleet::Fleet;
+use cowhand_engine::tls::{Tls, TlsError};
+use cowhand_engine::trigger::stopped;
+use cowhand_system::aside::aside;
+pub use job_socket::JobSocket;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error(
+        "cannot listen on {at}: {source}; `--listen ADDRESS:PORT` takes another place, `--no-server` none"
+    )]
+    Taken { at: SocketAddr, source: io::Error },
+    #[error("`server.tls`: {0}")]
+    Tls(#[from] TlsError),
+}
+
+/// A place that is ours, where nobody is answered yet: so a place that is taken, or a certificate that is no good, is
+/// known before a fleet runs.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    settings: Settings,
+    tls: Option<Arc<Tls>>,
+}
+
+/// A server that answers.
+#[derive(Debug)]
+pub struct Server {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Listener {
+    pub async fn bind(settings: Settings) -> Result<Self, ListenError> {
+        let at = settings.listen;
+        let files = settings.tls.clone();
+        let tls = aside(move || files.map(Tls::open).transpose()).await?.map(Arc::new);
+        let bound = async {
+            let socket = TcpListener::bind(at).await?;
+            let listen = socket.local_addr()?;
+            Ok(Self { socket, settings: Settings { listen, ..settings }, tls })
+        };
+        let bound = bound.await.map_err(|source| ListenError::Taken { at, source })?;
+        if !bound.settings.listen.ip().is_loopback() && bound.tls.is_none() {
+            warn!(
+                "{} can be reached from outside, without TLS; set `server.tls`, or put a proxy in front",
+                bound.url()
+            );
+        }
+        Ok(bound)
+    }
+
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.settings.listen)
+    }
+
+    pub fn serve(self, api: Api, fleet: Arc<Fleet>) -> Server {
+        let Self { socket, settings, tls } = self;
+        let (stop, stopping) = watch::channel(false);
+        let mut reloads = fleet.reloads();
+        let router = router(api, fleet, settings, stopping.clone());
+        let task = tokio::spawn(async move {
+            let newer = async {
+                while reloads.changed().await.is_ok() {
+                    if let Some(tls) = tls.clone() {
+                        aside(move || tls.reload()).await;
+                    }
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = connection::serve(socket, tls.clone(), router, stopping) => {}
+                () = newer => {}
+            }
+        });
+        Server { stop, task }
+    }
+}
+
+impl Server {
+    /// Takes nobody in any more; what is under way is answered, and streams end.
+    pub async fn close(self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.task.await {
+            error!("the server has failed: {error}");
+        }
+    }
+}
+
+fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver<bool>) -> Router {
+    let is_local = settings.listen.ip().is_loopback();
+    let access = access::Access::new(api.clone(), Arc::clone(&fleet), settings.listen.port());
+    let pages = pages::router(pages::Pages::new(api.clone(), access.clone(), settings.tls.is_some()));
+    let health = api.health();
+    let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));
+    let api = api.router().merge(metrics).layer(from_fn_with_state(access, access::check));
+    let hooks = hooks::router(hooks::Hooks::new(fleet, is_local));
+    hooks
+        .merge(pages)
+        .merge(api)
+        .merge(health)
+        .layer(from_fn_with_state(Arc::new(settings), door::check))
+        .layer(map_response_with_state(stop, end_with_server))
+        .layer(from_fn(pages::harden))
+}
+
+/// A stream of events has no end of its own; whoever follows one comes back with its cursor.
+async fn end_with_server(State(stop): State<watch::Receiver<bool>>, response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
+        return response;
+    }
+    let stopped = async move { stopped(&stop).await };
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(stopped))))
+}

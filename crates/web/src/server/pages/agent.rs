@@ -1,0 +1,105 @@
+//! One agent: how it is set up, its schedules, its jobs, and a way to give it something to do.
+
+use axum::extract::{Path, State};
+use cowhand_core::job::JobRecord;
+use cowhand_core::schedule::SkipReason;
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::layout::{Frame, Tab, empty, part};
+use super::{Answer, Pages, jobs, left, marks, now, text};
+use crate::api::{AgentView, Page, segment};
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+
+pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> Answer {
+    let now = now();
+    let agent: AgentView = match pages.client.get(&format!("agents/{}", segment(&name))).await {
+        Ok(agent) => agent,
+        Err(problem) => return left::page(&pages, &name, None, problem).await,
+    };
+    let schedules: Page<ScheduleView> = pages.client.get("schedules").await?;
+    let mut schedules = schedules.items;
+    schedules.retain(|schedule| schedule.agent == agent.name);
+    let latest: Page<JobRecord> =
+        pages.client.get(&format!("jobs?agent={}&limit=20", segment(&name))).await?;
+    let all = format!("/jobs?agent={}", segment(&name));
+    let main = html! {
+        (head(&agent))
+        (trigger(&agent))
+        (part("schedules", "Schedules", &html! {}, &table(&schedules, now)))
+        (part("latest", "Latest jobs", &html! { a href=(all) { "All its jobs" } }, &jobs::table(&latest.items, now,
+            &empty("It has run nothing yet. To run it now:", Some(&format!("cowhand trigger {}", agent.name))))))
+    };
+    let follow = format!("agent={}", agent.name);
+    pages.page(Frame { title: agent.name.as_str(), tab: Tab::Fleet, follow: Some(&follow) }, main).await
+}
+
+fn head(agent: &AgentView) -> Markup {
+    html! {
+        div.page-head #head data-live {
+            h1 { (agent.name.as_str()) }
+            p.facts {
+                span { (agent.running) " of " (agent.max_concurrent) " running" }
+                span { (agent.queued) " waiting" }
+                span { "runtime " code { (agent.runtime) } }
+                span.any { "in " code { (text::plain(&agent.directory)) } }
+            }
+        }
+        @if let Some(description) = &agent.description { p.lead { (text::Text(description)) } }
+    }
+}
+
+fn trigger(agent: &AgentView) -> Markup {
+    html! {
+        form.inline.script data-post={ "/api/v1/agents/" (segment(agent.name.as_str())) "/trigger" } data-then="job" {
+            label for="prompt" { "Run it now, with" }
+            textarea #prompt name="prompt" rows="1" placeholder="its own prompt, or write another" {}
+            button.primary { "Run" }
+        }
+    }
+}
+
+pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
+    if schedules.is_empty() {
+        return empty(
+            "It has no schedules: it runs when it is asked. How to write one stands in docs/config.md.",
+            None,
+        );
+    }
+    html! {
+        table {
+            thead { tr { th { "Schedule" } th.wide { "Type" } th { "Status" } th.wide { "Last own run" } th.end { "Next" } } }
+            tbody {
+                @for schedule in schedules {
+                    tr {
+                        td { b { a.any href=(marks::schedule_address(&schedule.agent, &schedule.schedule)) data-row {
+                            (text::short(schedule.schedule.as_str(), 60)) } } }
+                        td.wide { (schedule.kind) }
+                        td { (marks::status(schedule.status.as_str()))
+                            @if schedule.status == ScheduleStatus::Error { @if let Some(error) = &schedule.last_error {
+                                span.any.bad { " " (text::short(error, 80)) } } } }
+                        td.wide { @if let Some(time) = schedule.last_run_at { (marks::from_now(time, now)) } @else { span.muted { "never" } } }
+                        td.end { (next(schedule, now)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// When it fires, or why it does not.
+pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
+    html! {
+        @if let Some(time) = schedule.next_run_at { (marks::due(time, now)) }
+        @match (schedule.next_run_at, schedule.skip_reason) {
+            (Some(_), Some(SkipReason::NotDue) | None) => {},
+            (Some(_), Some(reason)) => span.muted { " · " (reason.as_str().replace('_', " ")) },
+            (None, Some(SkipReason::UnsupportedType)) => span.muted { "when something fires it" },
+            (None, _) if schedule.preparing => span.muted { "being prepared" },
+            (None, _) if schedule.status == ScheduleStatus::Error => span.muted { "given up" },
+            (None, Some(SkipReason::NotDue)) => span.muted { "never again" },
+            (None, Some(reason)) => span.muted { (reason.as_str().replace('_', " ")) },
+            (None, None) => span.muted { "–" },
+        }
+    }
+}

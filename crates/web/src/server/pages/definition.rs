@@ -1,0 +1,99 @@
+//! What a schedule is meant to do, as the config says it, with secrets masked.
+
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::text::{Text, short};
+use super::{Pages, Refused, marks};
+use crate::api::{Code, Status, segment};
+use cowhand_engine::fleet::ScheduleView;
+
+/// A schedule as it is written, and where its webhooks go.
+#[derive(Debug, Default)]
+pub(super) struct Definition {
+    written: Map<String, Value>,
+    /// Of the agent, for a schedule that has none.
+    default_prompt: Option<String>,
+    webhook: Option<String>,
+}
+
+impl Pages {
+    /// Reads the definition from the config as it runs; there is none if the agents came from no file.
+    pub(super) async fn definition(&self, view: &ScheduleView) -> Result<Definition, Refused> {
+        let config = match self.client.get::<Value>("config").await {
+            Ok(config) => config,
+            Err(problem) if problem.code == Code::NotFound => return Ok(Definition::default()),
+            Err(problem) => return Err(problem.into()),
+        };
+        let mut agents = config["agents"].as_array().into_iter().flatten();
+        let agent = agents.find(|agent| agent["name"] == view.agent.as_str());
+        let written = agent.and_then(|agent| agent["schedules"][view.schedule.as_str()].as_object());
+        let default_prompt = agent.and_then(|agent| agent["default_prompt"].as_str()).map(ToOwned::to_owned);
+        let webhook = if view.kind == "webhook" { self.webhook(view).await? } else { None };
+        Ok(Definition { written: written.cloned().unwrap_or_default(), default_prompt, webhook })
+    }
+
+    async fn webhook(&self, view: &ScheduleView) -> Result<Option<String>, Refused> {
+        let status: Status = self.client.get("status").await?;
+        let (agent, schedule) = (segment(view.agent.as_str()), segment(view.schedule.as_str()));
+        Ok(status.daemon.url.map(|url| format!("{url}/hooks/{agent}/{schedule}")))
+    }
+}
+
+/// These have a place of their own on the page.
+const ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
+
+pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
+    let written = definition.written.iter().filter(|(key, _)| !ELSEWHERE.contains(&key.as_str()));
+    let is_timed = ["cron", "interval", "delay"].contains(&view.kind.as_str());
+    let own = definition.written.get("prompt").and_then(Value::as_str);
+    let content = html! {
+        dl.grid {
+            div { dt { "type" } dd { code { (view.kind) } } }
+            @for (key, value) in written { div { dt { (short(key, 40)) } dd { code.any { (short(&said(value), 300)) } } } }
+            @if is_timed { div { dt { "timezone" } dd { code { (view.timezone) } } } }
+            @if let Some(address) = &definition.webhook { div { dt { "Webhook address" } dd { code.any { (Text(address)) } } } }
+        }
+        @match (own, &definition.default_prompt) {
+            (Some(prompt), _) => { h3 { "Prompt" } (marks::block(prompt)) },
+            (None, Some(prompt)) => { h3 { "Prompt, of its agent" } (marks::block(prompt)) },
+            (None, None) => p.muted { "It has no prompt of its own." },
+        }
+    };
+    super::layout::part("definition", "Definition", &html! { span.muted { "as the config says" } }, &content)
+}
+
+/// A text as it is, anything else as it is written in JSON.
+fn said(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_text() {
+        let view: ScheduleView = serde_json::from_value(json!({
+            "id": "00000000-0000-0000-0000-000000000000", "agent": "a", "schedule": "s", "type": "cron", "status": "idle", "last_run_at": null, "next_run_at": null,
+            "preparing": false, "last_error": null, "skip_reason": null, "timezone": "Europe/Berlin",
+        }))
+        .unwrap();
+        let written = json!({
+            "type": "cron", "expression": "30 2 * * *", "prompt": "<script>", "active_hours": {"start": "09:00"},
+        });
+        let written = written.as_object().unwrap().clone();
+        let shown = part(&Definition { written, ..Definition::default() }, &view).into_string();
+        for expected in [
+            "<dt>expression</dt><dd><code class=\"any\">30 2 * * *</code>",
+            "<code>Europe/Berlin</code>",
+            "{&quot;start&quot;:&quot;09:00&quot;}",
+            "&lt;script&gt;",
+        ] {
+            assert!(shown.contains(expected), "{expected} in {shown}");
+        }
+        assert!(!shown.contains("<script>"), "{shown}");
+    }
+}

@@ -1,0 +1,272 @@
+//! The fleet at a glance: what runs, what comes, what went wrong.
+
+use std::collections::BTreeSet;
+
+use axum::extract::State;
+use cowhand_core::ask::Ask;
+use cowhand_core::budget::tokens;
+use cowhand_core::job::JobRecord;
+use cowhand_core::schedule::SkipReason;
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+
+use super::layout::{Frame, Tab, empty, part};
+use super::text::Text;
+use super::{Answer, Pages, asks, budgets, marks, now, text};
+use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, left_sentence, segment};
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+
+pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+    let now = now();
+    let client = &pages.client;
+    let status: Status = client.get("status").await?;
+    let running: Page<JobRecord> = client.get("jobs?status=running&limit=50").await?;
+    let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=10").await?;
+    let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
+    let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
+    let schedules: Page<ScheduleView> = client.get("schedules").await?;
+    // Whose days these are, the API knows.
+    let spent: UsageView = client.get("usage").await?;
+    let today = spent.days.last().map(|day| day.total).unwrap_or_default();
+    let tight = budgets::tight(&spent.budgets);
+    let asks: Page<Ask> = client.get("asks").await?;
+    let lines = last_lines(&pages, &running.items).await?;
+    let main = html! {
+        (head(&status, &today, &spent, now))
+        (alerts(&status, &schedules.items, now))
+        (asks::waiting(&asks.items))
+        @if !tight.is_empty() {
+            (part("budgets", "Budgets that are nearly used up", &html! { a href="/usage" { "All budgets" } }, &budgets::table(&tight)))
+        }
+        @if schedules.items.iter().any(|schedule| stopped(schedule).is_some()) {
+            (part("stopped", "Schedules that do not fire", &html! {}, &do_not_fire(&schedules.items)))
+        }
+        (part("running", "Running now", &more(status.running, running.items.len(), "running"), &running_now(&running.items, &lines, now)))
+        @if !waiting.items.is_empty() {
+            (part("waiting", "Waiting", &more(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, now)))
+        }
+        div.columns {
+            (part("next", "Fires next", &html! { a href="/timeline" { "Timeline" } }, &fires_next(schedules.items, now)))
+            (part("failed", "Failed in the last 24 hours", &html! { a href="/jobs?status=failed" { "All failed jobs" } },
+                &failed_lately(&failed.items)))
+        }
+        (part("agents", "Agents", &html! {}, &agents(&status.agents, now)))
+    };
+    pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
+}
+
+async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, Problem> {
+    let mut lines = Vec::new();
+    for job in running {
+        lines.push(pages.tail(&job.id).await?.said);
+    }
+    Ok(lines)
+}
+
+/// Where the others are, if not all are shown.
+fn more(all: usize, shown: usize, status: &str) -> Markup {
+    html! {
+        @if all > shown {
+            span.muted { (shown) " of " (all) }
+            a href={ "/jobs?status=" (status) } { "All " (all) }
+        }
+    }
+}
+
+fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Markup {
+    let Status { daemon, agents, running, queued, given_up, untold, .. } = status;
+    let tokens = tokens(&today.usage);
+    html! {
+        div.page-head #head data-live {
+            h1 { "Fleet" }
+            p.facts {
+                @if daemon.stopping { (marks::status("error")) " stopping" }
+                @if let Some(since) = daemon.started_at { span { "up " (marks::elapsed(since, now)) } }
+                span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
+                span { (running) " running" }
+                span { (queued) " waiting" }
+                @if !untold.is_empty() { a.bad href="/work" { (untold.len()) " not told" } }
+                @if !given_up.is_empty() { a.bad href="/work" { (given_up.len()) " given up" } }
+                a href="/usage" title={ "today, in " (spent.time_zone) } {
+                    @match today.usage.cost_usd {
+                        // Nobody told a price.
+                        None if tokens > 0 && spent.budgets.is_empty() => { (marks::count(tokens)) " tokens" }
+                        dollars => { (marks::money(dollars.unwrap_or_default())) (budgets::of_today(&spent.budgets)) }
+                    }
+                    " today"
+                }
+            }
+        }
+    }
+}
+
+/// What concerns the whole fleet and is not as it should be.
+fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup {
+    let poor = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
+    // Each budget once, of however many schedules.
+    let poor: BTreeSet<&str> = poor.filter_map(|view| view.skip_note.as_deref()).collect();
+    html! {
+        div #alerts data-live {
+            @if let Some(problem) = &status.daemon.store_problem {
+                p.alert { b { "Nothing is accepted" } ": " (Text(problem)) }
+            }
+            @if let Some(at) = status.daemon.config_refused_at {
+                p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the one before it is in force; " code { "cowhand config check" } " shows its mistakes." }
+            }
+            @for gone in &status.gone {
+                p.alert { b { "Not in the config" } ": " (marks::agent(&gone.agent)) "; " (Text(&left_sentence(&gone.agent, Some(gone)))) "." }
+            }
+            @for note in poor { p.alert { b { "No money: " } (Text(note)) } }
+            @for parked in &status.parked {
+                p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
+            }
+        }
+    }
+}
+
+/// Why one does not fire although nobody turned it off.
+fn stopped(schedule: &ScheduleView) -> Option<&str> {
+    match schedule.status {
+        ScheduleStatus::Error => schedule.last_error.as_deref(),
+        ScheduleStatus::Paused => schedule.skip_note.as_deref(),
+        ScheduleStatus::Idle | ScheduleStatus::Running if schedule.preparing => {
+            schedule.last_error.as_deref()
+        }
+        ScheduleStatus::Idle
+        | ScheduleStatus::Running
+        | ScheduleStatus::Disabled
+        | ScheduleStatus::Finished => None,
+    }
+}
+
+fn do_not_fire(schedules: &[ScheduleView]) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Schedule" } th { "Agent" } th { "Status" } th.grow { "Why" } } }
+            tbody {
+                @for (schedule, why) in schedules.iter().filter_map(|schedule| Some((schedule, stopped(schedule)?))) {
+                    tr {
+                        td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
+                        td { (marks::agent(&schedule.agent)) }
+                        td {
+                            @if schedule.preparing { (marks::status_as("paused", "held up")) }
+                            @else { (marks::status(schedule.status.as_str())) }
+                        }
+                        td.grow { (Text(why)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Markup {
+    if running.is_empty() {
+        return empty("Nothing runs right now. To run something:", Some("cowhand trigger AGENT"));
+    }
+    html! {
+        ul.runs data-poll {
+            @for (job, line) in running.iter().zip(lines) {
+                li {
+                    div.run-head {
+                        (marks::job_status(job.status))
+                        b { (marks::agent(&job.agent)) }
+                        @if let Some(schedule) = &job.schedule { span.muted { (marks::schedule(&job.agent, schedule)) } }
+                        (marks::job(&job.id))
+                        @if let Some(since) = job.attempt_started_at { (marks::elapsed(since, now)) }
+                    }
+                    p.last-line { @if line.is_empty() { span.muted { "has said nothing yet" } } @else { (line) } }
+                }
+            }
+        }
+    }
+}
+
+fn waiting_now(waiting: &[JobRecord], now: Timestamp) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Job" } th { "Agent" } th.wide { "Schedule" } th { "Made" } th.wide { "Not before" } } }
+            tbody {
+                @for job in waiting {
+                    tr {
+                        td { (marks::job(&job.id)) }
+                        td { (marks::agent(&job.agent)) }
+                        td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } }
+                        td { (marks::from_now(job.started_at, now)) }
+                        td.wide { @if let Some(time) = job.not_before.filter(|time| *time > now) { (marks::due(time, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
+    schedules.retain(|schedule| schedule.next_run_at.is_some());
+    schedules.sort_by_key(|schedule| schedule.next_run_at);
+    if schedules.is_empty() {
+        return empty(
+            "No schedule is waiting for a time. All schedules, and how they stand:",
+            Some("cowhand schedule list"),
+        );
+    }
+    html! {
+        table {
+            thead { tr { th { "Schedule" } th { "Agent" } th.end { "When" } } }
+            tbody {
+                @for schedule in schedules.iter().take(8) {
+                    tr {
+                        td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
+                        td { (marks::agent(&schedule.agent)) }
+                        td.end { @if let Some(time) = schedule.next_run_at { (marks::due(time, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn failed_lately(failed: &[JobRecord]) -> Markup {
+    if failed.is_empty() {
+        return empty("Nothing failed.", None);
+    }
+    html! {
+        table {
+            thead { tr { th { "Job" } th { "Agent" } th.grow { "Why" } } }
+            tbody {
+                @for job in failed {
+                    tr { td { (marks::job(&job.id)) } td { (marks::agent(&job.agent)) } td.grow { (marks::about(job)) } }
+                }
+            }
+        }
+    }
+}
+
+fn agents(agents: &[AgentView], now: Timestamp) -> Markup {
+    if agents.is_empty() {
+        return empty(
+            "There are no agents yet. For a first fleet that works as it is:",
+            Some("cowhand init"),
+        );
+    }
+    html! {
+        table {
+            thead { tr { th { "Agent" } th.wide.grow { "About" } th { "Running" } th.wide { "Waiting" } th { "Last job" } th.end { "Next" } } }
+            tbody {
+                @for agent in agents {
+                    tr {
+                        td { b { a href=(marks::agent_address(&agent.name)) data-row { (agent.name.as_str()) } } }
+                        td.wide.grow.muted { (text::short(agent.description.as_deref().unwrap_or_default(), 100)) }
+                        td { span.number { (agent.running) " / " (agent.max_concurrent) } }
+                        td.wide { span.number { (agent.queued) } }
+                        td { @if let Some(last) = &agent.last_job {
+                            a.plain href={ "/jobs/" (last.id.as_str()) } { (marks::job_status(last.status)) }
+                            span.muted.wide { " " (marks::from_now(last.finished_at.unwrap_or(last.started_at), now)) }
+                        } @else { span.muted { "none yet" } } }
+                        td.end { @if let Some(next) = &agent.next { (marks::due(next.at, now)) } @else { span.muted { "–" } } }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Coming in: a link that works once becomes a cookie, which is a token like any other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, Path, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use cowhand_core::actor::Actor;
+use cowhand_core::server::Scope;
+use maud::html;
+use tracing::{info, warn};
+
+use super::text::Text;
+use super::{Pages, outside};
+use crate::api::{Code, Logins, Problem, TokenAsked, TokenMade};
+use crate::server::limit::Limit;
+use cowhand_store::audit;
+
+const DAYS: u32 = 30;
+
+#[derive(Debug, Clone)]
+pub(super) struct Login {
+    codes: Logins,
+    /// How often an address may try.
+    tries: Arc<Limit>,
+    has_tls: bool,
+}
+
+impl Login {
+    pub(super) fn new(codes: Logins, has_tls: bool) -> Self {
+        Self { codes, tries: Arc::new(Limit::new(10, Duration::from_secs(6))), has_tls }
+    }
+}
+
+pub(super) async fn enter(
+    State(pages): State<Pages>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    method: Method,
+    Path(code): Path<String>,
+) -> Result<Response, Response> {
+    pages.login.tries.take(peer.ip()).map_err(IntoResponse::into_response)?;
+    // Looking whether there is a page must not use the link up.
+    let taken = if method == Method::GET { pages.login.codes.take(&code) } else { None };
+    let Some(taken) = taken else {
+        warn!(peer = %peer.ip(), "a login link that is not good");
+        return Err(outside(
+            StatusCode::UNAUTHORIZED,
+            "This link is used up",
+            &html! {
+                p.lead { "A link works once, and for ten minutes. Type this where the fleet runs, and open what it prints:" }
+                pre.type-this { "cowhand dashboard" }
+                p { "If you are in already, " a href="/" { "go to the fleet" } "." }
+            },
+        ));
+    };
+    let made = audit::by(Actor::Link { from: peer.ip() }, token(&pages)).await.map_err(not_now)?;
+    info!(peer = %peer.ip(), name = %made.about.name, "a browser has come in");
+    let seconds = u64::from(DAYS) * 24 * 60 * 60;
+    let secure = if pages.login.has_tls { "; Secure" } else { "" };
+    let cookie = format!(
+        "{}={}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}",
+        pages.access.cookie(),
+        made.token
+    );
+    let cookie = HeaderValue::from_str(&cookie)
+        .map_err(|_| Problem::unavailable("the cookie cannot be written").into_response())?;
+    let mut response = Redirect::to("/").into_response();
+    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    taken.use_up();
+    Ok(response)
+}
+
+/// The login could not be completed, and the link is not used up.
+fn not_now(problem: Problem) -> Response {
+    let status = problem.clone().into_response().status();
+    warn!("a browser could not come in: {problem}");
+    outside(
+        status,
+        "Nobody can come in at the moment",
+        &html! {
+            p.lead { (Text(&problem.message)) }
+            p { "The link is not used up: open the same link again when this is over, within ten minutes of its making." }
+        },
+    )
+}
+
+/// Under a name that is free.
+async fn token(pages: &Pages) -> Result<TokenMade, Problem> {
+    let expires_in = format!("{DAYS}d").parse().map_err(|_| Problem::unavailable("no such time"))?;
+    let mut asked =
+        TokenAsked { name: String::new(), scope: Some(Scope::Admin), expires_in: Some(expires_in) };
+    let mut tries = 0;
+    loop {
+        asked.name = format!("browser-{:04x}", fastrand::u16(..));
+        tries += 1;
+        match pages.client.post("tokens", &asked).await {
+            Err(problem) if problem.code == Code::Conflict && tries < 20 => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// For whoever comes without a cookie.
+pub(super) fn stranger(was_given: bool) -> Response {
+    let title = if was_given { "You are no longer signed in" } else { "This fleet has a door" };
+    outside(
+        StatusCode::UNAUTHORIZED,
+        title,
+        &html! {
+            p.lead { "Type this where the fleet runs, and open the link that it prints:" }
+            pre.type-this { "cowhand dashboard" }
+            p.muted { "The link works once. After it, this browser is known for " (DAYS) " days; "
+                code { "cowhand token list" } " shows it and " code { "cowhand token revoke" } " ends it." }
+        },
+    )
+}

@@ -1,0 +1,151 @@
+//! One schedule: how it stands, when it fires, and what became of every firing.
+
+use axum::extract::{Path, State};
+use cowhand_core::id::JobId;
+use cowhand_core::schedule::SkipReason;
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::layout::{Frame, Tab, empty, part};
+use super::text::Text;
+use super::{Answer, Pages, definition, left, marks, now, text};
+use crate::api::{FiringView, Page, segment};
+use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
+
+pub(super) async fn page(
+    State(pages): State<Pages>,
+    Path((agent, schedule)): Path<(String, String)>,
+) -> Answer {
+    let now = now();
+    let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
+    let view: ScheduleView = match pages.client.get(&base).await {
+        Ok(view) => view,
+        Err(problem) => return left::page(&pages, &agent, Some(&schedule), problem).await,
+    };
+    let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
+    let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;
+    let definition = pages.definition(&view).await?;
+    let main = html! {
+        (head(&view, &base, now))
+        @if !next.items.is_empty() {
+            (part("next", "Next firings", &html! {}, &coming(&next.items, now)))
+        }
+        (definition::part(&definition, &view))
+        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&view, &ledger.items)))
+    };
+    let title = format!("{} · {}", text::short(view.schedule.as_str(), 60), view.agent);
+    let follow = format!("agent={}", view.agent);
+    pages.page(Frame { title: &title, tab: Tab::Fleet, follow: Some(&follow) }, main).await
+}
+
+fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
+    let is_off =
+        matches!(view.status, ScheduleStatus::Disabled | ScheduleStatus::Error | ScheduleStatus::Paused);
+    html! {
+        div #head data-live {
+            div.page-head {
+                div {
+                    p.over { (marks::agent(&view.agent)) }
+                    h1.any { (text::Text(view.schedule.as_str())) }
+                }
+                div.buttons.script {
+                    @if is_off && view.off_in_file.is_none() {
+                        button data-post={ "/api/v1/" (base) "/enable" } data-said="The schedule is on." { "Enable" }
+                    } @else if !is_off {
+                        button data-post={ "/api/v1/" (base) "/disable" } data-said="The schedule is off." { "Disable" }
+                    }
+                    button.primary data-post={ "/api/v1/" (base) "/fire" } data-then="job" { "Fire now" }
+                }
+            }
+            dl.grid {
+                div { dt { "Status" } dd { (marks::status(view.status.as_str())) } }
+                div { dt { "Type" } dd { (view.kind) } }
+                div { dt { "Last own run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
+                div { dt { "Next" } dd { (super::agent::next(view, now)) } }
+                @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (marks::from_now(due, now)) } } }
+            }
+            @if let Some(place) = &view.off_in_file {
+                p.alert { "It is turned off by " code { "enabled: false" } " in " (Text(place)) "; change it there to turn it on." }
+            }
+            @if let Some(note) = &view.skip_note {
+                p.alert {
+                    b { @match view.skip_note_reason {
+                        Some(SkipReason::Paused) => "It has paused itself: ",
+                        Some(SkipReason::UsageLimit) => "Its provider is used up: ",
+                        Some(SkipReason::Requeued) => "It could not start: ",
+                        Some(SkipReason::OverBudget) => "No money: ",
+                        Some(SkipReason::NotDue) => "It is not due: ",
+                        _ => "It waits: ",
+                    } }
+                    (text::Text(note))
+                    @if let Some(until) = view.skip_until { ". That ends " (marks::due(until, now)) "." }
+                }
+            }
+            @if let Some(by) = &view.preparing_by {
+                p.alert {
+                    b { "It is being prepared" }
+                    @if let Some(since) = view.preparing_since { ", since it fired " (marks::from_now(since, now)) }
+                    ": it waits for the answer of " (text::Text(by)) "."
+                }
+            }
+            @if let Some(error) = &view.last_error { p.alert { b { (if view.status == ScheduleStatus::Error { "It has given up: " } else { "Last error: " }) } (text::Text(error)) } }
+        }
+    }
+}
+
+fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
+    html! {
+        ol.coming { @for time in times { li { (marks::at(*time)) " " span.muted { (marks::due(*time, now)) } } } }
+    }
+}
+
+/// The ledger. A firing with several jobs has one row for each of them.
+fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
+    if firings.is_empty() {
+        let command = format!("cowhand why {}/{}", view.agent, text::short(view.schedule.as_str(), 60));
+        return empty("It has not fired yet. Why it does not run:", Some(&command));
+    }
+    html! {
+        table {
+            thead { tr { th { "Due" } th { "Outcome" } th { "Why" } th { "Job" } th.wide.grow { "Key" } } }
+            tbody {
+                @for firing in firings {
+                    tr {
+                        td { (marks::at(firing.due)) }
+                        td { (outcome(firing)) }
+                        td {
+                            @if let Some(reason) = firing.reason { (reason.as_str().replace('_', " ")) " " }
+                            span.muted { (Text(&firing.why)) }
+                        }
+                        td { @if let Some(job) = first_job(firing) { (marks::job(job)) } @else { span.muted { "–" } } }
+                        td.wide.grow { code.any { (text::short(firing.key.as_str(), 80)) } }
+                    }
+                    @for job in firing.jobs.iter().skip(1) {
+                        tr {
+                            td {}
+                            td { (marks::job_status(job.status)) }
+                            td {}
+                            td { (marks::job(&job.id)) }
+                            td.wide.grow {}
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The outcome of a firing, or the status of its first job if the firing made one that still exists.
+fn outcome(firing: &FiringView) -> Markup {
+    match (firing.outcome.as_str(), firing.jobs.first()) {
+        ("ran", Some(job)) => marks::job_status(job.status),
+        // Its jobs were pruned.
+        ("ran", None) => marks::status_as("idle", "ran"),
+        (outcome, _) => marks::status(outcome),
+    }
+}
+
+/// The first job that still exists. If all jobs were pruned, the ledger still names the first one.
+fn first_job(firing: &FiringView) -> Option<&JobId> {
+    firing.jobs.first().map(|job| &job.id).or(firing.job.as_ref())
+}

@@ -1,0 +1,99 @@
+//! How the fleet is set up: its config without secrets, who may come in, and the machines.
+
+use axum::Extension;
+use axum::extract::State;
+use cowhand_core::server::Scope;
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::layout::{Frame, Tab, empty, part};
+use super::text::{Text, short};
+use super::{Answer, Pages, marks, now};
+use crate::api::{Code, NodeView, Page, Problem, Status, segment};
+use cowhand_store::Token;
+
+pub(super) async fn page(State(pages): State<Pages>, Extension(caller): Extension<Token>) -> Answer {
+    let now = now();
+    let client = &pages.client;
+    let status: Status = client.get("status").await?;
+    let nodes: Page<NodeView> = client.get("nodes").await?;
+    let tokens = match caller.scope {
+        Scope::Admin => Some(client.get::<Page<Token>>("tokens").await?.items),
+        Scope::Read | Scope::Operate => None,
+    };
+    let config = match client.get::<Value>("config").await {
+        Ok(config) => Some(config),
+        Err(problem) if problem.code == Code::NotFound => None,
+        Err(problem) => return Err(problem.into()),
+    };
+    let main = html! {
+        div.page-head #head data-live {
+            h1 { "Settings" }
+            p.facts {
+                @if let Some(version) = &status.daemon.version { span { "cowhand " (version) } }
+                @if let Some(url) = &status.daemon.url { span { (url) } }
+                @if let Some(since) = status.daemon.started_at { span { "up " (marks::elapsed(since, now)) } }
+            }
+        }
+        (part("tokens", "Tokens", &html! { span.muted { "who may come in" } }, &tokens_table(tokens.as_deref(), &caller, now)))
+        (part("nodes", "Nodes", &html! {}, &nodes_table(&nodes.items, now)))
+        (part("config", "Config", &html! { span.muted { "as it runs, without secrets" } }, &config_text(config.as_ref())?))
+    };
+    pages.page(Frame { title: "Settings", tab: Tab::Settings, follow: None }, main).await
+}
+
+fn tokens_table(tokens: Option<&[Token]>, caller: &Token, now: Timestamp) -> Markup {
+    let Some(tokens) = tokens else {
+        return html! { p.empty { "Only tokens with the scope " code { "admin" } " show the others." } };
+    };
+    // What cannot be used any more is in `cowhand token list`.
+    let good: Vec<&Token> = tokens.iter().filter(|token| token.is_good(now)).collect();
+    if good.is_empty() {
+        return empty("There are no tokens. To make one:", Some("cowhand token create NAME --scope read"));
+    }
+    html! {
+        table {
+            thead { tr { th { "Token" } th { "Scope" } th.wide { "Made" } th { "Last used" } th.wide { "Good until" } th.end { span.hidden { "End it" } } } }
+            tbody {
+                @for token in good {
+                    tr {
+                        td.any { (token.name.as_str()) @if token.name == caller.name { span.muted { " (you)" } } }
+                        td { (token.scope.as_str()) }
+                        td.wide { (marks::from_now(token.created_at, now)) }
+                        td { @if let Some(time) = token.last_used_at { (marks::from_now(time, now)) } @else { span.muted { "never" } } }
+                        td.wide { @if let Some(time) = token.expires_at { (marks::from_now(time, now)) } @else { "no end" } }
+                        td.end { button.small.script data-post={ "/api/v1/tokens/" (segment(token.name.as_str())) "/revoke" }
+                            data-confirm={ "Revoke " (token.name.as_str()) "? Whoever uses it is out at once." }
+                            data-said={ (token.name.as_str()) " is revoked." } aria-label={ "Revoke " (token.name.as_str()) } { "Revoke" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn nodes_table(nodes: &[NodeView], now: Timestamp) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Node" } th.end { "Running" } th.end { "Lease" } } }
+            tbody {
+                @for node in nodes {
+                    tr {
+                        td { code.any { (short(&node.name, 60)) } @if node.is_this { span.muted { " (this one)" } } }
+                        td.end { span.number { (node.running) } }
+                        td.end { @if let Some(time) = node.lease_until { (marks::from_now(time, now)) } @else { span.muted { "–" } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn config_text(config: Option<&Value>) -> Result<Markup, Problem> {
+    let Some(config) = config else {
+        return Ok(html! { p.empty { "This fleet was given its agents by a program." } });
+    };
+    let text = serde_saphyr::to_string(config).map_err(|error| Problem::unavailable(error.to_string()))?;
+    Ok(html! { pre.block.tall tabindex="0" aria-label="Config" { (Text(&text)) } })
+}

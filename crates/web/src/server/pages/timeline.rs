@@ -1,0 +1,264 @@
+//! The last and the next 24 hours of every schedule, drawn.
+
+use axum::extract::State;
+use cowhand_core::job::JobStatus;
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+
+use super::layout::{Frame, Tab, empty};
+use super::text::short;
+use super::{Answer, Pages, marks};
+use crate::api::{Lane, PastFiring, Timeline};
+
+pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+    let timeline: Timeline = pages.client.get("timeline").await?;
+    let scale = Scale { from: timeline.from, to: timeline.to };
+    let main = html! {
+        div.page-head { h1 { "Timeline" } (legend()) }
+        section #timeline data-live aria-label="The last and the next 24 hours" {
+            @if timeline.schedules.is_empty() {
+                (empty("No agent has schedules; `schedules` in the fleet's file adds some. All that can stand there:", Some("cowhand config schema")))
+            } @else {
+                div.lane.axis { span {} (axis(&scale, timeline.now)) }
+                @for lane in &timeline.schedules { (row(lane, &scale, timeline.now)) }
+            }
+        }
+    };
+    pages.page(Frame { title: "Timeline", tab: Tab::Timeline, follow: None }, main).await
+}
+
+/// From times to places.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl Scale {
+    fn percent(&self, time: Timestamp) -> f64 {
+        let whole = self.to.duration_since(self.from).as_secs_f64().max(1.0);
+        (time.duration_since(self.from).as_secs_f64() / whole * 100.0).clamp(0.0, 100.0)
+    }
+}
+
+/// What is drawn: a shape at a place, or a bar from one place to another.
+#[derive(Debug, PartialEq)]
+struct Mark {
+    kind: &'static str,
+    at: f64,
+    until: f64,
+    /// What it is called: these words, a time, and these.
+    title: String,
+    time: Timestamp,
+    after: String,
+    job: Option<String>,
+    /// How many stand here.
+    count: usize,
+}
+
+/// Marks of one kind that are closer than this are one.
+const CLOSE: f64 = 0.4;
+
+fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
+    let count = |kind: &str| lane.firings.iter().filter(|firing| kind_of(firing) == kind).count();
+    let label = format!(
+        "{} of {}: {} done, {} failed, {} running, {} skipped, {} planned",
+        short(lane.schedule.as_str(), 60),
+        lane.agent,
+        count("done"),
+        count("failed"),
+        count("running"),
+        count("skipped"),
+        lane.planned.len()
+    );
+    html! {
+        div.lane {
+            div.lane-name {
+                span { (marks::schedule(&lane.agent, &lane.schedule)) }
+                span.muted { (lane.agent.as_str()) @if lane.status != cowhand_engine::fleet::ScheduleStatus::Idle { " · " (lane.status.as_str()) } }
+            }
+            svg.track role="group" aria-label=(label) height="32" width="100%" {
+                line.now x1={ (scale.percent(now)) "%" } x2={ (scale.percent(now)) "%" } y1="0" y2="32" {}
+                @for mark in marks_of(lane, scale, now) { (drawn(&mark)) }
+            }
+        }
+    }
+}
+
+/// The oldest first, with what stands too close taken together.
+fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
+    let past = lane.firings.iter().rev().map(|firing| of_firing(firing, scale, now));
+    let planned = lane.planned.iter().map(|time| Mark {
+        kind: "planned",
+        at: scale.percent(*time),
+        until: scale.percent(*time),
+        title: "planned".to_owned(),
+        time: *time,
+        after: String::new(),
+        job: None,
+        count: 1,
+    });
+    let mut together: Vec<Mark> = Vec::new();
+    for mark in past.chain(planned) {
+        match together.last_mut() {
+            Some(last) if last.kind == mark.kind && mark.at - last.until < CLOSE => {
+                last.until = last.until.max(mark.until);
+                last.count += 1;
+                last.title = format!("{} {}, the last of them: {}", last.count, last.kind, mark.title);
+                (last.time, last.after, last.job) = (mark.time, mark.after, mark.job);
+            }
+            _ => together.push(mark),
+        }
+    }
+    // The API tells so many and no more; the clock goes on.
+    if let Some(last) = together.last_mut().filter(|last| lane.cut && last.kind == "planned") {
+        last.until = 100.0;
+        last.after.push_str(", and so on");
+    }
+    together
+}
+
+fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
+    let kind = kind_of(firing);
+    let begin = firing.started_at.unwrap_or(firing.due);
+    let end = match (firing.finished_at, kind) {
+        (Some(end), _) => end,
+        (None, "running") => now,
+        (None, _) => begin,
+    };
+    let why =
+        firing.reason.map(|reason| format!(": {}", reason.as_str().replace('_', " "))).unwrap_or_default();
+    let took = firing.finished_at.map(|end| format!(", took {}", marks::span(end.duration_since(begin))));
+    Mark {
+        kind,
+        at: scale.percent(begin),
+        until: scale.percent(end),
+        title: format!("{kind}{why}, due"),
+        time: firing.due,
+        after: took.unwrap_or_default(),
+        job: firing.job.as_ref().map(ToString::to_string),
+        count: 1,
+    }
+}
+
+fn kind_of(firing: &PastFiring) -> &'static str {
+    match (firing.outcome.as_str(), firing.job_status) {
+        ("skipped", _) => "skipped",
+        ("missed" | "coalesced", _) => "missed",
+        ("preparing", _) | (_, Some(JobStatus::Pending)) => "waiting",
+        (_, Some(JobStatus::Running)) => "running",
+        (_, Some(JobStatus::Failed)) => "failed",
+        (_, Some(JobStatus::Cancelled)) => "cancelled",
+        (_, Some(JobStatus::Completed) | None) => "done",
+    }
+}
+
+impl Mark {
+    /// In UTC; the script says it in the zone of the axis.
+    fn label(&self) -> String {
+        format!("{} {}{}", self.title, self.time.strftime("%b %-d %H:%M:%S UTC"), self.after)
+    }
+}
+
+fn drawn(mark: &Mark) -> Markup {
+    let long = mark.until - mark.at >= CLOSE;
+    let shape = html! {
+        title data-time=(mark.time) data-before=(mark.title) data-after=(mark.after) { (mark.label()) }
+        @if long {
+            rect.bar x={ (mark.at) "%" } width={ (mark.until - mark.at) "%" } y="11" height="10" rx="3" {}
+        } @else {
+            // Placed by its corner: only lengths that know percents can follow the width of the window.
+            svg.at x={ (mark.at) "%" } y="16" overflow="visible" { (shape_of(mark.kind)) }
+        }
+    };
+    html! {
+        g class={ "m m-" (mark.kind) } {
+            @match &mark.job {
+                Some(job) => a href={ "/jobs/" (job) } tabindex="-1" aria-label=(mark.label()) { (shape) },
+                None => (shape),
+            }
+        }
+    }
+}
+
+/// Each kind has a form of its own.
+fn shape_of(kind: &str) -> Markup {
+    html! {
+        @match kind {
+            "done" => circle r="4" {},
+            "running" => circle r="5" {},
+            "failed" => path d="m-4-4 8 8m0-8-8 8" {},
+            "cancelled" => path d="M-4 4 4-4" {},
+            "skipped" => path d="M0-5 5 0 0 5-5 0Z" {},
+            "missed" => path d="M-4 0h8" {},
+            "waiting" => circle r="4" {},
+            _ => path d="M0-4v8" {},
+        }
+    }
+}
+
+fn axis(scale: &Scale, now: Timestamp) -> Markup {
+    let times = (-4..=4).map(|step| now + SignedDuration::from_hours(step * 6));
+    let shown: Vec<Timestamp> = times.filter(|time| (scale.from..=scale.to).contains(time)).collect();
+    html! {
+        svg.track aria-hidden="true" height="20" width="100%" {
+            @for (number, time) in shown.iter().enumerate() {
+                @let anchor = if number == 0 { "start" } else if number + 1 == shown.len() { "end" } else { "middle" };
+                text class=[(number % 2 == 1).then_some("wide-only")] x={ (scale.percent(*time)) "%" } y="14" text-anchor=(anchor) data-clock=(time) {
+                    @if *time == now { "now" } @else { (time.strftime("%H:%M")) }
+                }
+            }
+        }
+    }
+}
+
+fn legend() -> Markup {
+    html! {
+        ul.legend aria-label="Marks" {
+            @for kind in ["done", "running", "failed", "skipped", "missed", "waiting", "planned"] {
+                li { svg.track width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" { g class={ "m m-" (kind) } { (shape_of(kind)) } } (kind) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(firings: &serde_json::Value, planned: &[&str]) -> Lane {
+        let lane = serde_json::json!({
+            "agent": "a", "schedule": "s", "type": "cron", "status": "idle", "firings": firings,
+            "planned": planned, "cut": false,
+        });
+        serde_json::from_value(lane).unwrap()
+    }
+
+    fn firing(due: &str, outcome: &str, reason: Option<&str>, status: Option<&str>) -> serde_json::Value {
+        serde_json::json!({
+            "due": due, "outcome": outcome, "reason": reason, "job": null, "job_status": status,
+            "started_at": null, "finished_at": null,
+        })
+    }
+
+    #[test]
+    fn what_is_drawn_where() {
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let scale =
+            Scale { from: now - SignedDuration::from_hours(24), to: now + SignedDuration::from_hours(24) };
+        let firings = serde_json::json!([
+            firing("2026-01-01T12:00:00Z", "skipped", Some("already_running"), None),
+            firing("2026-01-01T00:05:00Z", "ran", None, Some("completed")),
+            firing("2026-01-01T00:00:00Z", "ran", None, Some("completed")),
+        ]);
+        let lane = lane(&firings, &["2026-01-02T12:00:00Z"]);
+        let marks = marks_of(&lane, &scale, now);
+        let told: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at.round(), mark.count)).collect();
+        assert_eq!(told, [("done", 0.0, 2), ("skipped", 25.0, 1), ("planned", 75.0, 1)]);
+        assert!(
+            marks[1].label().starts_with("skipped: already running, due Jan 1 12:00:00 UTC"),
+            "{}",
+            marks[1].label()
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! The queues that work comes from.
+
+use axum::extract::State;
+use cowhand_core::id::AgentName;
+use cowhand_core::job::JobRecord;
+use cowhand_core::work::WorkItem;
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::layout::{Frame, Tab, empty, part};
+use super::{Answer, Pages, marks, now, text};
+use crate::api::{Page, QueueProblem, WorkView};
+use cowhand_engine::queues::given_up::GivenUp;
+use cowhand_engine::queues::{ItemStatus, ItemView};
+
+pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+    let now = now();
+    let WorkView { items, problems, queues: known, .. } = pages.client.get("work?all=1").await?;
+    let done: Page<JobRecord> = pages.client.get("jobs?with_item=1&limit=50").await?;
+    let done: Vec<JobRecord> = done
+        .items
+        .into_iter()
+        .filter(|job| job.finished_at.is_some() && !is_closing(&items, job))
+        .take(20)
+        .collect();
+    let main = html! {
+        (head(&items))
+        div #trouble data-live {
+            @for QueueProblem { queue, message } in &problems {
+                p.alert { b.any { (text::short(queue, 80)) " does not answer: " } (text::Text(message)) }
+            }
+        }
+        @if !items.is_empty() || (problems.is_empty() && done.is_empty()) { (queues(items, &known, now)) }
+        @if !done.is_empty() { (part("done", "Done lately", &html! {}, &finished(&done, now))) }
+    };
+    pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
+}
+
+/// Whether the source of its item is still to be told.
+fn is_closing(items: &[ItemView], job: &JobRecord) -> bool {
+    items
+        .iter()
+        .any(|view| view.status == ItemStatus::Closing && view.held_by.as_deref() == Some(job.id.as_str()))
+}
+
+fn head(items: &[ItemView]) -> Markup {
+    let count = |status| items.iter().filter(|item| item.status == status).count();
+    html! {
+        div.page-head #head data-live {
+            h1 { "Work" }
+            p.facts {
+                span { (count(ItemStatus::Available)) " available" }
+                span { (count(ItemStatus::Claimed)) " claimed" }
+                span { (count(ItemStatus::Closing)) " closing" }
+                @if count(ItemStatus::GivenUp) > 0 { span.bad { (count(ItemStatus::GivenUp)) " given up" } }
+            }
+        }
+    }
+}
+
+fn queues(items: Vec<ItemView>, known: &[String], now: Timestamp) -> Markup {
+    if items.is_empty() && known.is_empty() {
+        return empty(
+            "No agent has a `work_source`; docs/work-sources.md tells how to set one up. To look:",
+            Some("cowhand work list"),
+        );
+    }
+    if items.is_empty() {
+        return empty(
+            &format!("No work is waiting in {}. To look:", known.join(", ")),
+            Some("cowhand work list"),
+        );
+    }
+    let mut queues: IndexMap<String, Vec<ItemView>> = IndexMap::new();
+    for item in items {
+        let agents: Vec<&str> = item.agents.iter().map(AgentName::as_str).collect();
+        queues.entry(format!("{} for {}", item.item.id.source(), agents.join(", "))).or_default().push(item);
+    }
+    html! {
+        @for (number, (name, items)) in queues.iter().enumerate() {
+            (part(&format!("queue-{number}"), name, &html! { span.muted { (items.len()) } }, &table(items, now)))
+        }
+    }
+}
+
+fn table(items: &[ItemView], now: Timestamp) -> Markup {
+    html! {
+        table {
+            thead { tr { th { "Item" } th.grow { "Title" } th.wide { "Priority" } th { "Status" } th { "Held by" } th.wide.end { "Made" } } }
+            tbody {
+                @for view in items {
+                    tr {
+                        td { code.any { (view.item.id) } }
+                        td.grow { (title(view))
+                            @if let Some(error) = &view.last_error { p.bad.any { (text::short(error, 160)) } }
+                            @if let Some(why) = &view.given_up { (given_up(view, why)) } }
+                        td.wide { (priority(view)) }
+                        td { (marks::status_as(view.status.as_str(), &view.status.as_str().replace('_', " "))) }
+                        td { @match view.held_by.as_ref().or(view.claimed_by.as_ref()) {
+                            Some(holder) if view.held_by.is_some() && holder.starts_with("job-") => a.id href={ "/jobs/" (crate::api::segment(holder)) } { (holder.trim_start_matches("job-")) },
+                            Some(holder) => span.any { (text::short(holder, 40)) },
+                            None => span.muted { "–" },
+                        } }
+                        td.wide.end { (marks::from_now(view.item.created_at, now)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why nobody takes it, and what to do about that.
+fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
+    html! {
+        p.bad.any {
+            (text::short(&why.sentence(), 200))
+            @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
+        }
+        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.item.id) } }
+    }
+}
+
+/// Items whose jobs have ended, with what they came to.
+fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
+    let items = jobs.iter().filter_map(|job| Some((job, job.work_item.as_ref()?)));
+    html! {
+        table {
+            thead { tr { th { "Item" } th.grow { "Title" } th { "Status" } th { "Job" } th.wide.end { "Ended" } } }
+            tbody {
+                @for (job, item) in items {
+                    tr {
+                        td { code.any { (item.id) } }
+                        td.grow { (linked(item)) }
+                        td { (marks::status(job.status.as_str())) }
+                        td { a.id href={ "/jobs/" (job.id) } { (job.id.as_str().trim_start_matches("job-")) } }
+                        td.wide.end { @if let Some(at) = job.finished_at { (marks::from_now(at, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A link only where it can lead to a page.
+fn linked(item: &WorkItem) -> Markup {
+    let title = text::short(&item.title, 140);
+    let leads = item.url.starts_with("https://") || item.url.starts_with("http://");
+    html! {
+        @if leads { a.any href=(item.url) rel="noopener noreferrer" data-row { (title) } }
+        @else { span.any { (title) } }
+    }
+}
+
+fn title(view: &ItemView) -> Markup {
+    html! {
+        (linked(&view.item))
+        @for label in view.item.labels.iter().take(6) { " " span.label { (text::short(label, 30)) } }
+    }
+}
+
+fn priority(view: &ItemView) -> String {
+    serde_json::to_value(view.item.priority)
+        .ok()
+        .and_then(|word| word.as_str().map(ToOwned::to_owned))
+        .unwrap_or_default()
+}

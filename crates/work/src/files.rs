@@ -1,0 +1,213 @@
+//! `type: files`: a folder of Markdown files with YAML front matter, one for each item.
+//!
+//! The `status` of a file is the item's state, and the file is the only place where it stands: a person with an editor
+//! is as good as a program. Whoever changes one holds a lock on the folder, reads the file again under it, and replaces
+//! it as a whole, so of many processes exactly one takes an item, and nobody ever sees half a file.
+
+mod folder;
+mod front_matter;
+mod item;
+mod life;
+mod page;
+mod report;
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use cowhand_core::config::shape;
+use cowhand_core::work::{
+    ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
+};
+
+use self::folder::{Folder, MOST_BYTES_CLAIMED};
+use self::life::Trouble;
+use super::registry::Setting;
+use super::{Claimant, Claimer, Finding, Standing, WorkSource, WorkSourceError};
+use cowhand_system::beneath::NotOpened;
+use cowhand_system::clock::Clock;
+
+pub const NAME: &str = "files";
+
+#[derive(Debug, Clone)]
+pub struct Files(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    folder: Folder,
+    clock: Clock,
+    /// Each is said once, not at every look.
+    warned: Mutex<HashSet<Skipped>>,
+}
+
+/// A Markdown file in the folder that is no item.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Skipped {
+    pub file: PathBuf,
+    /// Reads on after the file's name: "is larger than 1 MiB".
+    pub reason: String,
+}
+
+impl Files {
+    pub fn new(folder: impl Into<PathBuf>, clock: Clock) -> Self {
+        Self::outside_of(folder, Vec::new(), clock)
+    }
+
+    /// Makes one that follows no link to its folder that lies in one of `writable`.
+    fn outside_of(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
+        let folder = Folder::new(folder.into(), writable);
+        Self(Arc::new(Inner { folder, clock, warned: Mutex::default() }))
+    }
+
+    /// As the registry makes it. Whether the folder is there is asked when it is needed: it may be made later.
+    pub fn from_config(
+        config: &shape::WorkSource,
+        setting: &Setting,
+    ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+        let shape::WorkSource::Files { path, .. } = config else {
+            return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
+        };
+        let (folder, writable) = (setting.base.join(path), setting.writable.clone());
+        Ok(Arc::new(Self::outside_of(folder, writable, setting.clock.clone())))
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.folder.path()
+    }
+
+    /// Every Markdown file that cannot be an item, with the reason.
+    pub async fn skipped(&self) -> Result<Vec<Skipped>, WorkSourceError> {
+        self.blocking(|files| {
+            let mut skipped = Vec::new();
+            files.each(|looked| skipped.extend(looked.err()))?;
+            skipped.sort();
+            Ok(skipped)
+        })
+        .await
+    }
+
+    /// Disks and locks make a thread wait, which the threads of the async runtime must not.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, WorkSourceError> + Send + 'static,
+    ) -> Result<T, WorkSourceError> {
+        let inner = Arc::clone(&self.0);
+        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+        done.map_err(|error| WorkSourceError::Other(error.into()))?
+    }
+}
+
+#[async_trait]
+impl WorkSource for Files {
+    fn source_type(&self) -> &str {
+        NAME
+    }
+
+    async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
+        let options = options.clone();
+        self.blocking(move |files| files.fetch(&options)).await
+    }
+
+    async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
+        let (item, by) = (item.clone(), by.clone());
+        self.blocking(move |files| Ok(files.claim(&item, &by).unwrap_or_else(Trouble::refusal))).await
+    }
+
+    async fn renew_claim(&self, item: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
+        let (item, by) = (item.clone(), by.clone());
+        self.blocking(move |files| files.renew(&item, &by)).await
+    }
+
+    async fn complete_work(
+        &self,
+        item: &WorkItemId,
+        result: &WorkResult,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        let (item, result, by) = (item.clone(), result.clone(), by.clone());
+        self.blocking(move |files| files.complete(&item, &result, &by)).await
+    }
+
+    async fn release_work(
+        &self,
+        item: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        let (item, options, by) = (item.clone(), options.clone(), by.clone());
+        self.blocking(move |files| files.release(&item, &options, &by)).await
+    }
+
+    async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
+        let item = item.clone();
+        self.blocking(move |files| match files.look(&item, MOST_BYTES_CLAIMED) {
+            Ok((entry, ..)) => Ok(Some(entry.item)),
+            Err(Trouble::Gone(_)) => Ok(None),
+            Err(trouble) => Err(trouble.into()),
+        })
+        .await
+    }
+
+    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+        let item = item.clone();
+        self.blocking(move |files| files.standing(&item)).await
+    }
+
+    fn claimer(&self, item: &WorkItem) -> Option<Claimer> {
+        let (fleet, holder) = item.metadata.get("claimed_by")?.as_str()?.split_once('/')?;
+        Some(Claimer { fleet: fleet.to_owned(), holder: holder.to_owned() })
+    }
+
+    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+        let item = item.clone();
+        self.blocking(move |files| files.offer(&item)).await
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        let findings = self.blocking(|files| Ok(files.findings())).await;
+        findings.unwrap_or_else(|error| vec![Finding::of_error("folder", &error)])
+    }
+}
+
+impl Inner {
+    /// Says why the folder cannot be opened, and what to do about it.
+    fn unusable(&self, error: NotOpened) -> WorkSourceError {
+        let path = self.folder.path().to_owned();
+        let error = match error {
+            NotOpened::Link => io::Error::other(
+                "a symbolic link on its path lies where an agent may write, and is not followed; set `path` to the real \
+                 folder",
+            ),
+            error => error.into(),
+        };
+        WorkSourceError::Io { path, error }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let path = self.folder.path();
+        match self.folder.root() {
+            Ok(_) => {}
+            Err(NotOpened::Missing) => {
+                let help = format!("is not there; `mkdir -p {}` makes it", path.display());
+                return vec![Finding::problem("folder", help)];
+            }
+            Err(error) => return vec![Finding::of_error("folder", &self.unusable(error))],
+        }
+        let mut findings = vec![match tempfile::tempfile_in(path) {
+            Ok(_) => Finding::good("folder", "can be written"),
+            Err(error) => Finding::problem("folder", format!("cannot be written: {error}")),
+        }];
+        let mut skipped = Vec::new();
+        if let Err(error) = self.each(|looked| skipped.extend(looked.err())) {
+            findings.push(Finding::of_error("folder", &error));
+        }
+        skipped.sort();
+        findings.extend(skipped.into_iter().map(|Skipped { file, reason }| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Finding::warning(name, format!("is no item, because the file {reason}"))
+        }));
+        findings
+    }
+}

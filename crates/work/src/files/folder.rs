@@ -1,0 +1,185 @@
+//! The folder on disk: names, bounded reading, and one writer at a time.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use cowhand_system::beneath::{NotOpened, Root};
+use cowhand_system::fault;
+use cowhand_system::gone::gone;
+
+/// The largest file that is an item.
+pub(super) const MOST_BYTES: u64 = 1 << 20;
+/// Reports are added to it, and a claimed item must always be readable.
+pub(super) const MOST_BYTES_CLAIMED: u64 = 2 * MOST_BYTES;
+
+/// There is one writer at a time, so one name is enough, and a dead writer's file is in nobody's way.
+const NEW_FILE: &str = ".cowhand.new";
+
+/// Explains the folder to people.
+const README: &str = "README.md";
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Directories in which agents in a sandbox may write. They may have made a link of the folder itself.
+    writable: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) text: String,
+    pub(super) metadata: Metadata,
+}
+
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    Gone,
+    /// What is wrong with the file, after "the file …".
+    Unusable(String),
+    Failed(io::Error),
+}
+
+impl Folder {
+    pub(super) fn new(path: PathBuf, writable: Vec<PathBuf>) -> Self {
+        Self { path: std::path::absolute(&path).unwrap_or(path), writable }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn root(&self) -> Result<Root, NotOpened> {
+        Root::configured(&self.path, &self.writable)
+    }
+
+    pub(super) fn file(&self, stem: &str) -> PathBuf {
+        self.path.join(name(stem))
+    }
+
+    /// The names of all Markdown files that are not hidden, without `.md`; one that is no text has gaps in it.
+    pub(super) fn stems(&self) -> Result<Vec<String>, NotOpened> {
+        let mut stems = Vec::new();
+        for (name, _) in self.root()?.entries()? {
+            let name = name.to_string_lossy();
+            if !name.starts_with('.') && name != README {
+                stems.extend(name.strip_suffix(".md").map(str::to_owned));
+            }
+        }
+        Ok(stems)
+    }
+
+    /// Reads no more than `most` bytes, follows no link, and does not wait for a pipe.
+    pub(super) fn read(&self, stem: &str, most: u64, to_change: bool) -> Result<Content, Unreadable> {
+        let root = self.root().map_err(|error| Unreadable::Failed(error.into()))?;
+        let name = name(stem);
+        // Whether we may write is the file's own word; replacing it only asks the folder.
+        let file = if to_change { root.file_to_change(&name) } else { root.file(&name) };
+        let file = file.map_err(|error| match error {
+            NotOpened::Link => Unreadable::Unusable("is a symbolic link, which is not followed".to_owned()),
+            NotOpened::Missing => Unreadable::Gone,
+            NotOpened::NotRegular => Unreadable::Unusable("is not a plain file".to_owned()),
+            error => Unreadable::Failed(error.into()),
+        })?;
+        let metadata = file.metadata().map_err(Unreadable::Failed)?;
+        let mut bytes = Vec::new();
+        file.take(most + 1).read_to_end(&mut bytes).map_err(Unreadable::Failed)?;
+        if bytes.len() as u64 > most {
+            return Err(Unreadable::Unusable(format!("is larger than {} MiB", most >> 20)));
+        }
+        let text =
+            String::from_utf8(bytes).map_err(|_| Unreadable::Unusable("is not UTF-8 text".to_owned()))?;
+        Ok(Content { text, metadata })
+    }
+
+    /// Waits for whoever writes now. The folder itself is what is locked, so no file of ours lies around in it; the
+    /// kernel lets go of the lock however its holder ends.
+    pub(super) fn lock(&self) -> io::Result<Lock> {
+        let root = self.root()?;
+        let held = root.handle()?;
+        held.lock()?;
+        Ok(Lock { root, held })
+    }
+}
+
+fn name(stem: &str) -> PathBuf {
+    PathBuf::from(format!("{stem}.md"))
+}
+
+#[derive(Debug)]
+pub(super) struct Lock {
+    root: Root,
+    held: File,
+}
+
+impl Lock {
+    /// Replaces a file as a whole, with its mode and owner; false if it is not the one that was read any more, because
+    /// people and their editors ask for no lock.
+    pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
+        gone(self.root.remove(NEW_FILE))?;
+        let mut file = self.root.create_new(NEW_FILE)?;
+        file.write_all(text.as_bytes())?;
+        file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;
+        // Only root may give a file away; for everybody else the owner is the same, or cannot be kept.
+        _ = fchown(&file, Some(before.uid()), Some(before.gid()));
+        file.sync_all()?;
+        fault::place("work_file_written");
+        let now = self.root.file(&name(stem)).ok().and_then(|file| file.metadata().ok());
+        if now.is_none_or(|now| version(&now) != version(before)) {
+            self.root.remove(NEW_FILE)?;
+            return Ok(false);
+        }
+        self.root.rename(NEW_FILE, &format!("{stem}.md"))?;
+        fault::place("work_file_replaced");
+        self.held.sync_all()?;
+        Ok(true)
+    }
+}
+
+fn version(metadata: &Metadata) -> (u64, u64, i64, i64, i64, i64) {
+    let (modified, changed) = (metadata.mtime(), metadata.ctime());
+    (metadata.ino(), metadata.size(), modified, metadata.mtime_nsec(), changed, metadata.ctime_nsec())
+}
+
+/// Whole microseconds, as everywhere; a time that no clock shows counts as the earliest.
+pub(super) fn modified(metadata: &Metadata) -> Timestamp {
+    let microseconds =
+        metadata.mtime().saturating_mul(1_000_000).saturating_add(metadata.mtime_nsec() / 1_000);
+    Timestamp::from_microsecond(microseconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_saved_meanwhile_is_not_overwritten() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::new(place.path().to_owned(), Vec::new());
+        let save = |text: &str| std::fs::write(folder.file("a"), text).unwrap();
+        let lock = folder.lock().unwrap();
+        save("one");
+        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        save("two");
+        assert!(!lock.replace("a", &content.metadata, "ours").unwrap());
+        assert_eq!(std::fs::read_to_string(folder.file("a")).unwrap(), "two");
+        std::fs::remove_file(folder.file("a")).unwrap();
+        assert!(!lock.replace("a", &content.metadata, "ours").unwrap());
+        assert_eq!(place.path().read_dir().unwrap().count(), 0, "and nothing of ours stays");
+    }
+
+    #[test]
+    fn the_mode_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::new(place.path().to_owned(), Vec::new());
+        std::fs::write(folder.file("a"), "one").unwrap();
+        std::fs::set_permissions(folder.file("a"), std::fs::Permissions::from_mode(0o640)).unwrap();
+        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        assert!(folder.lock().unwrap().replace("a", &content.metadata, "two").unwrap());
+        let after = folder.read("a", MOST_BYTES, true).unwrap();
+        assert_eq!((after.text.as_str(), after.metadata.mode() & 0o777), ("two", 0o640));
+    }
+}

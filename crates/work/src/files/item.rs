@@ -1,0 +1,212 @@
+//! One file read as a work item, and how that stands.
+
+use std::fmt;
+use std::path::Path;
+
+use cowhand_core::config::node::{Node, Value};
+use cowhand_core::work::{Priority, WorkItem, WorkItemId};
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::{Map, Value as Json, json};
+
+use super::front_matter::Document;
+use super::report;
+use crate::Standing;
+
+/// The `status` of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Status {
+    /// `available`, `ready`, or nothing.
+    Available,
+    /// Without an end it holds until a person changes it: somebody wrote it by hand.
+    Claimed { by: Option<String>, until: Option<Timestamp> },
+    /// `completed`, `failed` or `partial`, as a result set it.
+    Done(String),
+    /// A person's own word, for example `blocked` or `draft`.
+    Other(String),
+}
+
+impl Status {
+    /// A claim that has run out holds nobody back.
+    pub(super) fn is_available(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Available => true,
+            Self::Claimed { until, .. } => until.is_some_and(|until| until <= now),
+            Self::Done(_) | Self::Other(_) => false,
+        }
+    }
+
+    pub(super) fn is_held_by(&self, holder: &str) -> bool {
+        matches!(self, Self::Claimed { by: Some(by), .. } if by == holder)
+    }
+
+    pub(super) fn standing(&self, now: Timestamp) -> Standing {
+        match self {
+            _ if self.is_available(now) => Standing::Available,
+            Self::Available | Self::Claimed { .. } => Standing::Claimed,
+            Self::Done(word) if word == "completed" => Standing::Done,
+            Self::Done(_) | Self::Other(_) => Standing::Withdrawn,
+        }
+    }
+
+    fn word(&self) -> &str {
+        match self {
+            Self::Available => "available",
+            Self::Claimed { .. } => "claimed",
+            Self::Done(word) | Self::Other(word) => word,
+        }
+    }
+
+    fn of(document: &Document) -> Result<Self, String> {
+        let written = text(document, "status")?.unwrap_or("available");
+        Ok(match written {
+            "available" | "ready" => Self::Available,
+            "claimed" => {
+                let by = text(document, "claimed_by")?.map(str::to_owned);
+                let until = text(document, "claimed_until")?.and_then(|until| until.parse().ok());
+                Self::Claimed { by, until }
+            }
+            "completed" | "failed" | "partial" => Self::Done(written.to_owned()),
+            other => Self::Other(other.to_owned()),
+        })
+    }
+}
+
+/// Reads on after the item's id.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claimed { by, until } => {
+                write!(f, "is claimed by {}", by.as_deref().unwrap_or("somebody"))?;
+                until.map_or(Ok(()), |until| write!(f, " until {until}"))
+            }
+            Self::Available | Self::Done(_) => write!(f, "is {}", self.word()),
+            Self::Other(word) => write!(f, "has the status {word:?}"),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) item: WorkItem,
+    pub(super) status: Status,
+}
+
+/// Keys that become fields of the item; all others are its metadata.
+const FIELDS: [&str; 7] = ["title", "status", "priority", "labels", "created", "claimed_by", "claimed_until"];
+
+/// What a `file://` address cannot hold as it is.
+const UNSAFE: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
+
+impl Entry {
+    /// The message of an error begins after "the file …".
+    pub(super) fn of(
+        id: WorkItemId,
+        document: &Document,
+        path: &Path,
+        modified: Timestamp,
+    ) -> Result<Self, String> {
+        let status = Status::of(document)?;
+        let labels = labels(document)?;
+        let priority = match text(document, "priority")? {
+            Some(word) => Priority::of_labels(&[word]),
+            None => Priority::of_labels(&labels),
+        };
+        let title = text(document, "title")?.map(str::to_owned);
+        let created_at = match text(document, "created")? {
+            Some(written) => time(written)?,
+            None => modified,
+        };
+        let item = WorkItem {
+            title: title
+                .or_else(|| heading(report::persons_part(document.body())))
+                .unwrap_or_else(|| id.external_id().to_owned()),
+            description: document.body().to_owned(),
+            priority,
+            labels,
+            metadata: metadata(document, &status, path),
+            url: format!("file://{}", utf8_percent_encode(&path.to_string_lossy(), UNSAFE)),
+            created_at,
+            updated_at: modified,
+            id,
+        };
+        Ok(Self { item, status })
+    }
+}
+
+fn text<'a>(document: &'a Document, key: &str) -> Result<Option<&'a str>, String> {
+    match document.get(key) {
+        None => Ok(None),
+        Some(node) => node.text().map(Some).ok_or_else(|| format!("has a `{key}` that is not one text")),
+    }
+}
+
+/// A list, or a single one without brackets.
+fn labels(document: &Document) -> Result<Vec<String>, String> {
+    let wrong = || "has `labels` that are not a list of texts".to_owned();
+    match document.get("labels").map(|node| (node, &node.value)) {
+        None => Ok(Vec::new()),
+        Some((_, Value::List(labels))) => {
+            labels.iter().map(|label| label.text().map(str::to_owned).ok_or_else(wrong)).collect()
+        }
+        Some((node, _)) => Ok(vec![node.text().ok_or_else(wrong)?.to_owned()]),
+    }
+}
+
+/// A time, or a day, which begins in UTC.
+fn time(written: &str) -> Result<Timestamp, String> {
+    let wrong = || {
+        format!("has `created: {written}`, which is no time; write it as 2026-01-31 or 2026-01-31T09:00:00Z")
+    };
+    let in_utc = |time: DateTime| time.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).ok();
+    let moment = written.parse::<Timestamp>().ok();
+    let local = || written.parse::<DateTime>().ok().and_then(in_utc);
+    let day = || {
+        written.parse::<Date>().ok().and_then(|day| in_utc(day.to_datetime(jiff::civil::Time::midnight())))
+    };
+    moment.or_else(local).or_else(day).ok_or_else(wrong)
+}
+
+fn heading(body: &str) -> Option<String> {
+    let heading = body.lines().find_map(|line| {
+        let text = line.trim_start_matches('#');
+        (text.len() < line.len() && text.starts_with([' ', '\t']))
+            .then(|| text.trim().trim_end_matches('#').trim_end())
+    });
+    heading.filter(|heading| !heading.is_empty()).map(str::to_owned)
+}
+
+fn metadata(document: &Document, status: &Status, path: &Path) -> Map<String, Json> {
+    let mut metadata = Map::new();
+    for (key, entry) in document.entries().filter(|(key, _)| !FIELDS.contains(&key.as_str())) {
+        metadata.insert(key.clone(), as_json(&entry.node));
+    }
+    metadata.insert("path".to_owned(), json!(path.to_string_lossy()));
+    metadata.insert("status".to_owned(), json!(status.word()));
+    if let Status::Claimed { by, until } = status {
+        metadata.insert("claimed_by".to_owned(), json!(by));
+        metadata.insert("claimed_until".to_owned(), json!(until));
+    }
+    metadata
+}
+
+/// Nobody says which type a person's own key has, so a scalar is the text that was written.
+fn as_json(node: &Node) -> Json {
+    match &node.value {
+        Value::Scalar(scalar) if scalar.is_null() => Json::Null,
+        Value::Scalar(scalar) => json!(scalar.text),
+        Value::List(nodes) => nodes.iter().map(as_json).collect(),
+        Value::Map(map) => map
+            .entries
+            .iter()
+            .map(|(key, entry)| (key.clone(), as_json(&entry.node)))
+            .collect::<Map<_, _>>()
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

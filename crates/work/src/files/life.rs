@@ -1,0 +1,311 @@
+//! The life of an item in a folder: listed, claimed, renewed, completed, released.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use cowhand_core::work::{
+    ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItemId,
+    WorkOutcome, WorkResult,
+};
+use jiff::Timestamp;
+
+use super::folder::{MOST_BYTES, MOST_BYTES_CLAIMED, Unreadable, modified};
+use super::front_matter::Document;
+use super::item::{Entry, Status};
+use super::page::Page;
+use super::{Inner, NAME, Skipped, report};
+use crate::{Claimant, Standing, WorkSourceError};
+
+/// A person who saves the file again and again is not waited for.
+const MOST_TRIES: usize = 5;
+
+/// Why one item cannot be read or changed.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Gone(WorkItemId),
+    /// A file that is no item, or in no state to be one.
+    Unusable(PathBuf, String),
+    Failed(PathBuf, io::Error),
+}
+
+impl Trouble {
+    pub(super) fn refusal(self) -> ClaimResult {
+        let reason = match &self {
+            Self::Gone(_) => ClaimFailureReason::NotFound,
+            Self::Unusable(..) => ClaimFailureReason::InvalidState,
+            Self::Failed(_, error) if is_denied(error) => ClaimFailureReason::PermissionDenied,
+            Self::Failed(..) => ClaimFailureReason::SourceError,
+        };
+        refused(reason, WorkSourceError::from(self).to_string())
+    }
+}
+
+impl From<Trouble> for WorkSourceError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Gone(item) => Self::NotFound(item),
+            Trouble::Unusable(path, reason) => Self::Io {
+                path,
+                error: io::Error::new(io::ErrorKind::InvalidData, format!("the file {reason}")),
+            },
+            Trouble::Failed(path, error) => Self::Io { path, error },
+        }
+    }
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn refused(reason: ClaimFailureReason, message: String) -> ClaimResult {
+    ClaimResult::Refused { reason, message: Some(message) }
+}
+
+/// As it stands in the file.
+fn name_of(by: &Claimant) -> String {
+    format!("{}/{}", by.fleet, by.holder)
+}
+
+/// What becomes of a file that was read under the lock.
+enum Change<T> {
+    Leave(T),
+    Write(T),
+}
+
+impl Inner {
+    pub(super) fn fetch(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
+        let now = self.clock.now();
+        let mut page = Page::after(options.cursor.as_deref(), options.limit)?;
+        self.each(|looked| match looked {
+            Ok(entry) => {
+                let claimed = matches!(entry.status, Status::Claimed { .. }) && options.include_claimed;
+                if (claimed || entry.status.is_available(now)) && options.admits(&entry.item) {
+                    page.add(entry.item);
+                }
+            }
+            Err(skipped) => self.warn(&skipped),
+        })?;
+        Ok(page.finish())
+    }
+
+    /// Every Markdown file of the folder; one that goes away meanwhile is none.
+    pub(super) fn each(&self, mut see: impl FnMut(Result<Entry, Skipped>)) -> Result<(), WorkSourceError> {
+        for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
+            let Ok(id) = WorkItemId::new(NAME, &stem) else {
+                let reason = "has a name that is no id; use letters, digits, '.', '_' and '-'".to_owned();
+                see(Err(Skipped { file: self.folder.file(&stem), reason }));
+                continue;
+            };
+            match self.look(&id, MOST_BYTES) {
+                Ok((entry, _)) => see(Ok(entry)),
+                Err(Trouble::Gone(_)) => {}
+                Err(Trouble::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
+                Err(Trouble::Failed(file, error)) => {
+                    see(Err(Skipped { file, reason: format!("cannot be read: {error}") }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn warn(&self, skipped: &Skipped) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.insert(skipped.clone()) {
+            tracing::warn!(file = %skipped.file.display(), "this file is no work item: it {}", skipped.reason);
+        }
+    }
+
+    pub(super) fn look(&self, id: &WorkItemId, most: u64) -> Result<(Entry, Document), Trouble> {
+        if id.source() != NAME {
+            return Err(Trouble::Gone(id.clone()));
+        }
+        let content = self.folder.read(id.external_id(), most, false);
+        let content = content.map_err(|error| self.trouble(id, error))?;
+        self.understand(id, content.text, modified(&content.metadata))
+    }
+
+    fn understand(
+        &self,
+        id: &WorkItemId,
+        text: String,
+        modified: Timestamp,
+    ) -> Result<(Entry, Document), Trouble> {
+        let path = self.folder.file(id.external_id());
+        let document = Document::parse(text).map_err(|reason| Trouble::Unusable(path.clone(), reason))?;
+        let entry = Entry::of(id.clone(), &document, &path, modified);
+        Ok((entry.map_err(|reason| Trouble::Unusable(path, reason))?, document))
+    }
+
+    fn trouble(&self, id: &WorkItemId, error: Unreadable) -> Trouble {
+        let path = self.folder.file(id.external_id());
+        match error {
+            Unreadable::Gone => Trouble::Gone(id.clone()),
+            Unreadable::Unusable(reason) => Trouble::Unusable(path, reason),
+            Unreadable::Failed(error) => Trouble::Failed(path, error),
+        }
+    }
+
+    /// Reads an item under the lock, lets `decide` change the document, and puts it in the file's place.
+    fn change<T>(
+        &self,
+        id: &WorkItemId,
+        most: u64,
+        mut decide: impl FnMut(&Entry, &mut Document) -> Result<Change<T>, String>,
+    ) -> Result<T, Trouble> {
+        if id.source() != NAME {
+            return Err(Trouble::Gone(id.clone()));
+        }
+        let path = self.folder.file(id.external_id());
+        let failed = |error| Trouble::Failed(path.clone(), error);
+        let lock =
+            self.folder.lock().map_err(|error| Trouble::Failed(self.folder.path().to_owned(), error))?;
+        for _ in 0..MOST_TRIES {
+            let content = self.folder.read(id.external_id(), most, true);
+            let content = content.map_err(|error| self.trouble(id, error))?;
+            let (entry, mut document) = self.understand(id, content.text, modified(&content.metadata))?;
+            match decide(&entry, &mut document).map_err(|reason| Trouble::Unusable(path.clone(), reason))? {
+                Change::Leave(answer) => return Ok(answer),
+                Change::Write(answer) => {
+                    if lock.replace(id.external_id(), &content.metadata, document.text()).map_err(failed)? {
+                        return Ok(answer);
+                    }
+                }
+            }
+        }
+        Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, "the file changes all the time")))
+    }
+
+    pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, Trouble> {
+        let (now, holder) = (self.clock.now(), name_of(by));
+        let path = self.folder.file(id.external_id());
+        self.change(id, MOST_BYTES, |entry, document| {
+            // Told again after a lost answer, it is the same claim.
+            if !entry.status.is_available(now) && !entry.status.is_held_by(&holder) {
+                return Ok(Change::Leave(not_available(id, &entry.status)));
+            }
+            let (created, until) = (entry.item.created_at.to_string(), by.until.to_string());
+            // Without it the age would be that of our own write, and an item that comes back would go to the end.
+            let created = if document.get("created").is_none() {
+                &[("created", Some(created.as_str()))][..]
+            } else {
+                &[]
+            };
+            let claim = [
+                ("status", Some("claimed")),
+                ("claimed_by", Some(holder.as_str())),
+                ("claimed_until", Some(until.as_str())),
+            ];
+            document.set(&[&claim[..], created].concat())?;
+            let entry = Entry::of(id.clone(), document, &path, now)?;
+            Ok(Change::Write(ClaimResult::Claimed(Box::new(entry.item))))
+        })
+    }
+
+    pub(super) fn renew(&self, id: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
+        let (holder, until) = (name_of(by), by.until.to_string());
+        let lost = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+            if !entry.status.is_held_by(&holder) {
+                return Ok(Change::Leave(Some(not_held(id, &entry.status))));
+            }
+            document.set(&[("claimed_until", Some(until.as_str()))])?;
+            Ok(Change::Write(None))
+        })?;
+        lost.map_or(Ok(()), Err)
+    }
+
+    /// Also of an item that nobody holds: the work is done, whoever it was. Not of one that another holds or has done.
+    pub(super) fn complete(
+        &self,
+        id: &WorkItemId,
+        result: &WorkResult,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        let (now, holder) = (self.clock.now(), name_of(by));
+        let refused = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+            let ours = entry.status.is_held_by(&holder);
+            if !ours && document.body().contains(&report::marker(&holder)) {
+                return Ok(Change::Leave(None));
+            }
+            if !ours && !entry.status.is_available(now) {
+                return Ok(Change::Leave(Some(not_held(id, &entry.status))));
+            }
+            let status = match result.outcome {
+                WorkOutcome::Success => "completed",
+                WorkOutcome::Failure => "failed",
+                WorkOutcome::Partial => "partial",
+            };
+            document.set(&[("status", Some(status)), ("claimed_by", None), ("claimed_until", None)])?;
+            document.append(&report::result(result, &holder, now));
+            Ok(Change::Write(None))
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn release(
+        &self,
+        id: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        let (now, holder) = (self.clock.now(), name_of(by));
+        let released = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+            if entry.status.is_held_by(&holder) {
+                document.set(&[
+                    ("status", Some("available")),
+                    ("claimed_by", None),
+                    ("claimed_until", None),
+                ])?;
+                if options.add_comment {
+                    document.append(&report::release(options.reason.as_deref(), &holder, now));
+                }
+                return Ok(Change::Write(ReleaseResult { success: true, message: None }));
+            }
+            let message = format!("{id} {}", entry.status);
+            let success = entry.status == Status::Available;
+            Ok(Change::Leave(ReleaseResult { success, message: Some(message) }))
+        });
+        Ok(released?)
+    }
+}
+
+impl Inner {
+    pub(super) fn standing(&self, id: &WorkItemId) -> Result<Standing, WorkSourceError> {
+        let now = self.clock.now();
+        match self.look(id, MOST_BYTES_CLAIMED) {
+            Ok((entry, _)) => Ok(entry.status.standing(now)),
+            Err(Trouble::Gone(_)) => Ok(Standing::Done),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    /// Sets the status of an item that nobody holds to `available`.
+    pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+        let now = self.clock.now();
+        let offered =
+            self.change(id, MOST_BYTES_CLAIMED, |entry, document| match entry.status.standing(now) {
+                Standing::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
+                Standing::Withdrawn => {
+                    document.set(&[("status", Some("available"))])?;
+                    Ok(Change::Write(ReleaseResult { success: true, message: None }))
+                }
+                Standing::Claimed | Standing::Done => {
+                    let message = Some(format!("{id} {}", entry.status));
+                    Ok(Change::Leave(ReleaseResult { success: false, message }))
+                }
+            });
+        Ok(offered?)
+    }
+}
+
+fn not_available(id: &WorkItemId, status: &Status) -> ClaimResult {
+    let reason = match status {
+        Status::Claimed { .. } => ClaimFailureReason::AlreadyClaimed,
+        _ => ClaimFailureReason::InvalidState,
+    };
+    refused(reason, format!("{id} {status}"))
+}
+
+fn not_held(id: &WorkItemId, status: &Status) -> WorkSourceError {
+    WorkSourceError::NotHeld { item: id.clone(), stands: status.to_string() }
+}

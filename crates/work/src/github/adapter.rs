@@ -1,0 +1,267 @@
+//! Issues of a repository as work.
+
+use async_trait::async_trait;
+use cowhand_core::config::shape;
+use cowhand_core::work::{
+    ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
+    WorkItem, WorkItemId, WorkResult,
+};
+use serde_json::{Map, json};
+
+use super::client::Client;
+use super::cursor::{Cursor, Listing};
+use super::error::GitHubApiError;
+use super::issues::Issues;
+use super::lapsed::Watched;
+use super::models::{Issue, IssueState};
+use super::quota::Quota;
+use super::settings::{Claiming, GitHubSettings};
+use super::text::Speaker;
+use crate::{Claimant, Finding, LapsedClaim, Setting, Standing, WorkSource, WorkSourceError};
+
+/// The first half of its items' ids.
+pub const SOURCE_TYPE: &str = "github";
+
+/// Issues of one repository; labels carry their state, and comments with a hidden marker whose they are.
+#[derive(Debug)]
+pub struct GitHubWorkSource {
+    pub(super) settings: GitHubSettings,
+    pub(super) client: Client,
+    pub(super) watched: Watched,
+    /// What people call the fleet that takes from here.
+    pub(super) fleet_name: Option<String>,
+}
+
+impl GitHubWorkSource {
+    pub fn from_config(source: &shape::WorkSource, setting: &Setting) -> Result<Self, WorkSourceError> {
+        let (settings, auth) = GitHubSettings::from_config(source)?;
+        Self::new(settings, auth, setting)
+    }
+
+    pub fn new(
+        settings: GitHubSettings,
+        auth: &shape::Auth,
+        setting: &Setting,
+    ) -> Result<Self, WorkSourceError> {
+        let is_plain = |part: &str| {
+            let has_plain_bytes = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+            has_plain_bytes && !matches!(part, "" | "." | "..")
+        };
+        if !settings.repo.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name)) {
+            return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
+        }
+        let client = Client::new(&settings, auth, setting)?;
+        let fleet_name = setting.fleet_name().map(str::to_owned);
+        Ok(Self { settings, client, watched: Watched::default(), fleet_name })
+    }
+
+    /// With its budget.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn settings(&self) -> &GitHubSettings {
+        &self.settings
+    }
+
+    /// Who a comment says that it is from.
+    pub(super) fn speaker<'a>(&'a self, by: &'a Claimant) -> Speaker<'a> {
+        Speaker { fleet: self.fleet_name.as_deref(), holder: &by.holder }
+    }
+
+    pub(super) fn issues(&self) -> Issues<'_> {
+        Issues { client: &self.client, repo: &self.settings.repo }
+    }
+
+    fn is_available(&self, issue: &Issue, listing: Listing, options: &FetchOptions) -> bool {
+        let is_claimed = issue.has_label(&self.settings.in_progress);
+        let belongs = match listing {
+            Listing::Ready => {
+                issue.has_label(&self.settings.ready) && (options.include_claimed || !is_claimed)
+            }
+            // Those that are marked as both came with the others.
+            Listing::Claimed => is_claimed && !issue.has_label(&self.settings.ready),
+        };
+        belongs && self.is_ours_to_take(issue)
+    }
+
+    /// As the issue itself says, not a list. One that is being released has lost its label before its marker.
+    async fn stands(&self, number: u64) -> Result<Standing, GitHubApiError> {
+        let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
+        else {
+            return Ok(Standing::Done);
+        };
+        if issue.has_label(&self.settings.in_progress) {
+            return Ok(Standing::Claimed);
+        }
+        if issue.has_label(&self.settings.ready) && self.is_ours_to_take(&issue) {
+            return Ok(Standing::Available);
+        }
+        let claimed = matches!(self.settings.claiming, Claiming::ByMarker { .. })
+            && self.issues().marks(number).await?.holder().is_some();
+        Ok(if claimed { Standing::Claimed } else { Standing::Withdrawn })
+    }
+
+    pub(super) fn is_ours_to_take(&self, issue: &Issue) -> bool {
+        issue.state == IssueState::Open
+            && !self.settings.exclude_labels.iter().any(|label| issue.has_label(label))
+    }
+}
+
+#[async_trait]
+impl WorkSource for GitHubWorkSource {
+    fn source_type(&self) -> &str {
+        SOURCE_TYPE
+    }
+
+    /// Pages are read until there is an item, or as many as were asked for. With `include_claimed` the claimed items
+    /// come after all the others.
+    async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
+        let mut cursor = options.cursor.as_deref().map_or(Ok(Cursor::default()), str::parse)?;
+        let limit = options.limit.unwrap_or(usize::MAX);
+        let mut items = Vec::new();
+        loop {
+            let label = match cursor.listing {
+                Listing::Ready => &self.settings.ready,
+                Listing::Claimed => &self.settings.in_progress,
+            };
+            let page = self.issues().page(label, cursor.page).await?;
+            for (place, issue) in page.entries.into_iter().enumerate().skip(cursor.skip) {
+                if items.len() == limit {
+                    let next_cursor = Some(Cursor { skip: place, ..cursor }.to_string());
+                    return Ok(FetchResult { items, next_cursor, total_count: None });
+                }
+                if self.is_available(&issue, cursor.listing, options) {
+                    items.extend(Some(work_item(issue)?).filter(|item| options.admits(item)));
+                }
+            }
+            let following = cursor.following(page.next, options.include_claimed);
+            let is_enough = !items.is_empty() && (options.limit.is_none() || items.len() == limit);
+            match following {
+                Some(following) if !is_enough => cursor = following,
+                following => {
+                    let next_cursor = following.map(|cursor| cursor.to_string());
+                    return Ok(FetchResult { items, next_cursor, total_count: None });
+                }
+            }
+        }
+    }
+
+    async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
+        let Some(number) = number(item) else { return Ok(no_issue(item)) };
+        let claimed = self.claim_issues(&[(number, by)]).await.pop();
+        claimed.unwrap_or_else(|| Ok(no_issue(item)))
+    }
+
+    async fn claim_all(
+        &self,
+        claims: &[(WorkItemId, Claimant)],
+    ) -> Vec<Result<ClaimResult, WorkSourceError>> {
+        let issues: Vec<(u64, &Claimant)> =
+            claims.iter().filter_map(|(item, by)| Some((number(item)?, by))).collect();
+        let mut claimed = self.claim_issues(&issues).await.into_iter();
+        let mut of_item = |item: &WorkItemId| number(item).and_then(|_| claimed.next());
+        claims.iter().map(|(item, _)| of_item(item).unwrap_or_else(|| Ok(no_issue(item)))).collect()
+    }
+
+    async fn renew_claim(&self, item: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
+        self.renew(item, existing(item)?, by).await
+    }
+
+    async fn complete_work(
+        &self,
+        item: &WorkItemId,
+        result: &WorkResult,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        self.complete(item, existing(item)?, result, by).await
+    }
+
+    async fn release_work(
+        &self,
+        item: &WorkItemId,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        self.release(item, existing(item)?, options, by).await
+    }
+
+    async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
+        match number(item) {
+            Some(number) => self.issues().get(number).await?.map(work_item).transpose(),
+            None => Ok(None),
+        }
+    }
+
+    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+        match number(item) {
+            Some(number) => Ok(self.stands(number).await?),
+            None => Ok(Standing::Done),
+        }
+    }
+
+    async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
+        let number = existing(item)?;
+        let answer = |success, message| Ok(ReleaseResult { success, message });
+        match self.stands(number).await? {
+            Standing::Available => answer(true, None),
+            Standing::Claimed => answer(false, Some("the issue is claimed".to_owned())),
+            Standing::Done => answer(false, Some("the issue is closed, or not in the repository".to_owned())),
+            Standing::Withdrawn => {
+                self.issues().add_label(number, &self.settings.ready).await?;
+                answer(true, None)
+            }
+        }
+    }
+
+    async fn lapsed_claims(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
+        self.find_lapsed().await
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        self.findings().await
+    }
+
+    fn quota(&self) -> Option<Quota> {
+        Some(self.client.quota())
+    }
+}
+
+/// None if it is another source's item, or not written as we write it.
+fn number(item: &WorkItemId) -> Option<u64> {
+    let number: u64 = item.external_id().parse().ok()?;
+    (item.source() == SOURCE_TYPE && number.to_string() == item.external_id()).then_some(number)
+}
+
+fn no_issue(item: &WorkItemId) -> ClaimResult {
+    let message = Some(format!("{item} is no issue of GitHub's"));
+    ClaimResult::Refused { reason: ClaimFailureReason::NotFound, message }
+}
+
+fn existing(item: &WorkItemId) -> Result<u64, WorkSourceError> {
+    number(item).ok_or_else(|| WorkSourceError::NotFound(item.clone()))
+}
+
+pub(super) fn work_item(issue: Issue) -> Result<WorkItem, WorkSourceError> {
+    let id = WorkItemId::new(SOURCE_TYPE, &issue.number.to_string())
+        .map_err(|error| WorkSourceError::Config(error.to_string()))?;
+    let login = |user: Option<super::models::User>| user.map(|user| user.login);
+    let metadata = Map::from_iter([
+        ("number".to_owned(), json!(issue.number)),
+        ("author".to_owned(), json!(login(issue.user))),
+        ("author_association".to_owned(), json!(issue.author_association)),
+        ("assignee".to_owned(), json!(login(issue.assignee))),
+        ("milestone".to_owned(), json!(issue.milestone)),
+    ]);
+    Ok(WorkItem {
+        id,
+        title: issue.title.unwrap_or_default(),
+        description: issue.body.unwrap_or_default(),
+        priority: Priority::of_labels(&issue.labels),
+        labels: issue.labels,
+        metadata,
+        url: issue.html_url,
+        created_at: issue.created_at,
+        updated_at: issue.updated_at.unwrap_or(issue.created_at),
+    })
+}

@@ -1,0 +1,86 @@
+//! Who we are to GitHub. Secrets have no `Debug` here, and go nowhere but into the `Authorization` header.
+
+use std::fmt;
+
+use cowhand_core::config::shape;
+use reqwest::header::HeaderValue;
+
+use super::app::AppAuth;
+use super::error::GitHubAuthError;
+use crate::{Setting, WorkSourceError};
+
+/// Shown as a word, and only to GitHub as itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Secret(String);
+
+impl Secret {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.trim().to_owned())
+    }
+
+    /// None if it cannot stand in a header at all.
+    pub(super) fn bearer(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", self.0)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// `text` without the secret: a proxy's error page may quote what it was sent.
+    pub(super) fn mask(&self, text: &str) -> String {
+        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[hidden]") }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Auth {
+    Token(Secret),
+    App(AppAuth),
+}
+
+const TOKEN_ENV: &str = "GITHUB_TOKEN";
+
+impl Auth {
+    /// `repo` is what it is for.
+    pub(super) fn from_config(
+        auth: &shape::Auth,
+        repo: &str,
+        setting: &Setting,
+    ) -> Result<Self, WorkSourceError> {
+        if let Some(app) = &auth.app {
+            return AppAuth::from_config(app, setting).map(Self::App);
+        }
+        let name = auth.token_env.as_deref().unwrap_or(TOKEN_ENV);
+        match setting.variable(name).filter(|token| !token.trim().is_empty()) {
+            Some(token) => Self::of_token(&token, name),
+            None => Err(GitHubAuthError::new(format!(
+                "no token for {repo}: the variable {name} is not set; set it, add it to .env, or name another in `auth.token_env`"
+            ))
+            .into()),
+        }
+    }
+
+    /// Where to look when something is wrong with it.
+    pub(super) fn origin(auth: &shape::Auth) -> String {
+        match &auth.app {
+            Some(app) => format!("the GitHub App {}", app.id),
+            None => format!("the token in {}", auth.token_env.as_deref().unwrap_or(TOKEN_ENV)),
+        }
+    }
+
+    fn of_token(token: &str, name: &str) -> Result<Self, WorkSourceError> {
+        let secret = Secret::new(token);
+        match secret.bearer() {
+            Some(_) => Ok(Self::Token(secret)),
+            None => {
+                Err(GitHubAuthError::new(format!("the token in {name} has characters that no token has"))
+                    .into())
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Taking an issue so that nobody else has it too: `docs/decisions/0009-claims-on-work-items.md`.
+
+use std::time::Duration;
+
+use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId};
+use tracing::{debug, warn};
+
+use super::adapter::{GitHubWorkSource, work_item};
+use super::error::{ApiFailure, GitHubApiError};
+use super::marker::{Claim, Marker, Marks};
+use super::models::{Issue, IssueState};
+use super::settings::Claiming;
+use super::text;
+use crate::{Claimant, WorkSourceError, tries_the_next};
+use cowhand_system::fault;
+
+/// How often we look for our own comment before we conclude that what we read is too old to decide by.
+const MOST_LOOKS: u32 = 4;
+
+/// Why it is not ours, in words for people.
+type Refusal = (ClaimFailureReason, String);
+
+/// A claim that was begun: its marker stands on the issue, or it needs none.
+struct Begun {
+    /// The issue before.
+    before: Issue,
+    /// The comment with our marker, if others may have written theirs at the same time.
+    marker: Option<u64>,
+}
+
+type Outcome<T> = Result<Result<T, Refusal>, GitHubApiError>;
+
+impl GitHubWorkSource {
+    /// Claims several issues: writes the markers one after another, waits once, and then reads who was first on each.
+    /// What stops one from being begun would stop those after it, so they are not tried.
+    pub(super) async fn claim_issues(
+        &self,
+        claims: &[(u64, &Claimant)],
+    ) -> Vec<Result<ClaimResult, WorkSourceError>> {
+        let mut begun: Vec<Outcome<Begun>> = Vec::with_capacity(claims.len());
+        for &(number, by) in claims {
+            let goes_on = match begun.last() {
+                None | Some(Ok(Ok(_))) => true,
+                Some(Ok(Err((reason, _)))) => tries_the_next(*reason),
+                Some(Err(_)) => false,
+            };
+            begun.push(if goes_on { self.begin_claim(number, by).await } else { Ok(Err(not_tried())) });
+        }
+        if begun.iter().any(|begun| matches!(begun, Ok(Ok(Begun { marker: Some(_), .. })))) {
+            tokio::time::sleep(self.settle_time()).await;
+        }
+        let mut results = Vec::with_capacity(claims.len());
+        for (&(number, by), begun) in claims.iter().zip(begun) {
+            let outcome = match begun {
+                Ok(Ok(begun)) => self.finish_claim(number, by, begun).await,
+                Ok(Err(refusal)) => Ok(Err(refusal)),
+                Err(error) => Err(error),
+            };
+            results.push(match outcome {
+                Ok(Ok(issue)) => work_item(issue).map(|item| ClaimResult::Claimed(Box::new(item))),
+                Ok(Err((reason, message))) => Ok(ClaimResult::Refused { reason, message: Some(message) }),
+                Err(error) => Err(error.into()),
+            });
+        }
+        results
+    }
+
+    /// Writes our marker, if the issue is free.
+    async fn begin_claim(&self, number: u64, by: &Claimant) -> Outcome<Begun> {
+        // So far nothing was written: an error means that we do not have it. A limit is for the caller to sit out.
+        let seen = match self.look(number).await {
+            Err(error) if !error.is_rate_limit_error() => return Ok(Err(refusal_of(&error))),
+            seen => seen?,
+        };
+        let Some((before, marks)) = seen else { return Ok(Err(not_found())) };
+        if let Err(refusal) = self.is_free(&before, marks.as_ref(), by) {
+            return Ok(Err(refusal));
+        }
+        // A live marker that is no rival's is ours.
+        let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
+            return Ok(Ok(Begun { before, marker: None }));
+        };
+        let claim = Claim { fleet_name: self.fleet_name.clone(), ..Claim::of(by, marks.now) };
+        let said = text::of_claim(self.speaker(by), claim.until);
+        let ours = match self.issues().comment_once(number, &Marker::Claim(claim), &said).await {
+            Err(error) if error.is_permission_denied() || error.is_not_found() => {
+                return Ok(Err(refusal_of(&error)));
+            }
+            ours => ours?,
+        };
+        fault::place("github_marked");
+        Ok(Ok(Begun { before, marker: Some(ours) }))
+    }
+
+    /// Reads who was first, and sets the labels if it was us.
+    async fn finish_claim(&self, number: u64, by: &Claimant, begun: Begun) -> Outcome<Issue> {
+        if let Some(ours) = begun.marker
+            && let Err(refusal) = self.settle(&begun.before, ours, by).await?
+        {
+            return Ok(Err(refusal));
+        }
+        let labelled = async {
+            self.issues().add_label(number, &self.settings.in_progress).await?;
+            fault::place("github_labelled");
+            self.issues().remove_label(number, &self.settings.ready).await?;
+            fault::place("github_unlabelled");
+            Ok::<(), GitHubApiError>(())
+        };
+        match labelled.await {
+            Err(error) if error.is_permission_denied() => {
+                self.withdraw(&self.issues().marks(number).await?, by).await;
+                Ok(Err(refusal_of(&error)))
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(self.issues().get(number).await?.ok_or_else(not_found)),
+        }
+    }
+
+    const fn settle_time(&self) -> Duration {
+        match self.settings.claiming {
+            Claiming::ByMarker { settle } => settle,
+            Claiming::ByLabelAlone => Duration::ZERO,
+        }
+    }
+
+    async fn look(&self, number: u64) -> Result<Option<(Issue, Option<Marks>)>, GitHubApiError> {
+        let Some(issue) = self.issues().get(number).await? else { return Ok(None) };
+        let marks = match self.settings.claiming {
+            Claiming::ByMarker { .. } if issue.state == IssueState::Open => {
+                Some(self.issues().marks(number).await?)
+            }
+            Claiming::ByMarker { .. } | Claiming::ByLabelAlone => None,
+        };
+        Ok(Some((issue, marks)))
+    }
+
+    /// A label alone is another program's or a person's claim. One with markers that all lapsed was left by the dead.
+    fn is_free(&self, issue: &Issue, marks: Option<&Marks>, by: &Claimant) -> Result<(), Refusal> {
+        if issue.state != IssueState::Open {
+            return Err(invalid_state());
+        }
+        if let Some(rival) = marks.and_then(|marks| marks.rival(by)) {
+            return Err(claimed_by(rival));
+        }
+        let has_claim =
+            marks.is_some_and(|marks| marks.holder().is_some() || marks.lapsed().next().is_some());
+        if issue.has_label(&self.settings.in_progress) && !has_claim {
+            let label = &self.settings.in_progress;
+            return Err((ClaimFailureReason::AlreadyClaimed, format!("it has the label {label:?} already")));
+        }
+        Ok(())
+    }
+
+    /// Whether the marker `ours` was the first. A loser takes it back.
+    async fn settle(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
+        let (issues, number) = (self.issues(), before.number);
+        let marks = self.marks_with(number, ours).await?;
+        let decided = match marks.holder() {
+            Some((first, _)) if first.id == ours => {
+                // Somebody may have claimed the issue, finished and gone between our first look and our marker.
+                self.is_unchanged(before, issues.get(number).await?.as_ref())
+            }
+            Some((_, rival)) => Err(claimed_by(rival)),
+            None => Err((ClaimFailureReason::SourceError, "the claim lapsed before it was settled".into())),
+        };
+        if let Err(refusal) = decided {
+            self.withdraw(&marks, by).await;
+            return Ok(Err(refusal));
+        }
+        for (lapsed, claim) in marks.lapsed() {
+            debug!(number, holder = claim.holder, "GitHub: taking over a claim that lapsed");
+            if let Err(error) = issues.delete_comment(lapsed.id).await {
+                warn!(%error, "GitHub: a lapsed claim's comment stays");
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Read late enough: with our own marker in it. The caller has waited once.
+    async fn marks_with(&self, number: u64, ours: u64) -> Result<Marks, GitHubApiError> {
+        for look in 0..MOST_LOOKS {
+            if look > 0 {
+                tokio::time::sleep(self.settle_time()).await;
+            }
+            let marks = self.issues().marks(number).await?;
+            if marks.all.iter().any(|marked| marked.id == ours) {
+                return Ok(marks);
+            }
+        }
+        if let Err(error) = self.issues().delete_comment(ours).await {
+            warn!(number, %error, "GitHub: a claim's comment could not be withdrawn; it lapses by itself");
+        }
+        Err(GitHubApiError {
+            status: None,
+            endpoint: format!("GET /repos/{}/issues/{number}/comments", self.settings.repo),
+            message: "our claim's comment does not appear, so nobody can say who was first".into(),
+            rate_limit: None,
+            kind: ApiFailure::Network,
+            token: Box::default(),
+        })
+    }
+
+    fn is_unchanged(&self, before: &Issue, after: Option<&Issue>) -> Result<(), Refusal> {
+        let after = after.ok_or_else(not_found)?;
+        if after.state != IssueState::Open {
+            return Err(invalid_state());
+        }
+        let has = |issue: &Issue| {
+            (issue.has_label(&self.settings.ready), issue.has_label(&self.settings.in_progress))
+        };
+        let ((was_ready, was_claimed), (is_ready, is_claimed)) = (has(before), has(after));
+        if (was_ready && !is_ready) || (is_claimed && !was_claimed) {
+            let message = "somebody else took it while we were claiming it".to_owned();
+            return Err((ClaimFailureReason::AlreadyClaimed, message));
+        }
+        Ok(())
+    }
+
+    /// Takes back every claim of this claimant. One that stays lapses by itself, so this is no reason to fail.
+    async fn withdraw(&self, marks: &Marks, by: &Claimant) {
+        for (marked, _) in marks.claims_of(by) {
+            if let Err(error) = self.issues().delete_comment(marked.id).await {
+                warn!(%error, "GitHub: a claim's comment could not be withdrawn; it lapses by itself");
+            }
+        }
+    }
+
+    pub(super) async fn renew(
+        &self,
+        item: &WorkItemId,
+        number: u64,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        let lost = |stands: &str| WorkSourceError::NotHeld { item: item.clone(), stands: stands.to_owned() };
+        let marks = self.issues().marks(number).await?;
+        if let Some(rival) = marks.rival(by) {
+            return Err(lost(&format!("is claimed: {}", claimed_by(rival).1)));
+        }
+        let Some((marked, claim)) = marks.holder() else {
+            return Err(lost("has lapsed or was withdrawn"));
+        };
+        if by.until <= claim.until {
+            return Ok(());
+        }
+        let renewed = Claim::renewed(claim, by, marks.now);
+        let said = text::of_claim(self.speaker(by), renewed.until);
+        match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &said).await {
+            Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
+            Err(error) => Err(error.into()),
+            Ok(edited) if claim.was_renewed_in_time(edited.updated_at) => Ok(()),
+            Ok(_) => Err(lost("was renewed too late")),
+        }
+    }
+}
+
+fn refusal_of(error: &GitHubApiError) -> Refusal {
+    let reason = if error.is_not_found() {
+        ClaimFailureReason::NotFound
+    } else if error.is_permission_denied() || error.status == Some(401) {
+        ClaimFailureReason::PermissionDenied
+    } else {
+        ClaimFailureReason::SourceError
+    };
+    (reason, error.to_string())
+}
+
+fn not_tried() -> Refusal {
+    (ClaimFailureReason::SourceError, "it was not tried, because the claim before it did not succeed".into())
+}
+
+fn not_found() -> Refusal {
+    (ClaimFailureReason::NotFound, "the issue was deleted, moved or hidden".into())
+}
+
+fn invalid_state() -> Refusal {
+    (ClaimFailureReason::InvalidState, "the issue is not open".into())
+}
+
+fn claimed_by(claim: &Claim) -> Refusal {
+    let message =
+        format!("{} of fleet {} has claimed it until {}", claim.holder, claim.fleet_shown(), claim.until);
+    (ClaimFailureReason::AlreadyClaimed, message)
+}

@@ -1,0 +1,102 @@
+//! Telling how it went, and giving back. Both may be told again after a crash: each step looks before it does
+//! anything, and our claim is withdrawn last, so that nobody takes the issue while the rest is undone.
+
+use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
+
+use super::adapter::GitHubWorkSource;
+use super::marker::{Fact, Marker, Marks};
+use super::models::{Issue, IssueState};
+use super::text;
+use crate::{Claimant, WorkSourceError};
+use cowhand_system::fault;
+
+impl GitHubWorkSource {
+    pub(super) async fn complete(
+        &self,
+        item: &WorkItemId,
+        number: u64,
+        result: &WorkResult,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        let issues = self.issues();
+        let issue = issues.get(number).await?.ok_or_else(|| WorkSourceError::NotFound(item.clone()))?;
+        let marks = issues.marks(number).await?;
+        if let Some(rival) = marks.rival(by) {
+            let stands = format!("is claimed by {} of fleet {}", rival.holder, rival.fleet_shown());
+            self.withdraw_all(&marks, by).await?;
+            return Err(WorkSourceError::NotHeld { item: item.clone(), stands });
+        }
+        let ours = first_claim(&marks, by);
+        let report = Marker::Report(Fact::of(by, ours));
+        if !marks.has_told(&report) {
+            let said = text::of_report(result, self.speaker(by));
+            issues.comment_once(number, &report, &said).await?;
+            fault::place("github_reported");
+        } else if self.is_over(&issue, ours) {
+            return Ok(());
+        }
+        issues.remove_label(number, &self.settings.in_progress).await?;
+        fault::place("github_label_removed");
+        if result.outcome == WorkOutcome::Success && issue.state != IssueState::Closed {
+            issues.close_as_completed(number).await?;
+            fault::place("github_closed");
+        }
+        self.withdraw_all(&marks, by).await
+    }
+
+    pub(super) async fn release(
+        &self,
+        item: &WorkItemId,
+        number: u64,
+        options: &ReleaseOptions,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        let answer =
+            |success, message: Option<&str>| ReleaseResult { success, message: message.map(str::to_owned) };
+        let issues = self.issues();
+        let issue = issues.get(number).await?.ok_or_else(|| WorkSourceError::NotFound(item.clone()))?;
+        let marks = issues.marks(number).await?;
+        let ours = first_claim(&marks, by);
+        if let Some(rival) = marks.rival(by) {
+            self.withdraw_all(&marks, by).await?;
+            let (holder, fleet, until) = (&rival.holder, rival.fleet_shown(), rival.until);
+            let message = format!(
+                "it is somebody else's: {holder} of fleet {fleet} has claimed it until {until}; that fleet can give it back"
+            );
+            return Ok(answer(false, Some(&message)));
+        }
+        if self.is_over(&issue, ours) || (options.unfinished && ours.is_none()) {
+            return Ok(answer(true, Some("there was nothing to give back")));
+        }
+        let told = Marker::Release(Fact::of(by, ours));
+        if options.add_comment && !marks.has_told(&told) {
+            let said = text::of_release(options.reason.as_deref(), self.speaker(by));
+            issues.comment_once(number, &told, &said).await?;
+            fault::place("github_released");
+        }
+        issues.remove_label(number, &self.settings.in_progress).await?;
+        fault::place("github_release_unlabelled");
+        if self.settings.cleanup_on_failure || options.unfinished {
+            issues.add_label(number, &self.settings.ready).await?;
+            fault::place("github_release_labelled");
+        }
+        self.withdraw_all(&marks, by).await?;
+        Ok(answer(true, None))
+    }
+
+    /// Nothing of our claim is left on the issue.
+    fn is_over(&self, issue: &Issue, ours: Option<u64>) -> bool {
+        ours.is_none() && !issue.has_label(&self.settings.in_progress)
+    }
+
+    async fn withdraw_all(&self, marks: &Marks, by: &Claimant) -> Result<(), WorkSourceError> {
+        for (marked, _) in marks.claims_of(by) {
+            self.issues().delete_comment(marked.id).await?;
+        }
+        Ok(())
+    }
+}
+
+fn first_claim(marks: &Marks, by: &Claimant) -> Option<u64> {
+    marks.claims_of(by).map(|(marked, _)| marked.id).min()
+}

@@ -1,0 +1,226 @@
+//! Whole lists, for triggers: all issues or pull requests that there are now, the oldest first.
+
+use std::collections::BTreeMap;
+
+use cowhand_core::config::shape;
+use cowhand_core::trigger::{IssueState, PullState};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::client::Client;
+use super::error::GitHubApiError;
+use super::issues::encoded;
+use super::models::{Issue, User, label_names};
+use super::settings::GitHubSettings;
+use crate::{Setting, WorkSourceError};
+
+/// An issue or a pull request, as far as a trigger hands it on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub number: u64,
+    pub title: String,
+    pub body: String,
+    pub url: String,
+    pub labels: Vec<String>,
+    pub assignee: Option<String>,
+    pub author: String,
+    pub created_at: Timestamp,
+    /// Of a pull request.
+    pub branch: Option<Branch>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Branch {
+    pub head_ref: String,
+    pub head_sha: String,
+    pub base_ref: String,
+    pub is_draft: bool,
+    /// The repository that its commits are in; empty if that is gone.
+    pub head_repo: String,
+}
+
+/// The lists of one repository.
+#[derive(Debug)]
+pub struct Lists {
+    client: Client,
+    repo: String,
+}
+
+impl Lists {
+    pub fn new(
+        repo: &str,
+        api_url: Option<&str>,
+        auth: &shape::Auth,
+        setting: &Setting,
+    ) -> Result<Self, WorkSourceError> {
+        let mut settings = GitHubSettings::new(repo);
+        if let Some(api_url) = api_url {
+            api_url.clone_into(&mut settings.api_url);
+        }
+        let client = Client::new(&settings, auth, setting)?;
+        Ok(Self { client, repo: repo.to_owned() })
+    }
+
+    /// Pull requests are not among them. Whether they have all the labels, the caller looks again.
+    pub async fn issues(&self, labels: &[String], state: IssueState) -> Result<Vec<Listed>, WorkSourceError> {
+        let state = match state {
+            IssueState::Open => "open",
+            IssueState::Closed => "closed",
+            IssueState::All => "all",
+        };
+        // Commas part labels in a query, so that one with a comma cannot be asked for.
+        let asked: Vec<String> =
+            labels.iter().filter(|label| !label.contains(',')).map(|label| encoded(label)).collect();
+        let labels = if asked.is_empty() { String::new() } else { format!("&labels={}", asked.join(",")) };
+        let path = format!("repos/{}/issues?state={state}&sort=created&direction=asc{labels}", self.repo);
+        let issues = self.all(&path, |issue: &Issue| !issue.is_pull_request).await?;
+        Ok(issues.into_iter().map(Listed::from).collect())
+    }
+
+    pub async fn pulls(&self, state: PullState) -> Result<Vec<Listed>, WorkSourceError> {
+        let asked = match state {
+            PullState::Open => "open",
+            PullState::Closed | PullState::Merged => "closed",
+            PullState::All => "all",
+        };
+        let path = format!("repos/{}/pulls?state={asked}&sort=created&direction=asc", self.repo);
+        let pulls = self.all(&path, |_: &Pull| true).await?;
+        let wanted = |pull: &Pull| state != PullState::Merged || pull.merged_at.is_some();
+        Ok(pulls.into_iter().filter(wanted).map(Listed::from).collect())
+    }
+
+    /// An entry that goes while the list is read moves others to a page that was read before, and they would seem
+    /// to be gone, too. So a list of several pages is read twice, the second time mostly for nothing.
+    async fn all<T>(&self, path: &str, is_wanted: fn(&T) -> bool) -> Result<Vec<T>, GitHubApiError>
+    where
+        T: DeserializeOwned + Serialize + Numbered,
+    {
+        let mut found = BTreeMap::new();
+        for _ in 0..2 {
+            if self.walk(path, is_wanted, &mut found).await? == 1 {
+                break;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Answers how many pages there were.
+    async fn walk<T>(
+        &self,
+        path: &str,
+        is_wanted: fn(&T) -> bool,
+        found: &mut BTreeMap<(Timestamp, u64), T>,
+    ) -> Result<usize, GitHubApiError>
+    where
+        T: DeserializeOwned + Serialize + Numbered,
+    {
+        let (mut next, mut pages) = (1, 0);
+        loop {
+            let page = self.client.polled_page(path, next, is_wanted).await?;
+            pages += 1;
+            found.extend(page.entries.into_iter().map(|entry: T| (entry.place(), entry)));
+            match page.next.filter(|&following| following > next) {
+                Some(following) => next = following,
+                None => return Ok(pages),
+            }
+        }
+    }
+}
+
+/// What has a place in a list.
+trait Numbered {
+    fn place(&self) -> (Timestamp, u64);
+}
+
+impl Numbered for Issue {
+    fn place(&self) -> (Timestamp, u64) {
+        (self.created_at, self.number)
+    }
+}
+
+impl Numbered for Pull {
+    fn place(&self) -> (Timestamp, u64) {
+        (self.created_at, self.number)
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Pull {
+    number: u64,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    html_url: String,
+    #[serde(default, deserialize_with = "label_names")]
+    labels: Vec<String>,
+    #[serde(default)]
+    assignee: Option<User>,
+    #[serde(default)]
+    user: Option<User>,
+    created_at: Timestamp,
+    #[serde(default)]
+    merged_at: Option<Timestamp>,
+    #[serde(default)]
+    draft: Option<bool>,
+    head: End,
+    base: End,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct End {
+    #[serde(default)]
+    r#ref: String,
+    #[serde(default)]
+    sha: String,
+    /// None for a fork that is gone.
+    #[serde(default)]
+    repo: Option<Home>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Home {
+    #[serde(default)]
+    full_name: String,
+}
+
+impl From<Issue> for Listed {
+    fn from(issue: Issue) -> Self {
+        Self {
+            number: issue.number,
+            title: issue.title.unwrap_or_default(),
+            body: issue.body.unwrap_or_default(),
+            url: issue.html_url,
+            labels: issue.labels,
+            assignee: issue.assignee.map(|user| user.login),
+            author: issue.user.map(|user| user.login).unwrap_or_default(),
+            created_at: issue.created_at,
+            branch: None,
+        }
+    }
+}
+
+impl From<Pull> for Listed {
+    fn from(pull: Pull) -> Self {
+        let branch = Branch {
+            head_ref: pull.head.r#ref,
+            head_sha: pull.head.sha,
+            base_ref: pull.base.r#ref,
+            is_draft: pull.draft.unwrap_or_default(),
+            head_repo: pull.head.repo.map(|home| home.full_name).unwrap_or_default(),
+        };
+        Self {
+            number: pull.number,
+            title: pull.title.unwrap_or_default(),
+            body: pull.body.unwrap_or_default(),
+            url: pull.html_url,
+            labels: pull.labels,
+            assignee: pull.assignee.map(|user| user.login),
+            author: pull.user.map(|user| user.login).unwrap_or_default(),
+            created_at: pull.created_at,
+            branch: Some(branch),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! GitHub issues as a work source.
+//!
+//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `lapsed` finds those that the dead have
+//! left, `marker` has the rules of who has it.
+//! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
+//! parts, `people` is about those who write, `auth`, `app`, `identity` and `scopes` are about who asks, `advice` says what to check when that is refused, and `check` tells `doctor`.
+
+mod adapter;
+mod advice;
+mod app;
+mod auth;
+mod cache;
+mod check;
+mod claim;
+mod client;
+mod cursor;
+mod error;
+mod finish;
+mod identity;
+mod issues;
+mod lapsed;
+mod limits;
+mod listing;
+mod marker;
+mod models;
+mod pages;
+mod people;
+mod quota;
+mod reply;
+mod retry;
+mod scopes;
+mod settings;
+mod text;
+
+pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
+pub use advice::TokenFacts;
+pub use client::Client;
+pub use error::{ApiFailure, GitHubApiError, GitHubAuthError};
+pub use issues::encoded;
+pub use limits::{RateLimitInfo, extract_rate_limit_info, is_rate_limit_response};
+pub use listing::{Branch, Listed, Lists};
+pub use people::{Answer, People, Place};
+pub use quota::{OnWarning, Quota, RateLimitWarning};
+pub use retry::{RetryOptions, calculate_backoff_delay};
+pub use settings::{Claiming, GitHubSettings};

@@ -1,0 +1,171 @@
+//! Who somebody is in a repository, and where a pull request comes from: what trust is decided by.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cowhand_core::config::shape;
+use cowhand_core::trust::{Head, RepoPermission, Standing};
+use serde::Deserialize;
+use tokio::sync::OnceCell;
+
+use super::client::{Call, Client};
+use super::issues::encoded;
+use super::settings::GitHubSettings;
+use crate::{Setting, WorkSourceError};
+
+/// So long an answer counts: an item of a stranger is looked at with every poll.
+const FRESH: Duration = Duration::from_mins(10);
+/// Nobody has so many repositories at once; whoever sends webhooks of more is not remembered.
+const MOST_PLACES: usize = 256;
+
+/// One repository, and how to get there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// `owner/name`
+    pub repo: String,
+    pub api_url: Option<String>,
+    pub auth: shape::Auth,
+}
+
+/// What is known of people, for all repositories of the fleet.
+#[derive(Debug, Default)]
+pub struct People {
+    places: Mutex<Vec<(Place, Arc<Registrar>)>>,
+}
+
+/// Whoever asks while another does waits for that answer.
+type Known = OnceCell<(Instant, Standing)>;
+
+#[derive(Debug)]
+struct Registrar {
+    client: Client,
+    known: Mutex<HashMap<String, Arc<Known>>>,
+    /// The repository is there, and we may look at it.
+    seen: OnceCell<()>,
+}
+
+impl People {
+    pub async fn standing(
+        &self,
+        place: &Place,
+        login: &str,
+        setting: &Setting,
+    ) -> Result<Standing, WorkSourceError> {
+        let registrar = self.registrar(place, setting)?;
+        let known = registrar.known(login.to_lowercase());
+        let ask = async || Ok((Instant::now(), registrar.ask(place, login).await?));
+        known.get_or_try_init(ask).await.map(|(_, standing)| *standing)
+    }
+
+    pub async fn head(&self, place: &Place, pull: u64, setting: &Setting) -> Result<Head, WorkSourceError> {
+        let registrar = self.registrar(place, setting)?;
+        let call = Call::get(format!("repos/{}/pulls/{pull}", place.repo));
+        let pull: Pull = match registrar.client.ask(call).await {
+            Err(error) if error.is_not_found() => return Ok(Head::Unknown),
+            pull => pull?,
+        };
+        Ok(match (pull.head.repo, pull.base.repo) {
+            (Some(head), Some(base)) if head.full_name.eq_ignore_ascii_case(&base.full_name) => Head::Own,
+            (head, _) => Head::Fork(head.map(|home| home.full_name)),
+        })
+    }
+
+    /// Whether anybody could be asked there: for that it takes a token.
+    pub fn check(&self, place: &Place, setting: &Setting) -> Result<(), WorkSourceError> {
+        self.registrar(place, setting).map(drop)
+    }
+
+    /// After a reload: tokens may have changed with it.
+    pub fn clear(&self) {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn registrar(&self, place: &Place, setting: &Setting) -> Result<Arc<Registrar>, WorkSourceError> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, registrar)) = places.iter().find(|(known, _)| known == place) {
+            return Ok(Arc::clone(registrar));
+        }
+        let mut settings = GitHubSettings::new(&place.repo);
+        if let Some(api_url) = &place.api_url {
+            settings.api_url.clone_from(api_url);
+        }
+        let client = Client::new(&settings, &place.auth, setting)?;
+        let registrar = Arc::new(Registrar { client, known: Mutex::default(), seen: OnceCell::new() });
+        if places.len() >= MOST_PLACES {
+            places.clear();
+        }
+        places.push((place.clone(), Arc::clone(&registrar)));
+        Ok(registrar)
+    }
+}
+
+impl Registrar {
+    /// A repository that is hidden from us answers in the same way as one that somebody has no part in.
+    async fn sees(&self, place: &Place) -> Result<(), WorkSourceError> {
+        let look = async || self.client.call(&Call::get(format!("repos/{}", place.repo))).await.map(drop);
+        self.seen.get_or_try_init(look).await?;
+        Ok(())
+    }
+
+    async fn ask(&self, place: &Place, login: &str) -> Result<Standing, WorkSourceError> {
+        let call = Call::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
+        match self.client.ask::<Answer>(call).await {
+            Ok(answer) => Ok(answer.standing()),
+            // Nobody of that name, or nobody here.
+            Err(error) if error.is_not_found() => {
+                self.sees(place).await?;
+                Ok(Standing::Nothing)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn known(&self, name: String) -> Arc<Known> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, answer| match answer.get() {
+            Some((asked, _)) => asked.elapsed() < FRESH,
+            None => Arc::strong_count(answer) > 1,
+        });
+        Arc::clone(known.entry(name).or_default())
+    }
+}
+
+/// Of `GET /repos/{owner}/{repo}/collaborators/{username}/permission`.
+#[derive(Debug, Deserialize)]
+pub struct Answer {
+    /// In the words of old: `admin`, `write`, `read` or `none`.
+    #[serde(default)]
+    permission: String,
+    /// In today's words, or an organization's own.
+    #[serde(default)]
+    role_name: String,
+}
+
+impl Answer {
+    /// A role that somebody made up counts as what it is built on.
+    pub fn standing(&self) -> Standing {
+        let read = |word: &str| word.parse::<RepoPermission>().ok();
+        read(&self.role_name)
+            .or_else(|| read(&self.permission))
+            .map_or(Standing::Nothing, Standing::Permission)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Pull {
+    head: End,
+    base: End,
+}
+
+#[derive(Debug, Deserialize)]
+struct End {
+    #[serde(default)]
+    repo: Option<Home>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Home {
+    #[serde(default)]
+    full_name: String,
+}

@@ -1,0 +1,83 @@
+//! Whether the token may do what a source has to do.
+
+use super::advice;
+use super::client::Call;
+use super::error::{GitHubApiError, GitHubAuthError};
+use super::models::Repository;
+use crate::WorkSourceError;
+use crate::github::GitHubWorkSource;
+
+impl GitHubWorkSource {
+    /// Classic tokens name their scopes. Fine-grained ones and those of Apps do not; there it has to do that they see
+    /// the repository.
+    pub async fn validate_token(&self) -> Result<(), WorkSourceError> {
+        self.see_repository().await.map(drop)
+    }
+
+    /// The repository, and the scopes of a token that names them.
+    pub(super) async fn see_repository(&self) -> Result<(Repository, Option<String>), WorkSourceError> {
+        let (repo, origin) = (&self.settings.repo, &self.client.origin);
+        let call = Call::get(format!("repos/{repo}"));
+        let reply = match self.client.call(&call).await {
+            Err(error)
+                if error.status == Some(401) || error.is_not_found() || error.is_permission_denied() =>
+            {
+                return Err(refused(&error).into());
+            }
+            reply => reply?,
+        };
+        let repository: Repository = reply.json(&call.endpoint())?;
+        let Some(scopes) = reply.header("x-oauth-scopes") else { return Ok((repository, None)) };
+        let found = advice::words(scopes);
+        match missing(&found, repository.private) {
+            None => Ok((repository, Some(found.join(", ")))),
+            Some(required) => {
+                let message = format!("{origin} may not change issues of {repo}");
+                let required_scopes = vec![required.to_owned()];
+                Err(GitHubAuthError { message, found_scopes: found, required_scopes }.into())
+            }
+        }
+    }
+}
+
+/// Says what to check; that a scope is missing, only if the answer names scopes and `repo` is not among them.
+fn refused(error: &GitHubApiError) -> GitHubAuthError {
+    let message = error.token.advice.clone().unwrap_or_else(|| error.message.clone());
+    let found = error
+        .token
+        .scopes
+        .clone()
+        .filter(|found| error.status != Some(401) && missing(found, true).is_some());
+    let required_scopes = if found.is_some() { vec!["repo".to_owned()] } else { Vec::new() };
+    GitHubAuthError { message, found_scopes: found.unwrap_or_default(), required_scopes }
+}
+
+/// What is asked for and not there. `repo` includes `public_repo`.
+fn missing(found: &[String], is_private: bool) -> Option<&'static str> {
+    let has = |scope: &str| found.iter().any(|found| found == scope);
+    match is_private {
+        true if !has("repo") => Some("repo"),
+        false if !has("repo") && !has("public_repo") => Some("public_repo"),
+        true | false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_scopes_are_enough() {
+        for (found, private, public) in [
+            (&["repo"][..], None, None),
+            (&["gist", "repo"], None, None),
+            (&["public_repo"], Some("repo"), None),
+            (&["gist"], Some("repo"), Some("public_repo")),
+            (&["repo:status"], Some("repo"), Some("public_repo")),
+            (&[], Some("repo"), Some("public_repo")),
+        ] {
+            let found: Vec<String> = found.iter().map(|&scope| scope.to_owned()).collect();
+            assert_eq!((missing(&found, true), missing(&found, false)), (private, public), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What the adapter has to know.
+
+use std::time::Duration;
+
+use cowhand_core::config::shape;
+
+use super::quota::RateLimitWarning;
+use super::retry::RetryOptions;
+use crate::WorkSourceError;
+
+const API_URL: &str = "https://api.github.com";
+
+#[derive(Debug, Clone)]
+pub struct GitHubSettings {
+    /// `owner/repo`
+    pub repo: String,
+    /// Marks available work.
+    pub ready: String,
+    /// Marks claimed work.
+    pub in_progress: String,
+    /// Issues with one of these are left alone.
+    pub exclude_labels: Vec<String>,
+    /// Whether the ready label comes back with a release.
+    pub cleanup_on_failure: bool,
+    pub api_url: String,
+    pub retry: RetryOptions,
+    pub warning: RateLimitWarning,
+    pub connect_timeout: Duration,
+    /// For one request, from its first byte to the last of the answer.
+    pub timeout: Duration,
+    #[doc(hidden)]
+    pub claiming: Claiming,
+}
+
+/// How it is decided who has an issue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claiming {
+    /// By the earliest marker, read again after `settle`: by then whatever was written before ours can be seen.
+    ByMarker { settle: Duration },
+    /// By the label alone, which two can set: only for the test that shows why markers are there.
+    ByLabelAlone,
+}
+
+impl GitHubSettings {
+    /// All defaults.
+    pub fn new(repo: impl Into<String>) -> Self {
+        Self {
+            repo: repo.into(),
+            ready: "ready".into(),
+            in_progress: "agent-working".into(),
+            exclude_labels: vec!["blocked".into(), "wip".into()],
+            cleanup_on_failure: true,
+            api_url: API_URL.into(),
+            retry: RetryOptions::default(),
+            warning: RateLimitWarning::default(),
+            connect_timeout: Duration::from_secs(10),
+            timeout: Duration::from_secs(30),
+            claiming: Claiming::ByMarker { settle: Duration::from_secs(2) },
+        }
+    }
+
+    /// The settings and how to prove who we are.
+    pub(super) fn from_config(source: &shape::WorkSource) -> Result<(Self, &shape::Auth), WorkSourceError> {
+        let shape::WorkSource::Github {
+            repo, labels, exclude_labels, cleanup_on_failure, api_url, auth, ..
+        } = source
+        else {
+            return Err(WorkSourceError::Config("this work source is not of type github".into()));
+        };
+        let repo = repo.as_ref().ok_or_else(|| {
+            WorkSourceError::Config("work_source: repo is missing; expected owner/repo".into())
+        })?;
+        let mut settings = Self::new(repo);
+        if let Some(ready) = &labels.ready {
+            settings.ready.clone_from(ready);
+        }
+        if let Some(in_progress) = &labels.in_progress {
+            settings.in_progress.clone_from(in_progress);
+        }
+        if let Some(exclude_labels) = exclude_labels {
+            settings.exclude_labels.clone_from(exclude_labels);
+        }
+        if let Some(api_url) = api_url {
+            settings.api_url.clone_from(api_url);
+        }
+        settings.cleanup_on_failure = cleanup_on_failure.unwrap_or(true);
+        Ok((settings, auth))
+    }
+}

@@ -1,0 +1,21 @@
+//! Work sources: *what* agents work on. A schedule decides when to look; a source has the items.
+//!
+//! Adding one is implementing [`WorkSource`], registering a factory for it ([`Registry`]), and passing the same
+//! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
+
+pub mod check;
+pub mod contract;
+pub mod error;
+pub mod files;
+pub mod github;
+pub mod registry;
+pub mod source;
+pub mod sources;
+pub mod unusable;
+
+pub use check::{Finding, Verdict};
+pub use error::WorkSourceError;
+pub use registry::{Registry, Setting};
+pub use source::{CHANGING, READING, guarded, within};
+pub use source::{Claimant, Claimer, LapsedClaim, Standing, WorkSource};
+pub use sources::{For, Next, NextOptions, Sources, tries_the_next};

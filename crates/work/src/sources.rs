@@ -1,0 +1,276 @@
+//! The sources of a fleet's agents, and the way from "what is there?" to "this one is ours".
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cowhand_core::config::shape;
+use cowhand_core::id::AgentName;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::work::{
+    ClaimFailureReason, ClaimResult, FetchOptions, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId,
+    WorkResult,
+};
+
+use super::github::{People, Quota};
+use super::registry::{Registry, Setting};
+use super::{Claimant, WorkSource, WorkSourceError};
+
+/// Nobody has so many; a source that never ends its list has.
+const MOST_PAGES: usize = 10_000;
+
+/// Makes each agent's sources once and keeps them, with what they know: quota left, answers that may be used again.
+#[derive(Debug)]
+pub struct Sources {
+    registry: Arc<Registry>,
+    setting: Setting,
+    made: Mutex<HashMap<AgentName, Vec<Made>>>,
+    people: People,
+}
+
+#[derive(Debug)]
+struct Made {
+    config: shape::WorkSource,
+    source: Arc<dyn WorkSource>,
+}
+
+/// Whose work it is: an agent's, by one of its schedules or by none.
+#[derive(Debug, Clone, Copy)]
+pub struct For<'a> {
+    pub agent: &'a Agent,
+    /// Its own source counts before the agent's.
+    pub schedule: Option<&'a Schedule>,
+}
+
+impl<'a> For<'a> {
+    pub const fn agent(agent: &'a Agent) -> Self {
+        Self { agent, schedule: None }
+    }
+
+    pub const fn schedule(agent: &'a Agent, schedule: &'a Schedule) -> Self {
+        Self { agent, schedule: Some(schedule) }
+    }
+
+    pub fn config(self) -> Option<&'a shape::WorkSource> {
+        let own = self.schedule.and_then(|schedule| schedule.work_source.as_ref());
+        own.or(self.agent.settings.work_source.as_ref())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextOptions {
+    /// Claim the item in the same call; else the caller does.
+    pub auto_claim: bool,
+    /// Which items count. Its cursor and limit are of no use here: all pages are read.
+    pub fetch: FetchOptions,
+}
+
+impl Default for NextOptions {
+    fn default() -> Self {
+        Self { auto_claim: true, fetch: FetchOptions::default() }
+    }
+}
+
+/// What came of asking for the next item.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// There is nothing to do, or the agent has no source.
+    Nothing,
+    /// The first in line, left for the caller to claim.
+    Unclaimed(Box<WorkItem>),
+    Claimed(Box<WorkItem>),
+    /// Every item was lost to others, or the source refuses; the last one that was tried, and why.
+    Refused {
+        item: Box<WorkItem>,
+        reason: ClaimFailureReason,
+        message: Option<String>,
+    },
+}
+
+impl Next {
+    pub fn item(&self) -> Option<&WorkItem> {
+        match self {
+            Self::Nothing => None,
+            Self::Unclaimed(item) | Self::Claimed(item) | Self::Refused { item, .. } => Some(item),
+        }
+    }
+
+    /// Only then may anybody work on it.
+    pub fn claimed(&self) -> bool {
+        matches!(self, Self::Claimed(_))
+    }
+
+    pub fn claim_result(&self) -> Option<ClaimResult> {
+        match self {
+            Self::Nothing | Self::Unclaimed(_) => None,
+            Self::Claimed(item) => Some(ClaimResult::Claimed(item.clone())),
+            Self::Refused { reason, message, .. } => {
+                Some(ClaimResult::Refused { reason: *reason, message: message.clone() })
+            }
+        }
+    }
+}
+
+/// Whether another item may go better. If we may not write, or the source is ill, every other one ends the same way.
+pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
+    match reason {
+        ClaimFailureReason::AlreadyClaimed
+        | ClaimFailureReason::NotFound
+        | ClaimFailureReason::InvalidState => true,
+        ClaimFailureReason::PermissionDenied | ClaimFailureReason::SourceError => false,
+    }
+}
+
+impl Sources {
+    /// What the sources of each queue that counts have used and have left, by the name of the queue.
+    pub fn quotas(&self) -> BTreeMap<String, Quota> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
+        for Made { config, source } in made.values().flatten() {
+            let Some(quota) = source.quota() else { continue };
+            let total = quotas.entry(config.queue(&self.setting.base)).or_default();
+            total.requests += quota.requests;
+            total.conditional_hits += quota.conditional_hits;
+            total.rate_limit = quota.rate_limit.or(total.rate_limit.take());
+        }
+        quotas
+    }
+
+    pub fn new(registry: Arc<Registry>, setting: Setting) -> Self {
+        Self { registry, setting, made: Mutex::default(), people: People::default() }
+    }
+
+    /// None if nobody set one. The same one is answered for as long as the agent's config has it.
+    pub fn source_of(&self, whose: For<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
+        let Some(config) = whose.config() else { return Ok(None) };
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_agent = made.entry(whose.agent.name.clone()).or_default();
+        of_agent.retain(|made| still_has(whose.agent, &made.config) || made.config == *config);
+        drop(made);
+        self.source(&whose.agent.name, config).map(Some)
+    }
+
+    /// Also for a config that the agent had once: what is owed to its source is owed all the same.
+    pub fn source(
+        &self,
+        agent: &AgentName,
+        config: &shape::WorkSource,
+    ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_agent = made.entry(agent.clone()).or_default();
+        if let Some(made) = of_agent.iter().find(|made| made.config == *config) {
+            return Ok(Arc::clone(&made.source));
+        }
+        let source = self.registry.create(config, &self.setting)?;
+        of_agent.push(Made { config: config.clone(), source: Arc::clone(&source) });
+        Ok(source)
+    }
+
+    pub fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    /// After a reload: what variables or folders say may have changed with it.
+    pub fn clear(&self) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.people.clear();
+    }
+
+    /// Those who write what agents read.
+    pub const fn people(&self) -> &People {
+        &self.people
+    }
+
+    /// Everything available, the most urgent first, then the oldest. Whoever has a claim row of its own puts it
+    /// between this and `claim_work`.
+    pub async fn candidates(
+        &self,
+        whose: For<'_>,
+        options: &FetchOptions,
+    ) -> Result<Vec<WorkItem>, WorkSourceError> {
+        let Some(source) = self.source_of(whose)? else { return Ok(Vec::new()) };
+        self.all(source.as_ref(), options).await
+    }
+
+    /// All pages of a source, in the order in which items are taken.
+    pub async fn all(
+        &self,
+        source: &dyn WorkSource,
+        options: &FetchOptions,
+    ) -> Result<Vec<WorkItem>, WorkSourceError> {
+        let mut options = FetchOptions { cursor: None, limit: None, ..options.clone() };
+        let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
+        loop {
+            let page = source.fetch_available_work(&options).await?;
+            // A list that changes while it is read may show an item on two pages.
+            items.extend(page.items.into_iter().filter(|item| seen.insert(item.id.clone())));
+            let Some(cursor) = page.next_cursor else { break };
+            if cursors.len() >= MOST_PAGES || !cursors.insert(cursor.clone()) {
+                let message = format!("the list of {} does not end: cursor {cursor:?}", source.source_type());
+                return Err(WorkSourceError::Other(anyhow::anyhow!(message)));
+            }
+            options.cursor = Some(cursor);
+        }
+        items.sort_by(WorkItem::compare_place);
+        Ok(items)
+    }
+
+    /// The first in line that can be claimed. A claim that is lost costs nothing but a try of the next.
+    pub async fn next_item(
+        &self,
+        whose: For<'_>,
+        options: &NextOptions,
+        by: &Claimant,
+    ) -> Result<Next, WorkSourceError> {
+        let Some(source) = self.source_of(whose)? else { return Ok(Next::Nothing) };
+        let mut next = Next::Nothing;
+        for item in self.candidates(whose, &options.fetch).await? {
+            if !options.auto_claim {
+                return Ok(Next::Unclaimed(Box::new(item)));
+            }
+            match source.claim_work(&item.id, by).await? {
+                ClaimResult::Claimed(item) => return Ok(Next::Claimed(item)),
+                ClaimResult::Refused { reason, message } => {
+                    next = Next::Refused { item: Box::new(item), reason, message };
+                    if !tries_the_next(reason) {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    pub async fn report_outcome(
+        &self,
+        item: &WorkItemId,
+        result: &WorkResult,
+        whose: For<'_>,
+        by: &Claimant,
+    ) -> Result<(), WorkSourceError> {
+        self.source_with(item, whose)?.complete_work(item, result, by).await
+    }
+
+    pub async fn release_item(
+        &self,
+        item: &WorkItemId,
+        options: &ReleaseOptions,
+        whose: For<'_>,
+        by: &Claimant,
+    ) -> Result<ReleaseResult, WorkSourceError> {
+        self.source_with(item, whose)?.release_work(item, options, by).await
+    }
+
+    /// The source that an item can be of; the config may have changed since it was taken.
+    fn source_with(&self, item: &WorkItemId, whose: For<'_>) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+        let source = self.source_of(whose)?.filter(|source| source.source_type() == item.source());
+        source.ok_or_else(|| {
+            let agent = &whose.agent.name;
+            WorkSourceError::Config(format!("{agent} has no work source {:?} for {item}", item.source()))
+        })
+    }
+}
+
+fn still_has(agent: &Agent, config: &shape::WorkSource) -> bool {
+    let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
+    agent.settings.work_source.iter().chain(of_schedules).any(|current| current == config)
+}
