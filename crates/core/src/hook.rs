@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::shape::{Hook, HookAction, HookEvent, Hooks};
 use crate::job::{FailReason, Job, JobState, Outcome};
 use crate::report::Report;
 use crate::roster::Agent;
+use crate::shape::{Hook, HookAction, HookEvent, Hooks};
 use crate::word::written_as;
 
 /// The two lists of the config.

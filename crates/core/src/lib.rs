@@ -37,6 +37,7 @@ pub mod sandbox;
 pub mod schedule;
 pub mod server;
 pub mod session;
+pub mod shape;
 pub mod size;
 pub mod trigger;
 pub mod trust;

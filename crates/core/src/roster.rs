@@ -12,7 +12,6 @@ use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
 use crate::budget::{Budget, Tells};
-use crate::config::shape::{self, Docker};
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
@@ -24,6 +23,7 @@ use crate::retention::Retention;
 use crate::sandbox::{Asked, Sandbox, SandboxRules};
 use crate::server::Server;
 use crate::session::SessionPolicy;
+use crate::shape::{self, Docker};
 use crate::trigger::{Driver, TriggerConfig};
 use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
@@ -423,8 +423,8 @@ mod tests {
     /// The strict sandbox lets it do its work and nothing else, whatever its own would allow; what is stricter stays.
     #[test]
     fn strangers_are_held_by_more() {
-        use crate::config::shape::Runtime;
         use crate::sandbox::{Credentials, Reaches, SandboxKind};
+        use crate::shape::Runtime;
         let held = |runtime: Runtime, sandbox: &str, trust: &str| {
             let mut agent = Agent::new("a".parse().unwrap());
             agent.settings.runtime = Some(runtime);
@@ -504,7 +504,7 @@ mod tests {
     fn strangers_in_a_container() {
         use crate::sandbox::{Reaches, SandboxKind};
         let mut agent = Agent::new("a".parse().unwrap());
-        agent.settings.runtime = Some(crate::config::shape::Runtime::Command);
+        agent.settings.runtime = Some(crate::shape::Runtime::Command);
         let docker = r#"{"enabled":true,"image":"i","network":"host","volumes":["/data:/data"]}"#;
         agent.settings.docker = serde_json::from_str(docker).unwrap();
         let own = agent.sandbox(None, false);

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::config::shape::Auth;
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::Zone;
+use crate::shape::Auth;
 use crate::word::written_as;
 pub use key::{FiringKey, Occurrence};
 

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use cowhand::work::contract::assert_work_source_contract;
 use cowhand::work::{Claimant, For, NextOptions, Registry, Setting, Sources, WorkSource, WorkSourceError};
-use cowhand_core::config::{Outside, load, shape};
+use cowhand_core::config::{Outside, load};
 use cowhand_core::policy::Zone;
+use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
     WorkItem, WorkItemId, WorkOutcome, WorkResult,

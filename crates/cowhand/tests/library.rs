@@ -29,7 +29,7 @@ fn name(text: &str) -> AgentName {
 fn agent(folder: &Path, called: &str, script: &str) -> Agent {
     let mut agent = Agent::new(name(called));
     folder.clone_into(&mut agent.directory);
-    agent.settings.runtime = Some(cowhand_core::config::shape::Runtime::Command);
+    agent.settings.runtime = Some(cowhand_core::shape::Runtime::Command);
     agent.settings.command = Some(["sh", "-c", script].map(str::to_owned).into());
     agent
 }

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cowhand_core::config::shape::WorkSource;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
+use cowhand_core::shape::WorkSource;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use cowhand_core::config::shape::WorkSource;
 use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::shape::WorkSource;
 use serde_json::Value;
 
 use cowhand_run::veil::Veil;

@@ -177,9 +177,9 @@ impl WorkItemFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cowhand_core::config::shape::Runtime;
     use cowhand_core::id::JobId;
     use cowhand_core::job::{NewJob, TriggerType};
+    use cowhand_core::shape::Runtime;
 
     fn new() -> NewJob {
         NewJob {

@@ -1,11 +1,11 @@
 //! Hooks that are owed after the end of a job: written down with that end, taken by one at a time, in their order.
 
-use cowhand_core::config::shape::HookEvent;
 use cowhand_core::event::Fact;
 use cowhand_core::hook::{HookKind, HookOutline, HookRun, HookState};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, Outcome};
 use cowhand_core::roster::Roster;
+use cowhand_core::shape::HookEvent;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

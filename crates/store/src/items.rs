@@ -10,10 +10,10 @@
 //! takes the item in between, and a crash at any point leaves a row that says what is to be done.
 
 use cowhand_core::actor::Actor;
-use cowhand_core::config::shape;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Job, NewJob};
+use cowhand_core::shape;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::{Closing, WorkItem};
 use jiff::Timestamp;

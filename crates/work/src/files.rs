@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use cowhand_core::work::WorkItemId;
 
 use super::{WorkSource, WorkSourceError, files, github};

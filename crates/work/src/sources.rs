@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cowhand_core::config::shape;
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId,
     WorkResult,

@@ -13,13 +13,13 @@ use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
-use super::shape::Traces;
 use super::{idle, web};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::Server;
+use crate::shape::Traces;
 
 /// Fleets in fleets in fleets: deeper than anyone goes, and far from the end of the stack.
 const MOST_LEVELS: usize = 32;

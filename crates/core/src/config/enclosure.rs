@@ -6,9 +6,9 @@ use super::load::{Draft, Loader};
 use super::node::{Location, Node};
 use super::problem::Problem;
 use super::resolve::{schedule_at, schedule_node};
-use super::shape::Runtime;
 use crate::roster::{Agent, Schedule};
 use crate::sandbox::{Asked, Credentials, Network, Reach, Reaches, Sandbox, SandboxKind, SandboxRules};
+use crate::shape::Runtime;
 use crate::workspace::IsolationKind;
 
 /// Less than any program needs to begin, even the smallest one.

@@ -14,8 +14,8 @@ use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::resolve::Resolved;
 use super::schema::SCHEMA;
-use super::shape::Traces;
 use super::{compose, reference, resolve, secret};
+use crate::shape::Traces;
 use indexmap::IndexMap;
 
 use crate::budget::FleetBudget;

@@ -28,7 +28,6 @@ mod scalar;
 mod schema;
 mod secret;
 mod section;
-pub mod shape;
 mod spending;
 pub mod suggest;
 mod syntax;

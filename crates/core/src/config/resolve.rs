@@ -12,11 +12,12 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, idle, runtime, secret, shape, spending, trusting, working};
+use super::{enclosure, idle, runtime, secret, spending, trusting, working};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, Former, OWN_SERVER, Schedule};
+use crate::shape;
 use crate::trigger::{TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
 

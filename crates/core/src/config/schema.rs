@@ -7,7 +7,7 @@ use regex::Regex;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use super::shape::FleetFile;
+use crate::shape::FleetFile;
 
 /// What the checker walks along.
 pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::generate);

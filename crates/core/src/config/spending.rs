@@ -3,9 +3,9 @@
 use super::load::{Draft, Loader};
 use super::node::Location;
 use super::problem::Problem;
-use super::shape::Runtime;
 use crate::budget::{Budget, Tells};
 use crate::roster::Agent;
+use crate::shape::Runtime;
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let budgets = [agent.settings.budget.unwrap_or_default(), loader.budget.limits];

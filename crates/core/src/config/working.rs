@@ -8,8 +8,8 @@ use super::load::{Draft, Loader};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::resolve::schedule_node;
-use super::shape::{Runtime, WorkSource};
 use crate::roster::Agent;
+use crate::shape::{Runtime, WorkSource};
 
 /// Gives the agent's `repo` to every GitHub source of it that names none.
 pub(super) fn take_repo(draft: &mut Draft) {

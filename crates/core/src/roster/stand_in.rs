@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::Agent;
-use crate::config::shape::Runtime;
+use crate::shape::Runtime;
 
 impl Agent {
     /// The agent as its fallback of this number has it.

@@ -2,7 +2,7 @@
 //! others. Such an agent is never started.
 
 use super::Agent;
-use crate::config::shape::{PermissionMode, Runtime};
+use crate::shape::{PermissionMode, Runtime};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unheld {

@@ -6,10 +6,10 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::{ReleaseOptions, WorkOutcome, WorkResult};
-use crate::config::shape::{ItemRules, OnFailure};
 use crate::id::JobId;
 use crate::job::{ErrorKind, FailReason, JobError, Outcome, Termination};
 use crate::report::{Report, ReportedOutcome};
+use crate::shape::{ItemRules, OnFailure};
 
 /// What is still owed to the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

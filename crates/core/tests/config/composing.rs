@@ -1,9 +1,9 @@
 //! Fleets of fleets, and the layers of an agent.
 
 use super::{fine, lines, load_files, load_text};
-use cowhand_core::config::shape::WorkSource;
 use cowhand_core::policy::{Misfire, Overlap};
 use cowhand_core::roster::Agent;
+use cowhand_core::shape::WorkSource;
 
 #[test]
 fn names_and_order() {

@@ -2,7 +2,7 @@
 
 use super::{lines, load_files, rendered};
 use cowhand_core::config::Loaded;
-use cowhand_core::config::shape::{Runtime, WorkSource};
+use cowhand_core::shape::{Runtime, WorkSource};
 
 const FLEET: &str = include_str!("herdctl_fleet/herdctl.yaml");
 const FULL: &str = include_str!("herdctl_fleet/full.yaml");

@@ -1,8 +1,8 @@
 //! The documented examples load as they are printed.
 
 use super::{fine, load_files, load_text, rendered};
-use cowhand_core::config::shape::WorkSource;
 use cowhand_core::interval::Interval;
+use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::TriggerConfig;
 
 const MARKETING: &str = r#"name: marketing-agent

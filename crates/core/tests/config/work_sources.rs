@@ -1,6 +1,6 @@
 //! Work sources from which nothing can ever be taken, and agents with nothing to do.
 
-use cowhand_core::config::shape::WorkSource;
+use cowhand_core::shape::WorkSource;
 
 use super::mistakes::agent;
 use super::{fine, lines, load_files, load_text};

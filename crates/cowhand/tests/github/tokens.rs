@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use cowhand::work::github::{ApiFailure, GitHubWorkSource};
 use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
-use cowhand_core::config::shape::WorkSource as Shape;
+use cowhand_core::shape::WorkSource as Shape;
 use cowhand_core::work::FetchOptions;
 use jiff::{SignedDuration, Timestamp};
 use tracing::instrument::WithSubscriber;

@@ -18,9 +18,9 @@ use cowhand::clock::Clock;
 use cowhand::fleet::{Fleet, Options, Trigger, Triggered};
 use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
 use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
-use cowhand_core::config::shape;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::Job;
+use cowhand_core::shape;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Scene;

@@ -297,8 +297,8 @@ async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
     claimed(&store, &other, purse()).await;
 }
 
-fn budget_settings(dollars: f64) -> cowhand_core::config::shape::Agent {
-    cowhand_core::config::shape::Agent { budget: Some(per_day(dollars)), ..Default::default() }
+fn budget_settings(dollars: f64) -> cowhand_core::shape::Agent {
+    cowhand_core::shape::Agent { budget: Some(per_day(dollars)), ..Default::default() }
 }
 
 async fn a_run_is_told_what_it_passes(place: Place) {

@@ -3,7 +3,6 @@
 use cowhand::store::{
     Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
 };
-use cowhand_core::config::shape::WorkSource;
 use cowhand_core::event::Fact;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::JobId;
@@ -11,6 +10,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outc
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
+use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::{Closing, ReleaseOptions, WorkItem, WorkOutcome};
 use jiff::SignedDuration;

@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use cowhand::fleet::{Changes, Delivered, Fleet, Stop, Trigger, Triggered};
 use cowhand::trigger::Registry;
-use cowhand_core::config::shape::{Runtime, Session};
 use cowhand_core::delivery::{Delivery, Message};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;
 use cowhand_core::session::SessionPolicy;
+use cowhand_core::shape::{Runtime, Session};
 use cowhand_core::trigger::ChatPlatform;
 
 use crate::{Home, becomes, name, on_both, with_schedule};

@@ -30,12 +30,12 @@ use cowhand::fleet::{Agents, Fleet, Options, Subscription};
 use cowhand::state::StateFolder;
 use cowhand::store::{JobFilter, LedgerRow};
 use cowhand::trigger::Registry;
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::job::Job;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::ScheduleRecord;
+use cowhand_core::shape::Runtime;
 use tempfile::TempDir;
 
 /// Where a fleet lives from one start to the next.

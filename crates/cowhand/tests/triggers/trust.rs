@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use cowhand::fleet::{Changes, Delivered, Fleet, Stop};
 use cowhand::store::LedgerRow;
 use cowhand::trigger::Registry;
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
+use cowhand_core::shape::Runtime;
 use cowhand_core::trigger::ChatPlatform;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cowhand::clock::Clock;
 use cowhand::work::files::Files;
 use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 
 use crate::{Tasks, names};
 

@@ -9,8 +9,8 @@ use cowhand::work::files::Files;
 use cowhand::work::{
     Claimant, For, Next, NextOptions, Registry, Setting, Sources, WorkSource, WorkSourceError,
 };
-use cowhand_core::config::shape;
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::shape;
 use cowhand_core::trigger::TriggerConfig;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use cowhand_core::ask::{self, ASK_TIMEOUT, LONGEST_STANDSTILL};
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, NotBegun, Outcome, Settlement,
@@ -16,6 +15,7 @@ use cowhand_core::moment::{Moment, SMALLEST};
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::provider::OnLimit;
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::Isolation;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

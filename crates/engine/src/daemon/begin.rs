@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::job::{
     ErrorKind, FailReason, JobError, NotBegun, Origin, Outcome, Settlement, Termination,
 };
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, Holding};
+use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};

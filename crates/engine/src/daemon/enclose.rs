@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::roster::Agent;
 use cowhand_core::sandbox::{Reaches, SandboxKind};
+use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 
 use super::attempt::Charge;

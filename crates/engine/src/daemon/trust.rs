@@ -1,7 +1,7 @@
 //! Whether those are trusted whose words a firing or an item brings.
 
 use anyhow::Context;
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use cowhand_core::trust::{Head, Question, Trust, Verdict, Words, judge, judge_again};
 use cowhand_core::work::WorkItem;
 

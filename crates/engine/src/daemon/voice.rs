@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cowhand_core::ask::ASK_TIMEOUT;
-use cowhand_core::config::shape::{McpServer, PermissionMode};
 use cowhand_core::interval::Interval;
 use cowhand_core::permission::Permissions;
 use cowhand_core::roster::{Agent, OWN_SERVER};
 use cowhand_core::sandbox::SandboxKind;
+use cowhand_core::shape::{McpServer, PermissionMode};
 
 use super::attempt::Charge;
 use crate::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::roster::Agent;
+use cowhand_core::shape::Runtime;
 
 use cowhand_run::runtime::plan::{self, Lead};
 use cowhand_run::sandbox::proxy::{self, Credentials};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use cowhand_core::config::shape::{PermissionMode, Runtime};
 use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::shape::{PermissionMode, Runtime};
 use tokio::process::Command;
 
 use super::Finding;

@@ -1,7 +1,7 @@
 //! Whether hooks have what they need, before a job has ended and nobody hears of it.
 
-use cowhand_core::config::shape::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::shape::{Hook, HookAction};
 use reqwest::Url;
 
 use super::Finding;

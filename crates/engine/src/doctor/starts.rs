@@ -86,7 +86,7 @@ impl Machine<'_> {
         // Trying a start makes no folder in anybody's home.
         let homes = if confined { about.homes } else { &[] };
         let about = Description { homes, ..*about };
-        let client = agent.settings.runtime == Some(cowhand_core::config::shape::Runtime::Acp);
+        let client = agent.settings.runtime == Some(cowhand_core::shape::Runtime::Acp);
         let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
         let setting = Setting {
             asked: &asked,

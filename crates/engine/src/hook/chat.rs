@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cowhand_core::config::shape::HookEvent;
 use cowhand_core::cut::cut;
+use cowhand_core::shape::HookEvent;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
 use serde_json::{Value, json};

@@ -9,11 +9,11 @@ mod webhook;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::config::shape::{Hook, HookAction};
 use cowhand_core::cut::cut;
 use cowhand_core::hook::{HookContext, HookOutline, holds};
 use cowhand_core::job::Job;
 use cowhand_core::roster::Agent;
+use cowhand_core::shape::{Hook, HookAction};
 use serde_json::Value;
 
 use crate::context::Engine;

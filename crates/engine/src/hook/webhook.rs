@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use cowhand_core::config::shape::{HookAction, HookMethod};
+use cowhand_core::shape::{HookAction, HookMethod};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use ring::hmac::{HMAC_SHA256, Key, sign};

@@ -5,9 +5,9 @@ pub mod noticed;
 
 use std::sync::Arc;
 
-use cowhand_core::config::shape;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::shape;
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;

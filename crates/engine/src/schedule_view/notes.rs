@@ -1,11 +1,11 @@
 //! What there is to say about why a schedule does not fire, or a firing did not run.
 
-use cowhand_core::config::shape::WorkSource;
 use cowhand_core::plan::{AwaitedSeat, LiveJob, LiveState, Snapshot, free_places};
 use cowhand_core::policy::{Closed, Misfire};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
+use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::{Driver, TriggerConfig};
 use jiff::Timestamp;
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cowhand_core::config::looks_secret;
-use cowhand_core::config::shape::{Hook, HookAction};
+use cowhand_core::shape::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::trigger::TriggerConfig;
 use indexmap::IndexMap;

@@ -1,6 +1,6 @@
 //! Where traces go: what the config says, or else the variables that all programs with OpenTelemetry know.
 
-use cowhand_core::config::shape::Traces;
+use cowhand_core::shape::Traces;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::config::shape::PermissionMode;
+use cowhand_core::shape::PermissionMode;
 use serde_json::{Value, json};
 
 use super::orders::{Orders, Wanted};

@@ -4,8 +4,8 @@ use std::io;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use cowhand_core::config::shape::PermissionMode;
 use cowhand_core::job::ErrorKind;
+use cowhand_core::shape::PermissionMode;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode, Runtime};
 use cowhand_core::roster::Agent;
+use cowhand_core::shape::{McpServer, McpTransport, PermissionMode, Runtime};
 
 use super::{Reader, Session, acp, claude, codex, command, gemini, opencode};
 use crate::attempt::StopSignal;

@@ -6,9 +6,9 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::IntoResponse;
-use cowhand_core::config::shape::Runtime;
 use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
+use cowhand_core::shape::Runtime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

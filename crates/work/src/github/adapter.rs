@@ -1,7 +1,7 @@
 //! Issues of a repository as work.
 
 use async_trait::async_trait;
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
     WorkItem, WorkItemId, WorkResult,

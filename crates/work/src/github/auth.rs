@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use reqwest::header::HeaderValue;
 
 use super::app::AppAuth;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use jiff::Timestamp;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, Url};

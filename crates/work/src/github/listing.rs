@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use cowhand_core::trigger::{IssueState, PullState};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 use cowhand_core::trust::{Head, RepoPermission, Standing};
 use serde::Deserialize;
 use tokio::sync::OnceCell;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 
 use super::quota::RateLimitWarning;
 use super::retry::RetryOptions;

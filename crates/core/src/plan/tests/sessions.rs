@@ -1,8 +1,8 @@
 //! Jobs that share a session run one after the other.
 
 use super::*;
-use crate::config::shape;
 use crate::session::SessionPolicy;
+use crate::shape;
 
 fn with_policy(policy: SessionPolicy, items: &[Option<&str>]) -> Scene {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).max(9);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cowhand_core::config::shape::{McpServer, McpTransport};
+use cowhand_core::shape::{McpServer, McpTransport};
 use serde_json::{Value, json};
 
 use super::super::gemini::Chat;

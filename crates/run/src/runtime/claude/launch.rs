@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use cowhand_core::ask::ASK_TIMEOUT;
-use cowhand_core::config::shape::{McpServer, PermissionMode, Plugin, SettingSource};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::JobUsage;
 use cowhand_core::permission::{Permissions, Rule};
+use cowhand_core::shape::{McpServer, PermissionMode, Plugin, SettingSource};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
@@ -220,7 +220,7 @@ const fn permission_mode(mode: PermissionMode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use cowhand_core::config::shape::PluginKind;
+    use cowhand_core::shape::PluginKind;
 
     use super::*;
 

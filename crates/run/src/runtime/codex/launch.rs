@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
+use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::json;
 
 use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};

@@ -1,6 +1,6 @@
 //! How the Gemini CLI is started.
 
-use cowhand_core::config::shape::PermissionMode;
+use cowhand_core::shape::PermissionMode;
 use serde_json::json;
 
 use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables};

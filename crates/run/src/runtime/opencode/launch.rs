@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::config::shape::{McpServer, McpTransport, PermissionMode};
 use cowhand_core::roster::Agent;
+use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::{Map, Value, json};
 
 use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};

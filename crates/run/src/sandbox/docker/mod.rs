@@ -15,8 +15,8 @@ mod order;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::config::shape::DEFAULT_IMAGE;
 use cowhand_core::sandbox::Container;
+use cowhand_core::shape::DEFAULT_IMAGE;
 use serde::{Deserialize, Serialize};
 
 use engine::{Engine, Trouble};
