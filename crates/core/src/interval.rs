@@ -3,11 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::policy::Jitter;
 
 /// A parsed interval that still knows how it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -56,23 +54,6 @@ impl Interval {
 
     pub const fn duration(self) -> SignedDuration {
         SignedDuration::from_secs(self.count * self.unit.seconds())
-    }
-
-    /// When a schedule with this interval is next due: at once if it never ran, else that long after the last
-    /// run **completed**, later by the jitter's share, and never before `now`.
-    ///
-    /// `place` in 0..1 is the firing's own position inside the jitter (see [`Jitter::place`]); a first run is
-    /// never delayed by it.
-    pub fn next_trigger(
-        self,
-        last_completed: Option<Timestamp>,
-        jitter: Jitter,
-        place: f64,
-        now: Timestamp,
-    ) -> Timestamp {
-        let Some(last) = last_completed else { return now };
-        let wait = self.duration() + jitter.share_of(self.duration(), place);
-        last.checked_add(wait).unwrap_or(Timestamp::MAX).max(now)
     }
 }
 
@@ -216,39 +197,6 @@ mod tests {
             ("٥m", NotAnInterval("٥m".into())),
         ] {
             assert_eq!(text.parse::<Interval>(), Err(error), "{text}");
-        }
-    }
-
-    #[test]
-    fn next_trigger() {
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let now = at("2025-01-19T10:02:00Z");
-        let (none, most) = (Jitter::NONE, Jitter::percent(10).unwrap());
-        for (case, last, interval, jitter, place, expected) in [
-            ("first run", None, "5m", none, 0.0, "2025-01-19T10:02:00Z"),
-            ("first run is never delayed", None, "5m", most, 0.99, "2025-01-19T10:02:00Z"),
-            ("from completion", Some("2025-01-19T10:00:00Z"), "5m", none, 0.0, "2025-01-19T10:05:00Z"),
-            ("past is now", Some("2025-01-19T08:00:00Z"), "5m", none, 0.0, "2025-01-19T10:02:00Z"),
-            ("jitter adds its share", Some("2025-01-19T10:00:00Z"), "1h", most, 0.5, "2025-01-19T11:03:00Z"),
-            (
-                "completed in the future",
-                Some("2025-01-19T11:00:00Z"),
-                "5m",
-                none,
-                0.0,
-                "2025-01-19T11:05:00Z",
-            ),
-            (
-                "beyond time",
-                Some("9999-12-01T00:00:00Z"),
-                "36500d",
-                none,
-                0.0,
-                "9999-12-30T22:00:00.999999999Z",
-            ),
-        ] {
-            let interval: Interval = interval.parse().unwrap();
-            assert_eq!(interval.next_trigger(last.map(at), jitter, place, now), at(expected), "{case}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Timing policies of a schedule: how far from the exact time, what to do with missed and overlapping firings,
 //! and the hours in which it may fire at all.
 
+mod jitter;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,57 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::interval::{Interval, IntervalError};
-
-/// Up to this share of the interval is added to a due time, so that a crowd spreads out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "u8", into = "u8")]
-#[schemars(with = "u8", extend("minimum" = 0, "maximum" = 10))]
-pub struct Jitter(u8);
-
-impl Jitter {
-    pub const NONE: Self = Self(0);
-    pub const ONE: Self = Self(1);
-    pub const LARGEST: u8 = 10;
-
-    pub fn percent(percent: u8) -> Result<Self, PolicyError> {
-        if percent <= Self::LARGEST { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
-    }
-
-    /// Where in 0..1 a firing stands: the same for the same schedule and key on every machine.
-    pub fn place(schedule: &str, key: &str) -> f64 {
-        // FNV-1a, then splitmix's finisher so that neighbours differ in the high bits too. A hash of the
-        // standard library may change between releases; this one may not.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for byte in schedule.bytes().chain([b'/']).chain(key.bytes()) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        hash ^= hash >> 31;
-        #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
-        let place = (hash >> 11) as f64 / (1_u64 << 53) as f64;
-        place
-    }
-
-    pub fn share_of(self, whole: SignedDuration, place: f64) -> SignedDuration {
-        let seconds = whole.as_secs_f64() * f64::from(self.0) / 100.0 * place.clamp(0.0, 1.0);
-        SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO)
-    }
-}
-
-impl From<Jitter> for u8 {
-    fn from(jitter: Jitter) -> Self {
-        jitter.0
-    }
-}
-
-impl TryFrom<u8> for Jitter {
-    type Error = PolicyError;
-
-    fn try_from(percent: u8) -> Result<Self, PolicyError> {
-        Self::percent(percent)
-    }
-}
+pub use jitter::Jitter;
 
 /// What becomes of firings whose time passed while nobody could fire them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -476,24 +428,6 @@ mod tests {
         for word in RETRY_WORDS {
             let reason = word.parse::<crate::job::ExitReason>().is_ok();
             assert!(reason || word.parse::<crate::job::ErrorKind>().is_ok(), "{word}");
-        }
-    }
-
-    #[test]
-    fn jitter_is_bounded_stable_and_spread() {
-        assert!(Jitter::percent(10).is_ok());
-        assert_eq!(Jitter::percent(11), Err(PolicyError::Jitter(11)));
-        let hour = SignedDuration::from_hours(1);
-        assert_eq!(Jitter(10).share_of(hour, 0.999), SignedDuration::from_millis(359_640));
-        assert_eq!(Jitter::NONE.share_of(hour, 0.999), SignedDuration::ZERO);
-        assert_eq!(Jitter::place("a", "k").to_bits(), 4_605_658_892_822_547_399, "the same for ever");
-        let places: Vec<f64> =
-            (0..1_000).map(|n| Jitter::place("agent/check", &format!("interval:{n}"))).collect();
-        assert!(places.iter().all(|place| (0.0..1.0).contains(place)));
-        for tenth in 0..10 {
-            let low = f64::from(tenth) / 10.0;
-            let share = places.iter().filter(|place| (low..low + 0.1).contains(*place)).count();
-            assert!((60..140).contains(&share), "tenth {tenth} holds {share} of 1000");
         }
     }
 
