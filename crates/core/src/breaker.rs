@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cut::cut;
 use crate::interval::Interval;
-use crate::job::{ErrorKind, JobError, Outcome};
+use crate::job::{ErrorKind, JobError, Outcome, signature};
 
 /// When a schedule pauses itself.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -154,35 +154,6 @@ fn jobs_in_a_row(count: u32) -> String {
 /// It stands in an event and on one line of a screen.
 const LONGEST_REASON: usize = 500;
 
-/// What two failures have in common if they are the same one: the kind, and the message without numbers, ids and the
-/// differences of white space and case.
-pub fn signature(error: &JobError) -> String {
-    let mut text = format!("{}:", error.kind);
-    for word in error.message.to_lowercase().split_whitespace() {
-        text.push(' ');
-        let mut part = String::new();
-        for letter in word.chars() {
-            if letter.is_alphanumeric() {
-                part.push(letter);
-            } else {
-                push_part(&mut text, &mut part);
-                text.push(letter);
-            }
-        }
-        push_part(&mut text, &mut part);
-    }
-    cut(&text, 0, LONGEST_REASON)
-}
-
-fn push_part(text: &mut String, part: &mut String) {
-    if part.chars().any(|letter| letter.is_ascii_digit()) {
-        text.push('#');
-    } else {
-        text.push_str(part);
-    }
-    part.clear();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,25 +170,6 @@ mod tests {
 
     fn completed() -> Outcome {
         Outcome::Completed { summary: None }
-    }
-
-    #[test]
-    fn what_two_failures_have_in_common() {
-        let signature = |message: &str| {
-            super::signature(&JobError { kind: ErrorKind::Exit, message: message.to_owned() })
-        };
-        let table = [
-            ("exit code 1; it said: no", "exit code 12;  it said: No", true),
-            ("cannot read /tmp/a1b2/x", "cannot read /tmp/99/x", true),
-            ("job 0192-af3e went away", "job 77-1 went away", true),
-            ("cannot read x", "cannot write x", false),
-            ("a b", "ab", false),
-            ("", " ", true),
-        ];
-        for (one, other, same) in table {
-            assert_eq!(signature(one) == signature(other), same, "{one} | {other}");
-        }
-        assert!(signature(&"ä1 ".repeat(10_000)).len() < 1_000);
     }
 
     /// f: fails as before, g: fails otherwise, l: is lost, c: is cancelled, o: goes well, e: goes well and does nothing

@@ -7,6 +7,7 @@
 
 pub mod actor;
 pub mod ask;
+pub mod attempt;
 pub mod breaker;
 pub mod budget;
 pub mod config;
@@ -17,6 +18,7 @@ pub mod event;
 pub mod filter;
 pub mod firing;
 pub mod followup;
+pub mod github;
 pub mod hook;
 pub mod id;
 pub mod interval;

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::cron::Cron;
+use crate::github::Auth;
 use crate::interval::Interval;
 use crate::policy::Zone;
-use crate::shape::Auth;
 use crate::word::written_as;
 pub use key::{FiringKey, Occurrence};
 

@@ -8,8 +8,8 @@ mod words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::github::Auth;
 use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, SandboxRules};
-use crate::shape::Auth;
 use crate::word::written_as;
 pub use words::{Author, Head, Question, Standing, Words};
 

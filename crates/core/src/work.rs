@@ -1,6 +1,6 @@
 //! Work items: *what* an agent works on, in one shape for every source, and the words of their life.
 
-mod closing;
+mod rules;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::word::written_as;
 
-pub use closing::{Closing, artifacts, of_work};
+pub use rules::{ItemRules, OnFailure};
 
 /// `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

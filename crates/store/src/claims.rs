@@ -3,11 +3,12 @@
 //! A claim starts an attempt and takes a lease on the job. Its epoch grows with every claim, and every later
 //! write says which epoch it belongs to, so a node that lost its lease can no longer change anything.
 
+use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, Run};
 use cowhand_core::budget::{Amount, OverBudget, Purse, Reservation};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
-use cowhand_core::job::{Job, JobState, NotBegun, Outcome, Settlement};
+use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
 use cowhand_core::moment::Moment;
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Parked, Seat};

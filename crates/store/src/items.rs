@@ -12,10 +12,10 @@
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
-use cowhand_core::job::{Job, NewJob};
+use cowhand_core::job::{Closing, Job, NewJob};
 use cowhand_core::shape;
 use cowhand_core::trigger::FiringKey;
-use cowhand_core::work::{Closing, WorkItem};
+use cowhand_core::work::WorkItem;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;

@@ -3,8 +3,8 @@
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{ErrorKind, Job, JobState, Outcome};
-use cowhand_core::work::{Closing, WorkItemId, WorkOutcome, of_work};
+use cowhand_core::job::{Closing, ErrorKind, Job, JobState, Outcome, of_work};
+use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::{SignedDuration, Timestamp};
 
 use super::db::{Row, Tx, args};

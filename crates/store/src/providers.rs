@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use cowhand_core::attempt::Limit;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::Limit;
 use cowhand_core::provider::{Parked, ProviderState, Seat};
 use jiff::Timestamp;
 

@@ -5,8 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorKind, Job, JobError, Refused};
-use crate::breaker::signature;
+use super::{ErrorKind, Job, JobError, Refused, signature};
 
 /// How often in a row a job is put back for the same reason before it fails.
 pub const MAX_REQUEUES: u32 = 5;

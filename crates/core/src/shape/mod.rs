@@ -34,4 +34,4 @@ pub use mcp::{McpServer, McpTransport};
 pub use runtime::Runtime;
 pub use schedule::Schedule;
 pub use traces::Traces;
-pub use work_source::{AppAuth, Auth, ItemRules, Labels, OnFailure, WorkSource};
+pub use work_source::{Labels, WorkSource};

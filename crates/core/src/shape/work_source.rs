@@ -6,6 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::github::Auth;
+use crate::work::ItemRules;
+
 /// An outside queue of work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -93,27 +96,6 @@ impl WorkSource {
     }
 }
 
-/// What happens to an item whose job did not go well, whatever the source.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ItemRules {
-    /// Unset means `report`.
-    pub on_failure: Option<OnFailure>,
-    /// After so many failures an item is left for a person; unset means 3.
-    #[schemars(range(min = 1))]
-    pub max_item_attempts: Option<u32>,
-}
-
-/// When the agent says that it failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnFailure {
-    /// The source is told, and the item waits for a person.
-    Report,
-    /// The item goes back to the others.
-    Release,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Labels {
@@ -121,29 +103,4 @@ pub struct Labels {
     pub ready: Option<String>,
     /// Marks claimed work; unset means `agent-working`.
     pub in_progress: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Auth {
-    /// The environment variable that holds the token; unset means `GITHUB_TOKEN`.
-    pub token_env: Option<String>,
-    /// A GitHub App instead of a token.
-    pub app: Option<AppAuth>,
-}
-
-/// A GitHub App. One of the two private keys must be named.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AppAuth {
-    /// Its id, or its client id.
-    pub id: String,
-    /// Unset means the one that the repository has.
-    #[serde(default)]
-    pub installation_id: Option<u64>,
-    /// The environment variable that holds the private key in PEM form.
-    #[serde(default)]
-    pub private_key_env: Option<String>,
-    /// The file with the private key, relative to the root config file.
-    #[serde(default)]
-    pub private_key_file: Option<String>,
 }

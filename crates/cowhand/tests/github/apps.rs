@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use cowhand::work::github::GitHubWorkSource;
 use cowhand::work::{Setting, WorkSource, WorkSourceError};
-use cowhand_core::shape::{AppAuth, Auth};
+use cowhand_core::github::{AppAuth, Auth};
 use jiff::SignedDuration;
 use serde::Deserialize;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
 use cowhand::work::{Claimant, Setting, WorkSource};
-use cowhand_core::shape::Auth;
+use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId, WorkOutcome, WorkResult};
 use fake::{Fake, REPO};
 use jiff::{SignedDuration, Timestamp};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cowhand::work::github::{GitHubApiError, GitHubSettings, GitHubWorkSource, RateLimitWarning};
 use cowhand::work::{Setting, WorkSource, WorkSourceError};
-use cowhand_core::shape::Auth;
+use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, FetchOptions, WorkOutcome};
 use jiff::SignedDuration;
 

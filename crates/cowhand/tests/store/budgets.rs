@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use cowhand::store::{Claim, Decision, Fired, Firing, Hearing, Settled, Starter, Store};
+use cowhand_core::attempt::{Limit, Settlement};
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Purse, Scope, Window};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{
-    ErrorKind, FailReason, JobError, JobUsage, Limit, ModelUsage, NewJob, NotBegun, Outcome, Settlement,
-};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, Seat};
 use cowhand_core::roster::{Agent, Roster};

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use cowhand::store::{
     Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled, Starter, Store, StoreError,
 };
+use cowhand_core::attempt::Settlement;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobRecord, JobStatus, JobUsage, NewJob, Origin, Outcome,
-    Settlement, Termination, TriggerType,
+    Termination, TriggerType,
 };
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;

@@ -1,9 +1,10 @@
 //! Hooks that are owed: with the end of the job, in order, by one at a time.
 
 use cowhand::store::{Cancel, Claim, HookEnd, OwedHook, Settled, Store};
+use cowhand_core::attempt::Settlement;
 use cowhand_core::hook::{HookRun, HookState};
 use cowhand_core::id::JobId;
-use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome, Settlement};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
 use cowhand_core::roster::Roster;

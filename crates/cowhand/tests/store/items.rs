@@ -6,13 +6,13 @@ use cowhand::store::{
 use cowhand_core::event::Fact;
 use cowhand_core::firing::Occasion;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
+use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::FiringKey;
-use cowhand_core::work::{Closing, ReleaseOptions, WorkItem, WorkOutcome};
+use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use jiff::SignedDuration;
 use serde_json::json;
 

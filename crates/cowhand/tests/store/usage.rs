@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cowhand_core::job::{JobUsage, ModelUsage, Outcome, Settlement};
+use cowhand_core::attempt::Settlement;
+use cowhand_core::job::{JobUsage, ModelUsage, Outcome};
 use cowhand_core::policy::Retry;
 use jiff::{SignedDuration, Timestamp};
 

@@ -121,7 +121,7 @@ async fn a_pause_lasts_as_long_as_it_should(database: &str) {
     // Its breaker pauses it for 15 minutes with this failure.
     let (job, epoch, _) = story.running.pop().unwrap();
     let breaker = serde_json::from_str(r#"{"failures":1,"pause":"15m"}"#).unwrap();
-    let settlement = cowhand_core::job::Settlement { breaker: Some(breaker), ..failed().into() };
+    let settlement = cowhand_core::attempt::Settlement { breaker: Some(breaker), ..failed().into() };
     story.store.settle(job, epoch, settlement, Retry::default(), story.now).await.unwrap();
     let state = async |story: &Story| story.store.schedule(id).await.unwrap().unwrap().state;
     story.set_clock("2026-01-05T09:01:00Z").await;

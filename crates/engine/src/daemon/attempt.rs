@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::ask::{self, ASK_TIMEOUT, LONGEST_STANDSTILL};
+use cowhand_core::attempt::{Limit, Settlement};
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{
-    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, Limit, NotBegun, Outcome, Settlement,
-    Termination,
+    ErrorKind, FailReason, Job, JobError, JobState, JobUsage, NotBegun, Outcome, Termination,
 };
 use cowhand_core::moment::{Moment, SMALLEST};
 use cowhand_core::policy::{Retry, Timeout};

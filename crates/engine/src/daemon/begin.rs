@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cowhand_core::job::{
-    ErrorKind, FailReason, JobError, NotBegun, Origin, Outcome, Settlement, Termination,
-};
+use cowhand_core::attempt::Settlement;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, NotBegun, Origin, Outcome, Termination};
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, Holding};
 use cowhand_core::shape::Runtime;

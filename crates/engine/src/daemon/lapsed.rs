@@ -4,7 +4,8 @@
 //! a crash on the way leaves a row that says what is still to be done.
 
 use cowhand_core::id::JobId;
-use cowhand_core::work::{ClaimResult, Closing, WorkItem};
+use cowhand_core::job::Closing;
+use cowhand_core::work::{ClaimResult, WorkItem};
 use tracing::{info, warn};
 
 use super::prepare::{CLAIMING, Errand, Order};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::job::{Outcome, Settlement};
+use cowhand_core::attempt::Settlement;
+use cowhand_core::job::Outcome;
 use cowhand_core::roster::Agent;
 use tokio::time::Instant;
 use tracing::{error, warn};

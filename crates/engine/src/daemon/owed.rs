@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::job::CancelReason;
-use cowhand_core::work::{ClaimResult, Closing, ReleaseResult};
+use cowhand_core::job::{CancelReason, Closing};
+use cowhand_core::work::{ClaimResult, ReleaseResult};
 use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use cowhand_core::attempt::Settlement;
 use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Purse, Reservation, Spending, Tells};
-use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome, Settlement};
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Agent;
 use tracing::warn;

@@ -2,9 +2,9 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
-use cowhand_core::job::JobState;
+use cowhand_core::job::{Closing, JobState};
 use cowhand_core::work::{
-    ClaimResult, Closing, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkOutcome, WorkResult,
+    ClaimResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkOutcome, WorkResult,
 };
 use jiff::Timestamp;
 

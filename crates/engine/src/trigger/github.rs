@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use cowhand_core::shape::Auth;
+use cowhand_core::github::Auth;
 use cowhand_core::trigger::{GithubBackend, IssueState, PullState, TriggerConfig};
 use cowhand_core::trust::Standing;
 

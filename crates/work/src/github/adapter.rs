@@ -1,6 +1,7 @@
 //! Issues of a repository as work.
 
 use async_trait::async_trait;
+use cowhand_core::github;
 use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
@@ -40,7 +41,7 @@ impl GitHubWorkSource {
 
     pub fn new(
         settings: GitHubSettings,
-        auth: &shape::Auth,
+        auth: &github::Auth,
         setting: &Setting,
     ) -> Result<Self, WorkSourceError> {
         let is_plain = |part: &str| {

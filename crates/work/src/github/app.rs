@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use cowhand_core::shape;
+use cowhand_core::github;
 use jiff::{SignedDuration, Timestamp};
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
@@ -40,7 +40,7 @@ impl Bought {
 }
 
 impl AppAuth {
-    pub(super) fn from_config(app: &shape::AppAuth, setting: &Setting) -> Result<Self, WorkSourceError> {
+    pub(super) fn from_config(app: &github::AppAuth, setting: &Setting) -> Result<Self, WorkSourceError> {
         let pem = match (&app.private_key_env, &app.private_key_file) {
             (Some(name), None) => setting.variable(name).ok_or_else(|| {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))

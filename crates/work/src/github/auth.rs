@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cowhand_core::shape;
+use cowhand_core::github;
 use reqwest::header::HeaderValue;
 
 use super::app::AppAuth;
@@ -48,7 +48,7 @@ const TOKEN_ENV: &str = "GITHUB_TOKEN";
 impl Auth {
     /// `repo` is what it is for.
     pub(super) fn from_config(
-        auth: &shape::Auth,
+        auth: &github::Auth,
         repo: &str,
         setting: &Setting,
     ) -> Result<Self, WorkSourceError> {
@@ -66,7 +66,7 @@ impl Auth {
     }
 
     /// Where to look when something is wrong with it.
-    pub(super) fn origin(auth: &shape::Auth) -> String {
+    pub(super) fn origin(auth: &github::Auth) -> String {
         match &auth.app {
             Some(app) => format!("the GitHub App {}", app.id),
             None => format!("the token in {}", auth.token_env.as_deref().unwrap_or(TOKEN_ENV)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::shape;
+use cowhand_core::github;
 use jiff::Timestamp;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, Url};
@@ -83,7 +83,7 @@ impl Call {
 impl Client {
     pub(super) fn new(
         settings: &GitHubSettings,
-        auth: &shape::Auth,
+        auth: &github::Auth,
         setting: &Setting,
     ) -> Result<Self, WorkSourceError> {
         let origin = Auth::origin(auth);

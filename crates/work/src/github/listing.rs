@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cowhand_core::shape;
+use cowhand_core::github;
 use cowhand_core::trigger::{IssueState, PullState};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -51,7 +51,7 @@ impl Lists {
     pub fn new(
         repo: &str,
         api_url: Option<&str>,
-        auth: &shape::Auth,
+        auth: &github::Auth,
         setting: &Setting,
     ) -> Result<Self, WorkSourceError> {
         let mut settings = GitHubSettings::new(repo);

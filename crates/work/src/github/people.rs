@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cowhand_core::shape;
+use cowhand_core::github;
 use cowhand_core::trust::{Head, RepoPermission, Standing};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
@@ -25,7 +25,7 @@ pub struct Place {
     /// `owner/name`
     pub repo: String,
     pub api_url: Option<String>,
-    pub auth: shape::Auth,
+    pub auth: github::Auth,
 }
 
 /// What is known of people, for all repositories of the fleet.

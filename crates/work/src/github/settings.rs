@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cowhand_core::github;
 use cowhand_core::shape;
 
 use super::quota::RateLimitWarning;
@@ -60,7 +61,7 @@ impl GitHubSettings {
     }
 
     /// The settings and how to prove who we are.
-    pub(super) fn from_config(source: &shape::WorkSource) -> Result<(Self, &shape::Auth), WorkSourceError> {
+    pub(super) fn from_config(source: &shape::WorkSource) -> Result<(Self, &github::Auth), WorkSourceError> {
         let shape::WorkSource::Github {
             repo, labels, exclude_labels, cleanup_on_failure, api_url, auth, ..
         } = source

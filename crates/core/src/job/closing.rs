@@ -5,11 +5,10 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::{ReleaseOptions, WorkOutcome, WorkResult};
+use super::{ErrorKind, FailReason, JobError, Outcome, Termination};
 use crate::id::JobId;
-use crate::job::{ErrorKind, FailReason, JobError, Outcome, Termination};
 use crate::report::{Report, ReportedOutcome};
-use crate::shape::{ItemRules, OnFailure};
+use crate::work::{ItemRules, OnFailure, ReleaseOptions, WorkOutcome, WorkResult};
 
 /// What is still owed to the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,15 +27,6 @@ impl Closing {
     /// Of a claim that was not made, or nobody knows whether it was.
     pub fn undo(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, unfinished: true })
-    }
-}
-
-/// After so many failures in a row an item is left for a person.
-const MOST_ATTEMPTS: u32 = 3;
-
-impl ItemRules {
-    pub fn most_attempts(&self) -> u32 {
-        self.max_item_attempts.unwrap_or(MOST_ATTEMPTS)
     }
 }
 
@@ -153,7 +143,7 @@ static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Pull requests and commits that a text names, each once, in their order.
-pub fn artifacts(text: &str) -> Vec<String> {
+fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
         let fits = found.len() < MOST_ARTIFACTS && hit.as_str().len() <= LONGEST_ARTIFACT;
@@ -167,7 +157,6 @@ pub fn artifacts(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::JobError;
 
     fn failed(reason: FailReason, kind: ErrorKind) -> Outcome {
         let error = JobError { kind, message: "it broke".to_owned() };

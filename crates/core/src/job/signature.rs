@@ -1,0 +1,61 @@
+//! How two failures of jobs are recognised as the same one.
+
+use super::JobError;
+use crate::cut::cut;
+
+/// The longest signature, in bytes.
+const LONGEST_SIGNATURE: usize = 500;
+
+/// Returns what two failures have in common if they are the same one: the kind, and the message without numbers, ids
+/// and the differences of white space and case.
+pub fn signature(error: &JobError) -> String {
+    let mut text = format!("{}:", error.kind);
+    for word in error.message.to_lowercase().split_whitespace() {
+        text.push(' ');
+        let mut part = String::new();
+        for letter in word.chars() {
+            if letter.is_alphanumeric() {
+                part.push(letter);
+            } else {
+                push_part(&mut text, &mut part);
+                text.push(letter);
+            }
+        }
+        push_part(&mut text, &mut part);
+    }
+    cut(&text, 0, LONGEST_SIGNATURE)
+}
+
+fn push_part(text: &mut String, part: &mut String) {
+    if part.chars().any(|letter| letter.is_ascii_digit()) {
+        text.push('#');
+    } else {
+        text.push_str(part);
+    }
+    part.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::ErrorKind;
+
+    #[test]
+    fn what_two_failures_have_in_common() {
+        let signature = |message: &str| {
+            super::signature(&JobError { kind: ErrorKind::Exit, message: message.to_owned() })
+        };
+        let table = [
+            ("exit code 1; it said: no", "exit code 12;  it said: No", true),
+            ("cannot read /tmp/a1b2/x", "cannot read /tmp/99/x", true),
+            ("job 0192-af3e went away", "job 77-1 went away", true),
+            ("cannot read x", "cannot write x", false),
+            ("a b", "ab", false),
+            ("", " ", true),
+        ];
+        for (one, other, same) in table {
+            assert_eq!(signature(one) == signature(other), same, "{one} | {other}");
+        }
+        assert!(signature(&"ä1 ".repeat(10_000)).len() < 1_000);
+    }
+}
