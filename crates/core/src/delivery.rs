@@ -5,8 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::filter::matches;
-use crate::firing::Occasion;
-use crate::trigger::{ChatPlatform, Occurrence, Task, TriggerConfig};
+use crate::trigger::{ChatPlatform, Occasion, Occurrence, Task, TriggerConfig};
 
 /// One thing that somebody outside sent, once however often it is sent again.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::firing::Occasion;
+use crate::trigger::Occasion;
 
 /// What a firing must be about; all that are set must hold. Who fires by hand is not asked.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

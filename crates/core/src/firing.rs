@@ -2,40 +2,13 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::job::{NewJob, TriggerType};
 use crate::prompt::{self, Author, Context, Standing, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
-use crate::trigger::{FiringKey, Task, TriggerConfig};
+use crate::trigger::{FiringKey, Occasion, Task, TriggerConfig};
 use crate::trust::Treatment;
 use crate::work::WorkItem;
-
-/// What a firing is about; kept with it until its jobs are made.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Occasion {
-    pub task: Task,
-    /// The body of a webhook delivery.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Value>,
-    /// Given by whoever fired it, instead of the schedule's or the agent's own; taken as it is, not as a template.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<String>,
-    /// The conversation that it is of, if it is of a chat.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub chat: Option<String>,
-    /// Why its words are not trusted, so that its jobs run in the strict sandbox.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub confined: Option<String>,
-    /// Somebody fired it in the dashboard.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub by_page: bool,
-}
-
-/// In a task's metadata: it comes from a job whose words were not trusted, and why not.
-pub const CONFINED: &str = "confined";
 
 /// A firing on its way to become jobs.
 #[derive(Debug, Clone, Copy)]
@@ -69,19 +42,6 @@ impl Occasion {
             _ => {}
         }
         Self { task, ..Self::default() }
-    }
-
-    /// What a strategy hands on.
-    pub fn of_task(task: Task) -> Self {
-        let confined = task.metadata.get(CONFINED).cloned();
-        Self { task, confined, ..Self::default() }
-    }
-
-    /// What a person hands on who fires it.
-    pub fn by_hand(key: &FiringKey, prompt: Option<String>) -> Self {
-        let task = Task { source_id: key.to_string(), ..Task::default() };
-        let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
-        Self { task, prompt, ..Self::default() }
     }
 }
 

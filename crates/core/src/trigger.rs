@@ -2,6 +2,7 @@
 
 mod key;
 pub mod listen;
+mod occasion;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use crate::interval::Interval;
 use crate::policy::Zone;
 use crate::word::written_as;
 pub use key::{FiringKey, Occurrence};
+pub use occasion::{CONFINED, Occasion};
 
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
 ///

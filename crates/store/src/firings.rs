@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use cowhand_core::event::Fact;
-use cowhand_core::firing::Occasion;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
-use cowhand_core::trigger::FiringKey;
+use cowhand_core::trigger::{FiringKey, Occasion};
 use jiff::Timestamp;
 
 use super::claims::Beginning;

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::firing::Occasion;
+use crate::trigger::Occasion;
 use crate::trigger::{Task, TriggerConfig};
 use crate::work::{Priority, WorkItem};
 

@@ -4,8 +4,7 @@ use indexmap::IndexSet;
 use serde_json::Value;
 
 use super::{RepoPermission, Treatment, Trust};
-use crate::firing::Occasion;
-use crate::trigger::TriggerConfig;
+use crate::trigger::{Occasion, TriggerConfig};
 use crate::work::WorkItem;
 
 /// Everybody whose words reach the prompt, or who made them reach it.

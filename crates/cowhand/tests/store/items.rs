@@ -4,14 +4,13 @@ use cowhand::store::{
     Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
 };
 use cowhand_core::event::Fact;
-use cowhand_core::firing::Occasion;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::shape::WorkSource;
-use cowhand_core::trigger::FiringKey;
+use cowhand_core::trigger::{FiringKey, Occasion};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use jiff::SignedDuration;
 use serde_json::json;

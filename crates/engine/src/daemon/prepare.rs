@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cowhand_core::cut::cut;
-use cowhand_core::firing::{self, Occasion};
+use cowhand_core::firing;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
-use cowhand_core::trigger::FiringKey;
+use cowhand_core::trigger::{FiringKey, Occasion};
 use cowhand_core::trust::Verdict;
 use cowhand_core::work::WorkItem;
 use jiff::tz::TimeZone;

@@ -4,14 +4,13 @@
 //! store that refuses what is done already.
 
 use cowhand_core::budget::{Purse, Tells};
-use cowhand_core::firing::Occasion;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::plan::{Action, Snapshot, plan};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::FiringKey;
+use cowhand_core::trigger::{FiringKey, Occasion};
 use cowhand_core::uptime::Uptime;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};

@@ -1,11 +1,11 @@
 //! Jobs that somebody asks for: a firing of a schedule, a job of an agent alone, and one that goes on from another.
 
-use cowhand_core::firing::{self, Occasion};
+use cowhand_core::firing;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::{FiringKey, Occurrence};
+use cowhand_core::trigger::{FiringKey, Occasion, Occurrence};
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

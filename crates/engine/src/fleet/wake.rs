@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::firing::Occasion;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::plan::free_places;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::ScheduleState;
 use cowhand_core::shape::WorkSource;
-use cowhand_core::trigger::{Occurrence, TriggerConfig};
+use cowhand_core::trigger::{Occasion, Occurrence, TriggerConfig};
 use tokio::sync::watch;
 use tracing::{info, warn};
 

@@ -1,9 +1,9 @@
 //! The one place where an occurrence of a trigger becomes a firing, whoever noticed it.
 
-use cowhand_core::firing::{self, Occasion};
+use cowhand_core::firing;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::SkipReason;
-use cowhand_core::trigger::FiringKey;
+use cowhand_core::trigger::{FiringKey, Occasion};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cowhand_core::event::Event;
-use cowhand_core::firing::CONFINED;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
 use cowhand_core::trigger::listen::{Listener, of_end};
-use cowhand_core::trigger::{LifecycleEvent, TriggerConfig};
+use cowhand_core::trigger::{CONFINED, LifecycleEvent, TriggerConfig};
 use tokio::sync::watch;
 
 use super::setting::Setting;

@@ -4,10 +4,10 @@
 //! trigger and no fleet.
 
 use async_trait::async_trait;
-use cowhand_core::firing::Occasion;
 use cowhand_core::plan::{Action, Snapshot, plan};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord};
+use cowhand_core::trigger::Occasion;
 use jiff::Timestamp;
 use tokio::sync::watch;
 

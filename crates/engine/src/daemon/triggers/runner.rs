@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use cowhand_core::cut::cut;
-use cowhand_core::firing::Occasion;
 use cowhand_core::id::ScheduleId;
-use cowhand_core::trigger::{FiringKey, Occurrence};
+use cowhand_core::trigger::{FiringKey, Occasion, Occurrence};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 use uuid::Uuid;
