@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{JobUsage, ModelUsage};
 use crate::policy::Zone;
-use crate::roster::{Agent, Roster};
 use crate::word::written_as;
 pub use period::Period;
 pub use words::{assumed_sentence, money, tokens as tokens_in_words, unpriced_sentence};
@@ -320,14 +319,6 @@ impl Budget {
 }
 
 impl Purse {
-    /// None if nothing is limited.
-    pub fn of(roster: &Roster, agent: &Agent, now: jiff::Timestamp) -> Option<Self> {
-        let own = agent.settings.budget.unwrap_or_default();
-        let fleet = roster.budget;
-        let (day, month) = (Period::day(now, roster.zone()), Period::month(now, roster.zone()));
-        (!own.is_unlimited() || !fleet.is_unlimited()).then_some(Self { own, fleet, day, month })
-    }
-
     pub const fn has_windows(&self) -> bool {
         self.own.has_windows() || self.fleet.has_windows()
     }
@@ -428,21 +419,6 @@ impl Purse {
         let windows = self.windows(Unit::Usd, own, fleet);
         let left = windows.map(|window| window.limit.saturating_sub(window.spent).max(1));
         left.chain(self.left_for_job(Unit::Usd, spent)).min()
-    }
-}
-
-impl Roster {
-    /// Whether anybody's spending in a day or month is limited.
-    pub fn has_budgets(&self) -> bool {
-        self.budget.has_windows()
-            || self.agents.iter().any(|agent| agent.settings.budget.is_some_and(|own| own.has_windows()))
-    }
-
-    /// Why no attempt of the agent may start now, if money is the reason.
-    pub fn over_budget(&self, agent: &Agent, ledger: &Ledger, now: jiff::Timestamp) -> Option<OverBudget> {
-        let purse = Purse::of(self, agent, now)?;
-        let (own, dearest) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
-        purse.reserve(Amount::default(), &own, dearest, &ledger.fleet).err()
     }
 }
 

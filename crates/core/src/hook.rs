@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::job::{FailReason, Job, JobState, Outcome};
 use crate::report::Report;
-use crate::roster::Agent;
-use crate::shape::{Hook, HookAction, HookEvent, Hooks};
+use crate::shape::{Agent, Hook, HookAction, HookEvent, Hooks};
 use crate::word::written_as;
 
 /// The two lists of the config.
@@ -122,7 +121,7 @@ impl Hook {
 
 impl HookOutline {
     pub fn all_of(agent: &Agent) -> Vec<Self> {
-        let hooks = agent.settings.hooks.iter().flat_map(Hooks::all);
+        let hooks = agent.hooks.iter().flat_map(Hooks::all);
         let outline = |(number, (list, hook)): (u32, (HookList, &Hook))| Self {
             number,
             list,
@@ -145,7 +144,7 @@ impl HookOutline {
     /// The hook that a run means, if the config still has it there. Names and kinds may not have changed; a hook that
     /// was mended in between runs as it is now.
     pub fn find<'a>(agent: &'a Agent, run: &HookRun) -> Option<&'a Hook> {
-        let hooks = agent.settings.hooks.as_ref()?;
+        let hooks = agent.hooks.as_ref()?;
         let (list, hook) = hooks.all().nth(usize::try_from(run.number).ok()?.checked_sub(1)?)?;
         (list == run.list && hook.kind() == run.kind && hook.name == run.name).then_some(hook)
     }
@@ -217,7 +216,7 @@ impl HookContext {
             Outcome::Cancelled { .. } => (None, None),
         };
         let began = job.run_started_at().unwrap_or_else(|| job.created_at());
-        let identity = agent.and_then(|agent| agent.settings.identity.as_ref());
+        let identity = agent.and_then(|agent| agent.identity.as_ref());
         let called = identity.and_then(|identity| identity.name.clone());
         Some(Self {
             event: HookEvent::of(outcome),

@@ -1,6 +1,10 @@
 //! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
 
+mod budget;
+mod followup;
 mod former;
+mod listen;
+mod record;
 mod stand_in;
 mod unheld;
 
@@ -29,6 +33,7 @@ use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::workspace::{Isolation, IsolationKind, IsolationRules};
 pub use former::Former;
+pub use listen::{Listener, of_end};
 pub use unheld::Unheld;
 
 #[derive(Debug, Clone, PartialEq, Default)]

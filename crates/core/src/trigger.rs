@@ -1,7 +1,6 @@
 //! Triggers: *when* a schedule fires, the key that makes each firing happen once, and the task it hands on.
 
 mod key;
-pub mod listen;
 mod occasion;
 
 use indexmap::IndexMap;

@@ -74,8 +74,11 @@ impl Store {
     /// Makes the store know the hooks of every agent; nothing is written if it does.
     pub(super) async fn load_hooks(&self, roster: &Roster) -> Result<(), StoreError> {
         // Agents are locked in one order.
-        let mut agents: Vec<_> =
-            roster.agents.iter().map(|agent| (agent.name.clone(), HookOutline::all_of(agent))).collect();
+        let mut agents: Vec<_> = roster
+            .agents
+            .iter()
+            .map(|agent| (agent.name.clone(), HookOutline::all_of(&agent.settings)))
+            .collect();
         agents.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (agent, hooks) in agents {
             let known = {

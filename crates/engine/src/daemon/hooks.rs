@@ -158,7 +158,7 @@ async fn write(engine: &Engine, owed: &OwedHook, tried: &Tried) -> Result<(), St
 fn ends_the_rest(engine: &Engine, owed: &OwedHook) -> bool {
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(&owed.agent);
-    let hook = agent.and_then(|agent| HookOutline::find(agent, &owed.run));
+    let hook = agent.and_then(|agent| HookOutline::find(&agent.settings, &owed.run));
     hook.is_some_and(|hook| hook.continue_on_error == Some(false))
 }
 

@@ -107,7 +107,8 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
         return begun.veiled(&veil);
     }
     let agent = loaded.roster.agent(&owed.agent);
-    let Some((agent, hook)) = agent.and_then(|agent| Some((agent, HookOutline::find(agent, &owed.run)?)))
+    let Some((agent, hook)) =
+        agent.and_then(|agent| Some((agent, HookOutline::find(&agent.settings, &owed.run)?)))
     else {
         return Tried::skipped("it is no longer in the config");
     };
@@ -145,7 +146,7 @@ async fn context(engine: &Engine, job: &Job, agent: &Agent) -> anyhow::Result<Va
     let metadata = engine.store.hook_metadata(job.id().clone()).await?;
     let output = output::result(&engine.home.state, job.id().clone()).await?;
     let output = output.map(|output| cut(&output, 0, OUTPUT_CAP));
-    let context = HookContext::of(job, Some(agent), output, metadata);
+    let context = HookContext::of(job, Some(&agent.settings), output, metadata);
     let context = context.ok_or_else(|| anyhow::anyhow!("the job has not ended"))?;
     let report = engine.store.report_of(job.id().clone(), job.attempts()).await?;
     Ok(serde_json::to_value(HookContext { report, ..context })?)

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cowhand_core::event::Event;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
-use cowhand_core::trigger::listen::{Listener, of_end};
+use cowhand_core::roster::{Listener, of_end};
 use cowhand_core::trigger::{CONFINED, LifecycleEvent, TriggerConfig};
 use tokio::sync::watch;
 

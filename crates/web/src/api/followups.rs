@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::followup::{self, FollowupRefused};
+use cowhand_core::followup::FollowupRefused;
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{Job, NewJob, TriggerType};
@@ -47,7 +47,7 @@ pub(super) async fn make(
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| by.agent().clone());
     let Some(named) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };
-    let mut rules = followup::rules(&roster, by.agent(), named);
+    let mut rules = roster.followup_rules(by.agent(), named);
     // Whoever wakes itself stays held by the schedule that it came from; it is no firing of that one.
     let schedule = by.schedule().filter(|_| agent == *by.agent()).cloned();
     // Its words are the asking job's, who may have them from a stranger.

@@ -1,9 +1,9 @@
 //! Which events a schedule listens to.
 
+use super::{Agent, Roster, Schedule};
 use crate::event::{Event, Fact};
 use crate::id::ScheduleId;
 use crate::job::Termination;
-use crate::roster::{Agent, Roster, Schedule};
 use crate::trigger::{EndStatus, LifecycleEvent, TriggerConfig};
 
 /// A schedule that lives by events, and those around it.

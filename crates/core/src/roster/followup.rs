@@ -1,0 +1,67 @@
+//! Which agent may ask for a job of which, and within what bounds.
+
+use super::{Agent, Roster};
+use crate::followup::{FollowupRefused, Followups};
+use crate::id::AgentName;
+
+impl Roster {
+    /// Returns whose bounds are kept when a job of one agent asks for a job of another, or of its own; or why it may not.
+    /// Who may not ask at all may not by another's leave, and nobody gets a stranger's prompt who has not said so.
+    pub fn followup_rules(&self, by: &AgentName, of: &Agent) -> Result<Vec<Followups>, FollowupRefused> {
+        let own = self.agent(by).and_then(|agent| agent.settings.followups.as_ref());
+        let own = own.filter(|own| own.max.is_some()).ok_or(FollowupRefused::NotAllowed)?;
+        if of.name == *by {
+            return Ok(vec![own.clone()]);
+        }
+        let means = |name: &String| self.agent_near(&of.name, name).is_some_and(|agent| agent.name == *by);
+        let theirs = of.settings.followups.as_ref().filter(|theirs| theirs.from.iter().any(means));
+        let refused = || FollowupRefused::NotFrom { by: by.clone(), of: of.name.clone() };
+        theirs.map(|theirs| vec![own.clone(), theirs.clone()]).ok_or_else(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_asked_who_has_not_said_so() {
+        let agent = |name: &str, followups: &str| {
+            let mut agent = Agent::new(name.parse().unwrap());
+            agent.settings.followups = serde_json::from_str(followups).unwrap();
+            agent
+        };
+        let roster = Roster::of(vec![
+            agent("planner", r#"{"max": 5}"#),
+            agent("coder", r#"{"max": 9, "from": ["planner"]}"#),
+            agent("mute", r#"{"from": ["planner", "coder"]}"#),
+            agent("web.planner", r#"{"max": 5}"#),
+            agent("web.coder", r#"{"max": 7, "from": ["planner", "web.coder"]}"#),
+            agent("web.closed", "null"),
+        ]);
+        let not_allowed = "this agent may not ask for follow-ups: it has no `followups.max` in its config";
+        let not_from = |by: &str, of: &str| {
+            format!("{of} takes no follow-ups from {by}: it is not among `followups.from` of {of}")
+        };
+        for (by, of, expected) in [
+            ("planner", "planner", Ok(vec![Some(5)])),
+            ("coder", "coder", Ok(vec![Some(9)])),
+            ("planner", "coder", Ok(vec![Some(5), Some(9)])),
+            ("planner", "mute", Ok(vec![Some(5), None])),
+            ("coder", "planner", Err(not_from("coder", "planner"))),
+            // Its own fleet's agent of that name is meant, and not the root's.
+            ("planner", "web.coder", Err(not_from("planner", "web.coder"))),
+            ("web.planner", "web.coder", Ok(vec![Some(5), Some(7)])),
+            ("web.coder", "web.closed", Err(not_from("web.coder", "web.closed"))),
+            ("mute", "mute", Err(not_allowed.to_owned())),
+            ("mute", "coder", Err(not_allowed.to_owned())),
+            ("web.closed", "web.closed", Err(not_allowed.to_owned())),
+            ("gone", "coder", Err(not_allowed.to_owned())),
+        ] {
+            let found =
+                roster.followup_rules(&by.parse().unwrap(), roster.agent(&of.parse().unwrap()).unwrap());
+            let found = found.map(|rules| rules.into_iter().map(|rules| rules.max).collect::<Vec<_>>());
+            assert_eq!(found.map_err(|refused| refused.to_string()), expected, "{by} {of}");
+        }
+    }
+}
