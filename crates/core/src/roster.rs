@@ -1,4 +1,4 @@
-//! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::config`].
+//! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::shape`].
 
 mod budget;
 mod followup;
