@@ -1,12 +1,14 @@
 //! What can go wrong with a source.
 
+pub mod github;
+
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cowhand_core::work::WorkItemId;
 
-use super::github::{ApiFailure, GitHubApiError, GitHubAuthError};
+use github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
 /// Callers decide by it: what can be tried again, what a person has to mend.
 #[derive(Debug, thiserror::Error)]

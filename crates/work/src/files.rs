@@ -24,7 +24,7 @@ use cowhand_core::work::{
 
 use self::folder::{Folder, MOST_BYTES_CLAIMED};
 use self::life::Trouble;
-use super::registry::Setting;
+use super::setting::Setting;
 use super::{Claimant, Claimer, Finding, Standing, WorkSource, WorkSourceError};
 use cowhand_system::beneath::NotOpened;
 use cowhand_system::clock::Clock;

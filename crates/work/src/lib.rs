@@ -3,19 +3,23 @@
 //! Adding one is implementing [`WorkSource`], registering a factory for it ([`Registry`]), and passing the same
 //! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
 
+mod built_in;
 pub mod check;
 pub mod contract;
 pub mod error;
 pub mod files;
 pub mod github;
+pub mod quota;
 pub mod registry;
+pub mod setting;
 pub mod source;
 pub mod sources;
 pub mod unusable;
 
 pub use check::{Finding, Verdict};
 pub use error::WorkSourceError;
-pub use registry::{Registry, Setting};
+pub use registry::Registry;
+pub use setting::Setting;
 pub use source::{CHANGING, READING, guarded, within};
-pub use source::{Claimant, Claimer, LapsedClaim, Standing, WorkSource};
-pub use sources::{For, Next, NextOptions, Sources, tries_the_next};
+pub use source::{Claimant, Claimer, LapsedClaim, Standing, WorkSource, tries_the_next};
+pub use sources::{For, Next, NextOptions, Sources};

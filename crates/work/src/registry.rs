@@ -1,15 +1,14 @@
 //! Which sources there are: factories by name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cowhand_core::shape;
 use cowhand_core::work::WorkItemId;
 
-use super::{WorkSource, WorkSourceError, files, github};
-use cowhand_system::clock::Clock;
+use super::setting::Setting;
+use super::{WorkSource, WorkSourceError};
 
 /// Makes a source of its config.
 pub type Factory =
@@ -20,12 +19,6 @@ pub type Factory =
 #[derive(Clone)]
 pub struct Registry {
     factories: BTreeMap<String, Arc<Factory>>,
-}
-
-impl Default for Registry {
-    fn default() -> Self {
-        Self::with_built_ins()
-    }
 }
 
 impl fmt::Debug for Registry {
@@ -39,23 +32,9 @@ impl Registry {
         Self { factories: BTreeMap::new() }
     }
 
-    pub fn with_built_ins() -> Self {
-        let mut registry = Self::empty();
-        registry.add_built_ins();
-        registry
-    }
-
-    /// What is registered already stays, so a program may put its own in the place of a built-in one.
-    pub fn add_built_ins(&mut self) {
-        let github = |config: &shape::WorkSource, setting: &Setting| {
-            let source = github::GitHubWorkSource::from_config(config, setting)?;
-            Ok(Arc::new(source) as Arc<dyn WorkSource>)
-        };
-        let built_ins: [(&str, Arc<Factory>); 2] =
-            [(files::NAME, Arc::new(files::Files::from_config)), (github::SOURCE_TYPE, Arc::new(github))];
-        for (name, factory) in built_ins {
-            self.factories.entry(name.to_owned()).or_insert(factory);
-        }
+    /// Registers a source under a name that is still free. A name that is taken keeps its source.
+    pub(crate) fn register_if_free(&mut self, name: &str, factory: Arc<Factory>) {
+        self.factories.entry(name.to_owned()).or_insert(factory);
     }
 
     /// Under the name that `{type: custom, name: …}` uses and with which the ids of its items begin.
@@ -108,80 +87,5 @@ impl Registry {
 
     pub fn clear(&mut self) {
         self.factories.clear();
-    }
-}
-
-/// From a name to a value.
-type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
-
-/// What a source may need from outside its config.
-#[derive(Clone)]
-pub struct Setting {
-    /// Where relative paths begin: the directory of the root config file.
-    pub base: PathBuf,
-    /// By which a source decides whether a claim has run out.
-    pub clock: Clock,
-    /// Directories in which agents in a sandbox may write: a source does not follow links that lie there.
-    pub writable: Vec<PathBuf>,
-    /// What people call the fleet.
-    fleet_name: Option<String>,
-    variables: Arc<Variables>,
-}
-
-/// Without the variables: some of them are secret.
-impl fmt::Debug for Setting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setting")
-            .field("base", &self.base)
-            .field("clock", &self.clock)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Setting {
-    /// With the variables that the config itself sees: the environment and, below it, those of `.env`.
-    pub fn of_base(base: &Path, dotenv: HashMap<String, String>) -> Self {
-        Self::new(base, move |name| std::env::var(name).ok().or_else(|| dotenv.get(name).cloned()))
-    }
-
-    pub fn new(
-        base: impl Into<PathBuf>,
-        variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            base: base.into(),
-            clock: Clock::default(),
-            writable: Vec::new(),
-            fleet_name: None,
-            variables: Arc::new(variables),
-        }
-    }
-
-    #[must_use]
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
-    }
-
-    #[must_use]
-    pub fn written_by_agents(self, writable: Vec<PathBuf>) -> Self {
-        Self { writable, ..self }
-    }
-
-    /// For a fleet of this name; one without is called as the folder of its config.
-    #[must_use]
-    pub fn named(self, fleet: Option<&str>) -> Self {
-        let folder = self.base.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = fleet.map(str::to_owned).or(folder);
-        let fleet_name = name.map(|name| name.chars().filter(|sign| !sign.is_control()).take(100).collect());
-        Self { fleet_name, ..self }
-    }
-
-    pub fn fleet_name(&self) -> Option<&str> {
-        self.fleet_name.as_deref().filter(|name| !name.is_empty())
-    }
-
-    /// An environment variable; one that is set to nothing counts as not set.
-    pub fn variable(&self, name: &str) -> Option<String> {
-        (self.variables)(name).filter(|value| !value.is_empty())
     }
 }

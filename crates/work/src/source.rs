@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cowhand_core::work::{
-    ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
+    ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem,
+    WorkItemId, WorkResult,
 };
 use jiff::Timestamp;
 
-use super::github::Quota;
+use super::quota::Quota;
 use super::{Finding, WorkSourceError};
 use cowhand_system::panic::{Panicked, caught};
 
@@ -153,6 +154,16 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     /// What the outside system still lets us ask, if it counts that.
     fn quota(&self) -> Option<Quota> {
         None
+    }
+}
+
+/// Whether another item may go better. If we may not write, or the source is ill, every other one ends the same way.
+pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
+    match reason {
+        ClaimFailureReason::AlreadyClaimed
+        | ClaimFailureReason::NotFound
+        | ClaimFailureReason::InvalidState => true,
+        ClaimFailureReason::PermissionDenied | ClaimFailureReason::SourceError => false,
     }
 }
 

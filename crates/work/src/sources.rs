@@ -11,8 +11,11 @@ use cowhand_core::work::{
     WorkResult,
 };
 
-use super::github::{People, Quota};
-use super::registry::{Registry, Setting};
+use super::github::People;
+use super::quota::Quota;
+use super::registry::Registry;
+use super::setting::Setting;
+use super::source::tries_the_next;
 use super::{Claimant, WorkSource, WorkSourceError};
 
 /// Nobody has so many; a source that never ends its list has.
@@ -107,16 +110,6 @@ impl Next {
                 Some(ClaimResult::Refused { reason: *reason, message: message.clone() })
             }
         }
-    }
-}
-
-/// Whether another item may go better. If we may not write, or the source is ill, every other one ends the same way.
-pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
-    match reason {
-        ClaimFailureReason::AlreadyClaimed
-        | ClaimFailureReason::NotFound
-        | ClaimFailureReason::InvalidState => true,
-        ClaimFailureReason::PermissionDenied | ClaimFailureReason::SourceError => false,
     }
 }
 

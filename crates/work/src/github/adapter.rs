@@ -11,13 +11,13 @@ use serde_json::{Map, json};
 
 use super::client::Client;
 use super::cursor::{Cursor, Listing};
-use super::error::GitHubApiError;
 use super::issues::Issues;
 use super::lapsed::Watched;
 use super::models::{Issue, IssueState};
-use super::quota::Quota;
 use super::settings::{Claiming, GitHubSettings};
 use super::text::Speaker;
+use crate::error::github::GitHubApiError;
+use crate::quota::Quota;
 use crate::{Claimant, Finding, LapsedClaim, Setting, Standing, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.

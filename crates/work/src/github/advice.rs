@@ -2,15 +2,7 @@
 
 use super::client::Call;
 use super::reply::Reply;
-
-/// What an answer says about the token that it was asked with.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TokenFacts {
-    /// Its scopes; only classic tokens have them.
-    pub scopes: Option<Vec<String>>,
-    /// What to check, for people.
-    pub advice: Option<String>,
-}
+use crate::error::github::TokenFacts;
 
 /// Reads an answer that refuses. `origin` says where the token comes from.
 pub(super) fn read(call: &Call, reply: &Reply, repo: &str, origin: &str) -> TokenFacts {

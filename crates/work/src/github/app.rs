@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::auth::Secret;
-use super::error::GitHubAuthError;
+use crate::error::github::GitHubAuthError;
 use crate::{Setting, WorkSourceError};
 use cowhand_system::named_file::{self, KEY_BYTES};
 

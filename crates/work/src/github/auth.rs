@@ -6,7 +6,7 @@ use cowhand_core::github;
 use reqwest::header::HeaderValue;
 
 use super::app::AppAuth;
-use super::error::GitHubAuthError;
+use crate::error::github::GitHubAuthError;
 use crate::{Setting, WorkSourceError};
 
 /// Shown as a word, and only to GitHub as itself.

@@ -6,11 +6,11 @@ use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId};
 use tracing::{debug, warn};
 
 use super::adapter::{GitHubWorkSource, work_item};
-use super::error::{ApiFailure, GitHubApiError};
 use super::marker::{Claim, Marker, Marks};
 use super::models::{Issue, IssueState};
 use super::settings::Claiming;
 use super::text;
+use crate::error::github::{ApiFailure, GitHubApiError};
 use crate::{Claimant, WorkSourceError, tries_the_next};
 use cowhand_system::fault;
 

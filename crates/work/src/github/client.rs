@@ -11,16 +11,17 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tracing::{debug, warn};
 
-use super::advice::{self, TokenFacts};
+use super::advice;
 use super::auth::{Auth, Secret};
 use super::cache::PageCache;
-use super::error::{ApiFailure, GitHubApiError};
 use super::limits::{Limit, extract_rate_limit_info};
 use super::models::Refusal;
-use super::quota::{Meter, Quota};
+use super::quota::Meter;
 use super::reply::{Reply, read_body};
 use super::retry::{Repeat, RetryOptions, calculate_backoff_delay, next_delay};
 use super::settings::GitHubSettings;
+use crate::error::github::{ApiFailure, GitHubApiError, TokenFacts};
+use crate::quota::Quota;
 use crate::{Setting, WorkSourceError};
 
 /// Transferred repositories need one; a circle needs an end.

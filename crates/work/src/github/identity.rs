@@ -6,8 +6,8 @@ use reqwest::Method;
 use super::app::Bought;
 use super::auth::{Auth, Secret};
 use super::client::{Call, Client};
-use super::error::{ApiFailure, GitHubApiError, GitHubAuthError};
 use super::models::{App, Installation, InstallationToken, User};
+use crate::error::github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
 impl Client {
     /// The account whose comments are ours. None for tokens that GitHub does not tell it.

@@ -5,11 +5,11 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::client::{Call, Client};
-use super::error::GitHubApiError;
 use super::marker::{Marked, Marker, Marks};
 use super::models::{Comment, Issue, Repository};
 use super::pages::Page;
 use super::retry::Repeat;
+use crate::error::github::GitHubApiError;
 
 /// The issues of one repository.
 #[derive(Debug, Clone, Copy)]

@@ -4,19 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
-use serde::Serialize;
 
-/// One of GitHub's budgets, as its last answer told it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RateLimitInfo {
-    /// The most requests in an hour.
-    pub limit: u64,
-    pub remaining: u64,
-    /// When `remaining` is `limit` again.
-    pub reset: Timestamp,
-    /// Which budget: `core`, `search` and so on.
-    pub resource: String,
-}
+use crate::quota::RateLimitInfo;
 
 /// None if a header is missing or not a number: half a budget is none.
 pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {

@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::client::Client;
-use super::error::GitHubApiError;
 use super::issues::encoded;
 use super::models::{Issue, User, label_names};
 use super::settings::GitHubSettings;
+use crate::error::github::GitHubApiError;
 use crate::{Setting, WorkSourceError};
 
 /// An issue or a pull request, as far as a trigger hands it on.

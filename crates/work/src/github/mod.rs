@@ -14,7 +14,6 @@ mod check;
 mod claim;
 mod client;
 mod cursor;
-mod error;
 mod finish;
 mod identity;
 mod issues;
@@ -33,13 +32,14 @@ mod settings;
 mod text;
 
 pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
-pub use advice::TokenFacts;
 pub use client::Client;
-pub use error::{ApiFailure, GitHubApiError, GitHubAuthError};
 pub use issues::encoded;
-pub use limits::{RateLimitInfo, extract_rate_limit_info, is_rate_limit_response};
+pub use limits::{extract_rate_limit_info, is_rate_limit_response};
 pub use listing::{Branch, Listed, Lists};
 pub use people::{Answer, People, Place};
-pub use quota::{OnWarning, Quota, RateLimitWarning};
+pub use quota::{OnWarning, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
 pub use settings::{Claiming, GitHubSettings};
+
+pub use crate::error::github::{ApiFailure, GitHubApiError, GitHubAuthError, TokenFacts};
+pub use crate::quota::{Quota, RateLimitInfo};

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::cache::KeptPage;
 use super::client::{Call, Client};
-use super::error::GitHubApiError;
 use super::models::{Entries, entries};
+use crate::error::github::GitHubApiError;
 
 /// The most that GitHub gives.
 pub(super) const PAGE_SIZE: usize = 100;

@@ -4,25 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
 use tracing::warn;
 
-use super::limits::RateLimitInfo;
-
-/// How things stand with GitHub's patience.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Quota {
-    /// The main budget as last told.
-    pub rate_limit: Option<RateLimitInfo>,
-    pub requests: u64,
-    /// Answers that nothing had changed; they cost nothing.
-    pub conditional_hits: u64,
-    /// How often and how long calls have waited before they tried again.
-    pub waits: u64,
-    pub waited: Duration,
-    /// Set while GitHub wants to hear nothing from us.
-    pub blocked_until: Option<Timestamp>,
-}
+use crate::quota::{Quota, RateLimitInfo};
 
 /// Called once for each window in which little is left.
 pub type OnWarning = Arc<dyn Fn(&RateLimitInfo) + Send + Sync>;

@@ -5,7 +5,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::HeaderMap;
 use serde::de::DeserializeOwned;
 
-use super::error::{ApiFailure, GitHubApiError};
+use crate::error::github::{ApiFailure, GitHubApiError};
 
 /// A hundred issues with the longest texts that GitHub allows are 26 MB.
 const MOST_BYTES: usize = 32 << 20;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::{ApiFailure, GitHubApiError};
+use crate::error::github::{ApiFailure, GitHubApiError};
 
 /// How patient one call is.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,9 +2,9 @@
 
 use super::advice;
 use super::client::Call;
-use super::error::{GitHubApiError, GitHubAuthError};
 use super::models::Repository;
 use crate::WorkSourceError;
+use crate::error::github::{GitHubApiError, GitHubAuthError};
 use crate::github::GitHubWorkSource;
 
 impl GitHubWorkSource {

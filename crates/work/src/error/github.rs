@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::advice::TokenFacts;
-use super::limits::RateLimitInfo;
+use crate::quota::RateLimitInfo;
 
 /// A request that did not go well. It never holds the token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -66,7 +65,7 @@ impl GitHubApiError {
     }
 
     /// Whether the request may have been carried out all the same.
-    pub(super) fn may_have_happened(&self) -> bool {
+    pub(crate) fn may_have_happened(&self) -> bool {
         self.is_retryable() && !self.is_rate_limit_error()
     }
 }
@@ -87,6 +86,15 @@ impl fmt::Display for GitHubApiError {
     }
 }
 
+/// What an answer says about the token that it was asked with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenFacts {
+    /// Its scopes; only classic tokens have them.
+    pub scopes: Option<Vec<String>>,
+    /// What to check, for people.
+    pub advice: Option<String>,
+}
+
 /// A token that is missing, refused, or may do too little.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GitHubAuthError {
@@ -96,7 +104,7 @@ pub struct GitHubAuthError {
 }
 
 impl GitHubAuthError {
-    pub(super) fn new(message: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), ..Self::default() }
     }
 

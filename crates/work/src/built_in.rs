@@ -1,0 +1,36 @@
+//! The sources that come with the program, by the names that `type` in the config uses.
+
+use std::sync::Arc;
+
+use cowhand_core::config::shape;
+
+use super::registry::{Factory, Registry};
+use super::setting::Setting;
+use super::{WorkSource, files, github};
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::with_built_ins()
+    }
+}
+
+impl Registry {
+    pub fn with_built_ins() -> Self {
+        let mut registry = Self::empty();
+        registry.add_built_ins();
+        registry
+    }
+
+    /// What is registered already stays, so a program may put its own in the place of a built-in one.
+    pub fn add_built_ins(&mut self) {
+        let github = |config: &shape::WorkSource, setting: &Setting| {
+            let source = github::GitHubWorkSource::from_config(config, setting)?;
+            Ok(Arc::new(source) as Arc<dyn WorkSource>)
+        };
+        let built_ins: [(&str, Arc<Factory>); 2] =
+            [(files::NAME, Arc::new(files::Files::from_config)), (github::SOURCE_TYPE, Arc::new(github))];
+        for (name, factory) in built_ins {
+            self.register_if_free(name, factory);
+        }
+    }
+}
