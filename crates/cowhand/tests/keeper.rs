@@ -6,8 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use cowhand::run::attempt::{Attempt, Standing, Start, Stop, StopSignal};
+use cowhand::run::attempt::Attempt;
 use cowhand::run::ending::{Ending, ExitStatus};
+use cowhand::run::process::StopSignal;
+use cowhand::run::start::Start;
+use cowhand::run::supervision::{Standing, Stop};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Termination;
 use tempfile::TempDir;

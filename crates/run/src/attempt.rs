@@ -1,6 +1,5 @@
 //! An attempt's folder: all that daemon and keeper share.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,16 +9,13 @@ use std::process::{Child, Command, Stdio};
 use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
 use jiff::Timestamp;
-use rustix::process::Signal;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process::{self, Identity};
-use super::runtime::Reader;
-use super::sandbox::Enclosure;
-use super::sandbox::proxy::Credentials;
+use super::start::Start;
 use cowhand_system::aside::aside;
 use cowhand_system::gone::{gone, remove_folder};
 
@@ -30,49 +26,6 @@ pub struct Attempt {
     name: String,
 }
 
-/// What the keeper is to run. The environment is not written down, since it may hold secrets: the keeper gets it
-/// as its own and hands it on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Start {
-    pub argv: Vec<String>,
-    pub directory: PathBuf,
-    pub stop_signal: StopSignal,
-    /// From the stop signal to the kill.
-    pub grace_ms: u64,
-    /// Who reads its output, as it was when nothing was read yet: the config may have changed since.
-    #[serde(default)]
-    pub reader: Option<Reader>,
-    #[serde(default)]
-    pub limits: Option<Limits>,
-    /// What holds it, if anything does.
-    #[serde(default)]
-    pub enclosure: Option<Enclosure>,
-}
-
-/// In the place of a program: the one that the keeper is, too, wherever that is.
-pub(super) const OURSELVES: &str = "(cowhand)";
-
-impl Start {
-    /// With that program in its place.
-    #[must_use]
-    pub fn by(&self, program: &Path) -> Self {
-        let mut start = self.clone();
-        if let Some(first) = start.argv.first_mut().filter(|first| *first == OURSELVES) {
-            *first = program.display().to_string();
-        }
-        start
-    }
-}
-
-/// What the keeper sees to by itself, whether or not there is a daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// After this it is asked to stop, as if somebody had asked for it.
-    pub lifetime_ms: u64,
-    /// So much of each stream is kept; the rest is read and dropped.
-    pub output_bytes: u64,
-}
-
 /// The records of who is at work.
 pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
@@ -81,8 +34,8 @@ const KEEPER_LOG: &str = "keeper.log";
 /// Of what a keeper said, in characters.
 const LONGEST_SAID: usize = 500;
 const CGROUP: &str = "cgroup";
-const CAPS: &str = "caps";
-const CREDENTIALS: &str = "credentials";
+pub(super) const CAPS: &str = "caps";
+pub(super) const CREDENTIALS: &str = "credentials";
 const HOOK: &str = "hook";
 const RESUMED: &str = "resumed";
 
@@ -95,49 +48,8 @@ pub struct Prelude {
     pub resumed: Option<String>,
 }
 
-/// The signal that asks an agent to stop; some write their result only on an interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopSignal {
-    Interrupt,
-    Terminate,
-}
-
-impl StopSignal {
-    pub(super) const fn signal(self) -> Signal {
-        match self {
-            Self::Interrupt => Signal::INT,
-            Self::Terminate => Signal::TERM,
-        }
-    }
-}
-
-/// What came of a request to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// The keeper sees to it.
-    Asked,
-    /// The keeper is just starting: ask again.
-    TooEarly,
-    /// There is no keeper; what was left was killed.
-    NoKeeper,
-}
-
-/// Where an attempt stands, as its folder and the kernel tell.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
-    /// A keeper watches over it.
-    Kept,
-    /// The keeper is gone but the agent runs on.
-    Unkept,
-    /// It is over, with the keeper's word on how.
-    Ended(Ending),
-    /// It is over, or never began, and nobody knows how.
-    Gone,
-}
-
 /// What somebody finds who looks for the lock of an attempt.
-enum Lock {
+pub(super) enum Lock {
     /// Nobody ever launched it, or it is being removed.
     Missing,
     Free(#[expect(dead_code, reason = "it is held, not used")] File),
@@ -233,20 +145,6 @@ impl Attempt {
         Ok(())
     }
 
-    /// For its keeper alone; no sandbox lets the agent see them.
-    pub fn write_credentials(&self, credentials: &Credentials) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let file = self.create(CREDENTIALS)?;
-        serde_json::to_writer(file, credentials).map_err(io::Error::other)
-    }
-
-    /// Read once.
-    pub(super) fn take_credentials(&self) -> io::Result<Credentials> {
-        let read = self.read(CREDENTIALS)?;
-        fs::remove_file(self.folder.join(CREDENTIALS))?;
-        read.ok_or_else(|| io::Error::other("the credentials are gone"))
-    }
-
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
         gone(fs::remove_file(self.folder.join(CREDENTIALS)))?;
@@ -339,20 +237,6 @@ impl Attempt {
         remove_folder(&self.folder)
     }
 
-    /// Removes what another attempt of the same name left, before this one begins: a store that was restored gives numbers
-    /// out again, and how an attempt of that other history ended says nothing about this one. Fails while it still runs.
-    pub fn clear(&self) -> io::Result<()> {
-        if !self.folder.exists() {
-            return Ok(());
-        }
-        match self.standing()? {
-            Standing::Ended(_) | Standing::Gone => self.discard(),
-            Standing::Kept | Standing::Unkept => {
-                Err(io::Error::other("an earlier attempt with the same number still runs"))
-            }
-        }
-    }
-
     /// The process that watches over it, if it is known.
     pub fn keeper_pid(&self) -> Option<i32> {
         Some(self.identity(KEEPER).ok()??.pid)
@@ -363,38 +247,6 @@ impl Attempt {
     pub async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T + Send + 'static) -> T {
         let attempt = self.clone();
         aside(move || work(&attempt)).await
-    }
-
-    /// Asking twice gives the same answer unless something happened in between.
-    pub fn standing(&self) -> io::Result<Standing> {
-        self.standing_if(|| Ok(!self.marked()?.is_empty()))
-    }
-
-    /// As above, for whoever has looked at all processes already: `marked` says whether one of them carries the mark.
-    pub fn standing_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<Standing> {
-        if let Some(ending) = self.ending()? {
-            return Ok(Standing::Ended(ending));
-        }
-        let _lock = match self.lock_if_there()? {
-            Lock::Taken => return Ok(Standing::Kept),
-            lock => lock,
-        };
-        // The lock is free, so no keeper is at work.
-        if let Some(ending) = self.ending()? {
-            return Ok(Standing::Ended(ending));
-        }
-        let cgroup = self.cgroup()?;
-        let lives = self.identity(AGENT)?.map_or(Ok(false), |agent| agent.lives())?;
-        if !lives {
-            self.end_container();
-        }
-        if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::holds_any)? {
-            return Ok(Standing::Unkept);
-        }
-        // Its keeper would have removed it.
-        cgroup.map(|cgroup| cgroup.remove());
-        self.remove_caps();
-        Ok(Standing::Gone)
     }
 
     /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be
@@ -420,31 +272,8 @@ impl Attempt {
         written(self.stdout()).max(written(self.stderr()))
     }
 
-    /// Asks the keeper to end it: gracefully, then by force. A second time is at once.
-    pub fn stop(&self) -> io::Result<Stop> {
-        if self.identity(KEEPER)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
-            return Ok(Stop::Asked);
-        }
-        let Some(_lock) = self.try_lock()? else { return Ok(Stop::TooEarly) };
-        if let Some(cgroup) = self.cgroup()? {
-            cgroup.kill()?;
-        }
-        process::signal_all(&self.marked()?, Signal::KILL);
-        self.end_container();
-        Ok(Stop::NoKeeper)
-    }
-
-    /// Kills what is left of an attempt without a keeper whose agent itself has ended, as its keeper would have done. Leaves
-    /// everything alone while the agent lives, and if nobody wrote down which process it is.
-    pub fn end_leftovers(&self) -> io::Result<()> {
-        match self.identity(AGENT)? {
-            Some(agent) if !agent.lives()? => self.stop().map(drop),
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// The control group that its keeper made, if it made one and it is still there.
-    fn cgroup(&self) -> io::Result<Option<Cgroup>> {
+    pub(super) fn cgroup(&self) -> io::Result<Option<Cgroup>> {
         match fs::read_to_string(self.folder.join(CGROUP)) {
             Ok(path) => Ok(Cgroup::at(PathBuf::from(path))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -461,15 +290,6 @@ impl Attempt {
         groups.iter().try_for_each(|group| writeln!(file, "{}", group.display()))
     }
 
-    /// Groups that its keeper would have removed.
-    fn remove_caps(&self) {
-        let recorded = fs::read_to_string(self.folder.join(CAPS)).unwrap_or_default();
-        for group in recorded.lines().filter(|group| group.ends_with(&self.name)) {
-            // One that is gone, or not empty yet, is looked at again.
-            fs::remove_dir(group).ok();
-        }
-    }
-
     /// For people, after what the agent said itself.
     pub(super) fn note(&self, notes: &[String]) -> io::Result<()> {
         if notes.is_empty() {
@@ -477,35 +297,6 @@ impl Attempt {
         }
         let mut stderr = self.append("stderr")?;
         notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
-    }
-
-    /// For an attempt whose folder is gone: kills what still carries its mark, keeper included, and says whether
-    /// there was anything.
-    pub fn end_strays(&self) -> io::Result<bool> {
-        let strays = self.marked()?;
-        process::signal_all(&strays, Signal::KILL);
-        Ok(!strays.is_empty())
-    }
-
-    /// At once, with its keeper. What could not be killed yet is found by the next look of the caller.
-    pub fn kill(&self) -> io::Result<()> {
-        self.end_strays()?;
-        // Without its keeper the control group goes as well.
-        self.stop().map(drop)
-    }
-
-    /// All but ourselves.
-    pub(super) fn end_others(&self) -> io::Result<()> {
-        self.end_strays().map(drop)
-    }
-
-    fn marked(&self) -> io::Result<Vec<i32>> {
-        process::of_attempt(&self.name)
-    }
-
-    /// Names all attempts, of any fleet, that have processes on this machine.
-    pub fn running() -> io::Result<BTreeSet<String>> {
-        Ok(process::of_attempts()?.into_iter().flat_map(|(_, names)| names).collect())
     }
 
     /// Held by whoever launches the attempt, then by its keeper as long as that lives; the kernel lets go of it
@@ -520,7 +311,7 @@ impl Attempt {
     }
 
     /// Takes the lock for somebody who only looks: nothing is made, so that the folder can be removed meanwhile.
-    fn lock_if_there(&self) -> io::Result<Lock> {
+    pub(super) fn lock_if_there(&self) -> io::Result<Lock> {
         let lock = match own().write(true).open(self.folder.join(LOCK)) {
             // Without its folder nothing is known of it at all.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.folder.exists() => {
@@ -541,7 +332,7 @@ impl Attempt {
 
     /// Of somebody at work. These records are not synced: what a power cut leaves of one cannot be read, and speaks of
     /// nobody who could still live.
-    fn identity(&self, who: &str) -> io::Result<Option<Identity>> {
+    pub(super) fn identity(&self, who: &str) -> io::Result<Option<Identity>> {
         match self.read(who) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
             read => read,
@@ -596,7 +387,7 @@ impl Attempt {
         }
     }
 
-    fn create(&self, name: &str) -> io::Result<File> {
+    pub(super) fn create(&self, name: &str) -> io::Result<File> {
         own().write(true).create(true).truncate(true).open(self.folder.join(name))
     }
 

@@ -20,15 +20,16 @@ use tokio::time::Instant;
 
 use cowhand_system::fault;
 
-use super::attempt::{AGENT, Attempt, KEEPER, Limits, Start};
+use super::attempt::{AGENT, Attempt, KEEPER};
 use super::bounded::Streams;
 use super::caps::Groups;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, Identity};
+use super::sandbox;
 use super::sandbox::docker::leftover;
-use super::sandbox::{self, Enclosure};
 use super::shortage;
+use super::start::{Enclosure, Limits, Start};
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);

@@ -10,9 +10,9 @@ use cowhand_core::roster::Agent;
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::work::WorkItem;
 
-use super::attempt::Start;
 use super::runtime::plan::{self, Order, Plan};
 use super::runtime::{Reader, Session};
+use super::start::Start;
 
 /// From the stop signal to the kill.
 const GRACE_MS: u64 = 10_000;

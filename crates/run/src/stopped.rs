@@ -5,8 +5,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, Standing};
+use super::attempt::Attempt;
 use super::ending::ExitStatus;
+use super::supervision::Standing;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]

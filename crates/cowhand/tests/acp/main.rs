@@ -15,10 +15,11 @@ use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cowhand::run::attempt::{Attempt, Standing};
+use cowhand::run::attempt::Attempt;
 use cowhand::run::ending::Ending;
 use cowhand::run::launch::Launch;
 use cowhand::run::runtime::{Finish, Session};
+use cowhand::run::supervision::Standing;
 use cowhand::run::tail::{Files, Tail};
 use cowhand::veil::Veil;
 use cowhand_core::id::JobId;

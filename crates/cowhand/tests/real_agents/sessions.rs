@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use cowhand::run::attempt::{Attempt, Standing};
+use cowhand::run::attempt::Attempt;
 use cowhand::run::launch::Launch;
 use cowhand::run::runtime::{Finish, Session};
+use cowhand::run::supervision::Standing;
 use cowhand::run::tail::{Files, Tail};
 use cowhand::veil::Veil;
 use cowhand_core::id::JobId;

@@ -13,7 +13,8 @@ use super::withhold;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::plan;
 use cowhand_run::sandbox::proxy;
-use cowhand_run::sandbox::{self, Enclosure, Setting};
+use cowhand_run::sandbox::{self, Setting};
+use cowhand_run::start::Enclosure;
 
 impl Charge {
     /// The launch, enclosed as the config asks for it; or why that cannot be done, which means that nothing is started.

@@ -12,7 +12,8 @@ use tracing::{error, warn};
 use super::attempt::{Charge, Rules};
 use super::workspaces;
 use crate::context::LEASE;
-use cowhand_run::attempt::{Attempt, Standing};
+use cowhand_run::attempt::Attempt;
+use cowhand_run::supervision::Standing;
 use cowhand_system::panic::{Panicked, caught};
 
 /// So many panics over one attempt, and it is given up: what goes wrong each time will go wrong again.

@@ -16,7 +16,8 @@ use crate::context::Engine;
 use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::state::StateFolder;
-use cowhand_run::attempt::{Attempt, Standing, Stop};
+use cowhand_run::attempt::Attempt;
+use cowhand_run::supervision::{Standing, Stop};
 
 /// Between two looks at what is left of an attempt.
 const LOOK: Duration = Duration::from_millis(100);

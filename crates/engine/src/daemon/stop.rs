@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::attempt::{Charge, Reason};
-use cowhand_run::attempt::{Attempt, Stop};
+use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
+use cowhand_run::supervision::Stop;
 
 /// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
 /// little more. In a hurry there is no grace.

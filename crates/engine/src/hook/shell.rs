@@ -12,10 +12,13 @@ use tracing::warn;
 
 use super::{Errand, Tried};
 use crate::context::Engine;
-use cowhand_run::attempt::{Attempt, Limits, Standing, Start, StopSignal};
+use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::launch;
+use cowhand_run::process::StopSignal;
 use cowhand_run::shortage;
+use cowhand_run::start::{Limits, Start};
+use cowhand_run::supervision::Standing;
 use cowhand_store::OwedHook;
 use cowhand_system::fault;
 

@@ -8,7 +8,8 @@ use std::path::Path;
 use cowhand_core::id::JobId;
 
 use crate::state::StateFolder;
-use cowhand_run::attempt::{Attempt, Standing};
+use cowhand_run::attempt::Attempt;
+use cowhand_run::supervision::Standing;
 use cowhand_system::fault;
 use cowhand_system::gone::{gone, remove_folder};
 

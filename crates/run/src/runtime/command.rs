@@ -12,8 +12,8 @@ use super::json::count;
 use super::plan::{Capabilities, Description, Order, Plan};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, Reader, system};
-use crate::attempt::StopSignal;
 use crate::ending::ExitStatus;
+use crate::process::StopSignal;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Command {

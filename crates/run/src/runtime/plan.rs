@@ -7,7 +7,10 @@ use cowhand_core::roster::Agent;
 use cowhand_core::shape::{McpServer, McpTransport, PermissionMode, Runtime};
 
 use super::{Reader, Session, acp, claude, codex, command, gemini, opencode};
-use crate::attempt::StopSignal;
+use crate::process::StopSignal;
+
+/// In the place of a program: the one that the keeper is, too, wherever that is.
+pub(crate) const OURSELVES: &str = "(cowhand)";
 
 /// What is to be started.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
 
-use super::docker::{self, Bound, Contained};
+use super::docker;
 use super::git::Worktree;
-use super::{Enclosure, ability, kept};
+use super::{ability, kept};
 use crate::runtime::plan::Description;
+use crate::start::{Bound, Contained, Enclosure};
 
 /// Where programs, libraries and the machine's settings are.
 const SYSTEM: [&str; 17] = [

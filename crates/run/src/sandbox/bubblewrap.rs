@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::sandbox::Reaches;
 
-use super::{Enclosure, forward};
+use super::forward;
+use crate::start::Enclosure;
 
 /// `own` is our own program, `socket` the proxy's, if there is one.
 pub(super) fn argv(

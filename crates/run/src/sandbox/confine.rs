@@ -11,8 +11,9 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-use super::{Enclosure, landlock, sockets};
-use crate::attempt::{Attempt, Start};
+use super::{landlock, sockets};
+use crate::attempt::Attempt;
+use crate::start::{Enclosure, Start};
 
 pub(super) const VERB: &str = "confine";
 

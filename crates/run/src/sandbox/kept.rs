@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::Enclosure;
+use crate::start::Enclosure;
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;

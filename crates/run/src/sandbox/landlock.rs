@@ -12,7 +12,7 @@ use landlock::{
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-use super::Enclosure;
+use crate::start::Enclosure;
 
 /// With this one came signals: before it an agent could end its own keeper.
 const LEAST: ABI = ABI::V6;

@@ -22,56 +22,14 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::{Caps, Reaches, SandboxKind};
-use serde::{Deserialize, Serialize};
+use cowhand_core::sandbox::{Reaches, SandboxKind};
 
 use super::attempt::Attempt;
+use super::start::Enclosure;
 pub use allow::{Setting, enclose, temporary};
 pub use writable::writable;
 
-/// All that an attempt's processes may reach, with every path resolved. It holds no secret.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Enclosure {
-    pub kind: SandboxKind,
-    /// The agent's program.
-    pub program: PathBuf,
-    /// The user's, which there is in every sandbox, though with little in it.
-    #[serde(default)]
-    pub home: Option<PathBuf>,
-    pub read: Vec<PathBuf>,
-    pub write: Vec<PathBuf>,
-    /// Not even if it lies below one of the above.
-    pub hidden: Vec<PathBuf>,
-    /// May be read, but not written, although it lies where may be written.
-    pub frozen: Vec<PathBuf>,
-    pub network: Reaches,
-    /// Whether the proxy adds the provider's key to what is sent through it.
-    #[serde(default)]
-    pub gateway: bool,
-    pub caps: Caps,
-    /// Folders of ours that stand where others are.
-    #[serde(default)]
-    pub stead: Vec<(PathBuf, PathBuf)>,
-    /// With `docker`.
-    #[serde(default)]
-    pub container: Option<docker::Contained>,
-    /// Where the socket of jobs is, if the agent has to speak to the fleet.
-    #[serde(default)]
-    pub talk: Option<PathBuf>,
-}
-
 impl Enclosure {
-    /// Whether there is anybody whom a proxy leads to.
-    pub fn has_proxy(&self) -> bool {
-        let hosts = matches!(self.network, Reaches::Hosts(_));
-        self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
-    }
-
-    /// What its keeper sees to; a container's caps are the engine's.
-    pub(super) fn own_caps(&self) -> Caps {
-        if self.kind == SandboxKind::Docker { Caps::default() } else { self.caps }
-    }
-
     /// Why it cannot be had at the moment, where that takes asking somebody.
     pub async fn ready(&self) -> Result<(), String> {
         let Some(container) = &self.container else { return Ok(()) };

@@ -6,12 +6,12 @@ use cowhand_core::shape::{McpServer, McpTransport};
 use serde_json::{Value, json};
 
 use super::super::gemini::Chat;
-use super::super::plan::{Capabilities, Description, Order, Plan, transport};
+use super::super::plan::{Capabilities, Description, OURSELVES, Order, Plan, transport};
 use super::super::{Reader, Session};
 use super::Acp;
 use super::usage::Spent;
 use crate::acp::{Orders, PATIENCE, Rules, Wanted};
-use crate::attempt::{OURSELVES, StopSignal};
+use crate::process::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: None,

@@ -14,7 +14,7 @@ use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider,
 use super::super::result_line::per_model;
 use super::super::{Reader, Session, record};
 use super::Claude;
-use crate::attempt::StopSignal;
+use crate::process::StopSignal;
 
 /// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
 /// list of processes; secrets belong in the environment and in files.

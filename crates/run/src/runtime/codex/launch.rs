@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
 use super::super::{Reader, Session};
 use super::{Codex, rollout};
-use crate::attempt::StopSignal;
+use crate::process::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("codex"),

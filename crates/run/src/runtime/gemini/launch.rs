@@ -6,7 +6,7 @@ use serde_json::json;
 use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables};
 use super::super::{Reader, Session};
 use super::Gemini;
-use crate::attempt::StopSignal;
+use crate::process::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("gemini"),

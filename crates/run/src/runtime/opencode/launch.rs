@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
 use super::super::{Reader, Session};
 use super::Opencode;
-use crate::attempt::StopSignal;
+use crate::process::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: Some("opencode"),

@@ -17,9 +17,9 @@ use super::engine::{Engine, Trouble, Way};
 use super::leftover::{self, Record};
 use super::limits::Limits;
 use super::order::Order;
-use super::{Contained, filter, frames};
-use crate::attempt::{Attempt, Start};
-use crate::sandbox::Enclosure;
+use super::{filter, frames};
+use crate::attempt::Attempt;
+use crate::start::{Contained, Enclosure, Start};
 
 pub(in crate::sandbox) const VERB: &str = "contain";
 

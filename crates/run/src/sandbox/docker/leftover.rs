@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::engine::{Engine, Trouble, at_once};
-use crate::attempt::{Attempt, Standing};
+use crate::attempt::Attempt;
 
 /// In the attempt's folder, from before the container is made until it is gone.
 const RECORD: &str = "container";
@@ -112,8 +112,9 @@ impl Attempt {
     }
 }
 
-/// Ends the containers of attempts that nobody watches over any more, and says how many there were.
-pub async fn sweep(socket: &Path, state: &Path) -> Result<usize, String> {
+/// Ends the containers of attempts that nobody watches over any more, and says how many there were. `is_watched` is asked
+/// about the folder of each attempt that has one.
+pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, String> {
     let found = async {
         let engine = Engine::find(socket).await?;
         let found = engine.labelled(STATE, &state.to_string_lossy(), ATTEMPT).await?;
@@ -131,21 +132,6 @@ pub async fn sweep(socket: &Path, state: &Path) -> Result<usize, String> {
         ended += 1;
     }
     Ok(ended)
-}
-
-fn is_watched(folder: &Path) -> bool {
-    let standing = Attempt::at(folder).and_then(|attempt| {
-        if !attempt.folder().exists() {
-            return Ok(Standing::Gone);
-        }
-        attempt.standing()
-    });
-    match standing {
-        Ok(Standing::Kept | Standing::Unkept) => true,
-        Ok(Standing::Ended(_) | Standing::Gone) => false,
-        // What cannot be read now may be watched over all the same.
-        Err(_) => folder.exists(),
-    }
 }
 
 #[cfg(test)]

@@ -12,40 +12,13 @@ pub mod leftover;
 mod limits;
 mod order;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cowhand_core::sandbox::Container;
 use cowhand_core::shape::DEFAULT_IMAGE;
-use serde::{Deserialize, Serialize};
 
+use crate::start::Contained;
 use engine::{Engine, Trouble};
-
-/// What an attempt's container is, beside what holds for every kind.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Contained {
-    pub image: String,
-    /// Where the engine listens.
-    pub socket: PathBuf,
-    pub user: Option<String>,
-    pub tmpfs: Vec<String>,
-    pub labels: BTreeMap<String, String>,
-    /// What is found elsewhere than outside.
-    pub volumes: Vec<Bound>,
-    pub cpu_shares: Option<u64>,
-    pub host_network: bool,
-    /// Variables that say how things are outside.
-    pub left_outside: Vec<String>,
-    /// cowhand's own folder, by which its containers are known.
-    pub state: PathBuf,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bound {
-    pub from: PathBuf,
-    pub to: PathBuf,
-    pub written: bool,
-}
 
 /// Where engines listen if nobody says where: Docker, Podman, and both without root.
 const PLACES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];

@@ -7,9 +7,7 @@ use cowhand_core::sandbox::Reaches;
 use serde_json::{Value, json};
 
 use super::leftover::{ATTEMPT, STATE};
-use super::{Bound, Contained};
-use crate::attempt::Start;
-use crate::sandbox::Enclosure;
+use crate::start::{Bound, Contained, Enclosure, Start};
 
 /// All that an order is made of.
 #[derive(Debug, Clone, Copy)]
@@ -179,7 +177,7 @@ fn nano(processors: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::StopSignal;
+    use crate::process::StopSignal;
     use cowhand_core::sandbox::{Caps, SandboxKind};
 
     fn paths<const N: usize>(paths: [&str; N]) -> Vec<PathBuf> {

@@ -1,8 +1,10 @@
 //! The model's provider, reached with credentials that the agent never holds: its program speaks to us as if we were the
 //! provider, and we add the key.
 
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -11,6 +13,8 @@ use hyper::{Request, Response};
 use reqwest::Body;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::{Deserialize, Serialize};
+
+use crate::attempt::{Attempt, CREDENTIALS};
 
 /// What the keeper is told for itself, in a file that is removed before the agent begins.
 #[derive(Serialize, Deserialize)]
@@ -24,6 +28,22 @@ pub struct Credentials {
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+impl Attempt {
+    /// For its keeper alone; no sandbox lets the agent see them.
+    pub fn write_credentials(&self, credentials: &Credentials) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
+        let file = self.create(CREDENTIALS)?;
+        serde_json::to_writer(file, credentials).map_err(io::Error::other)
+    }
+
+    /// Read once.
+    pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<Credentials> {
+        let read = self.read(CREDENTIALS)?;
+        fs::remove_file(self.folder().join(CREDENTIALS))?;
+        read.ok_or_else(|| io::Error::other("the credentials are gone"))
     }
 }
 
