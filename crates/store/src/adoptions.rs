@@ -6,8 +6,8 @@ use cowhand_core::roster::{Former, Roster};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState};
 use jiff::Timestamp;
 
-use super::db::{Arg, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Arg, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, cursors, schedules};
 
 statements! {

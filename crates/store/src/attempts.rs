@@ -6,8 +6,8 @@ use cowhand_core::moment::Moment;
 use cowhand_core::report::Report;
 use jiff::Timestamp;
 
-use super::db::{Row, args};
-use super::dialect::statements;
+use super::database::db::{Row, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {

@@ -8,8 +8,8 @@ use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 
-use super::db::{Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, claims, jobs};
 
 statements! {

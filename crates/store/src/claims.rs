@@ -15,8 +15,8 @@ use cowhand_core::provider::{Parked, Seat};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::db::{Arg, Tx, args};
-use super::dialect::{Statement, statements};
+use super::database::db::{Arg, Tx, args};
+use super::database::dialect::{Statement, statements};
 use super::{
     Store, StoreError, asks, budgets, hooks, items, jobs, owed, providers, schedules, sessions, snapshot,
     usage,

@@ -6,8 +6,8 @@ use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 
-use super::db::{Recorded, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, events, sessions};
 
 statements! {

@@ -6,8 +6,8 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::JobState;
 use jiff::Timestamp;
 
-use super::db::{Row, args};
-use super::dialect::statements;
+use super::database::db::{Row, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {

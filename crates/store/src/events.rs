@@ -7,8 +7,8 @@ use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
-use super::db::{Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {

@@ -5,8 +5,8 @@ use cowhand_core::job::Job;
 use cowhand_core::work::{WorkItem, WorkItemId};
 use jiff::Timestamp;
 
-use super::db::{Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Row, Tx, args};
+use super::database::dialect::statements;
 use super::items::HeldItem;
 use super::{Store, StoreError, jobs};
 

@@ -10,8 +10,8 @@ use cowhand_core::trigger::{FiringKey, Occasion};
 use jiff::Timestamp;
 
 use super::claims::Beginning;
-use super::db::{Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions};
 
 statements! {

@@ -9,8 +9,8 @@ use cowhand_core::shape::HookEvent;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::db::{Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, claims, jobs};
 
 statements! {

@@ -20,8 +20,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use super::db::{Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::failures::{self, FailedItem, ItemFailures};
 use super::{Store, StoreError, jobs};
 

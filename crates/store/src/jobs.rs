@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::db::{Arg, Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Arg, Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 /// The same list by way of different indexes, so that a few jobs among a million are found without reading them all.

@@ -1,7 +1,7 @@
 //! The store: the truth about schedules, firings, jobs, attempts, leases and events.
 //!
 //! One concrete [`Store`] on SQLite or PostgreSQL. Verbs are named after what the program means; "now" is always
-//! an argument; what counts by duration gets the boot clock beside it ([`Store::with_clock`]). One file for each table, one SQL text for both databases ([`dialect`] has the exceptions).
+//! an argument; what counts by duration gets the boot clock beside it ([`Store::with_clock`]). One file for each table, one SQL text for both databases ([`database::dialect`] has the exceptions).
 //!
 //! Three rules hold everywhere:
 //!
@@ -9,7 +9,7 @@
 //!   `cowhand-core` decide, writes the rows and the events, or does nothing.
 //! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, follow-up, schedule, event counter; of several
 //!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
-//!   other on PostgreSQL. On SQLite there is one writer ([`writer`]), which commits what has queued up together.
+//!   other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which commits what has queued up together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod adoptions;
@@ -20,29 +20,20 @@ mod backup;
 mod backup_file;
 mod budgets;
 mod cancellations;
-mod changes;
-mod check;
 mod claims;
 mod cursors;
-mod db;
+mod database;
 mod denials;
-mod dialect;
-mod error;
 mod events;
 mod failures;
-pub mod file;
 mod firings;
 mod followups;
-mod health;
 pub mod histogram;
 mod hooks;
 mod imports;
 mod items;
 mod jobs;
-mod latency;
-mod migrations;
 mod nodes;
-mod open;
 mod owed;
 mod providers;
 mod reports;
@@ -54,7 +45,6 @@ mod snapshot;
 mod tokens;
 mod usage;
 mod workspaces;
-mod writer;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -63,12 +53,12 @@ use std::time::Instant;
 use cowhand_core::moment::Moment;
 use sqlx::{PgPool, SqlitePool};
 
-use changes::Committed;
-use db::Tx;
-use file::StoreFile;
-use health::Standing;
-use latency::Latency;
-use writer::Writer;
+use database::changes::Committed;
+use database::db::Tx;
+use database::file::StoreFile;
+use database::health::Standing;
+use database::latency::Latency;
+use database::writer::Writer;
 
 use cowhand_system::clock::Clock;
 
@@ -78,7 +68,7 @@ pub use backup_file::{BackupFile, KnownRows};
 pub use budgets::Hearing;
 pub use cancellations::Cancellation;
 pub use claims::{Claim, GivenBack, Held, Settled, Starter};
-pub use error::StoreError;
+pub use database::{StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
     Decision, Fired, Firing, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, Preparation, Prepared,
@@ -90,7 +80,6 @@ pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
 pub use jobs::{Cancel, JobFilter};
 pub use nodes::{BusyNode, Joined, Presence};
-pub use open::is_postgres;
 pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned, RemovedJob};
 pub use sessions::{RunsAt, StoredSession};
@@ -194,13 +183,13 @@ impl Store {
             budgets::ALL,
             claims::ALL,
             cursors::ALL,
-            db::ALL,
+            database::db::ALL,
             denials::ALL,
             events::ALL,
             failures::ALL,
             firings::ALL,
             followups::ALL,
-            health::ALL,
+            database::health::ALL,
             hooks::ALL,
             imports::ALL,
             items::ALL,

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use sqlx::postgres::PgConnection;
 use sqlx::{ConnectOptions, Connection};
 
-use super::db::{Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Database, Store, StoreError, hooks, owed};
 
 statements! {
@@ -115,7 +115,7 @@ impl Store {
 
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(BUSY_NODES, args![]).await })).await?;
-        let read = |row: &super::db::Row| {
+        let read = |row: &super::database::db::Row| {
             Ok(BusyNode {
                 name: row.get("node")?,
                 running: row.count("running")?,

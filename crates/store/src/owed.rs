@@ -7,8 +7,8 @@ use cowhand_core::job::{Closing, ErrorKind, Job, JobState, Outcome, of_work};
 use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::{SignedDuration, Timestamp};
 
-use super::db::{Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Row, Tx, args};
+use super::database::dialect::statements;
 use super::items::{self, HeldItem, ItemState, Taking, read, recorded};
 use super::{Store, StoreError, failures, jobs, reports};
 

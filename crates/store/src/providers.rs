@@ -8,8 +8,8 @@ use cowhand_core::id::JobId;
 use cowhand_core::provider::{Parked, ProviderState, Seat};
 use jiff::Timestamp;
 
-use super::db::{Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {

@@ -8,8 +8,8 @@ use cowhand_core::job::JobState;
 use cowhand_core::report::Report;
 use jiff::Timestamp;
 
-use super::db::{Tx, args};
-use super::dialect::statements;
+use super::database::db::{Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, jobs};
 
 statements! {

@@ -10,8 +10,8 @@ use cowhand_core::job::{Job, JobState};
 use cowhand_core::retention::Limit;
 use jiff::Timestamp;
 
-use super::db::{Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, followups, jobs};
 
 statements! {

@@ -10,8 +10,8 @@ use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
 use jiff::Timestamp;
 
-use super::db::{Arg, Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Arg, Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, adoptions, cursors, jobs};
 
 statements! {

@@ -6,8 +6,8 @@ use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Outcome;
 use jiff::Timestamp;
 
-use super::db::{Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {

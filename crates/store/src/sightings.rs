@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::trigger::FiringKey;
 
-use super::db::{Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {

@@ -12,8 +12,8 @@ use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::db::{Row, args};
-use super::dialect::statements;
+use super::database::db::{Row, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError, providers, schedules};
 
 statements! {

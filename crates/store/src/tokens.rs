@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
-use super::db::{Recorded, Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Recorded, Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {

@@ -7,8 +7,8 @@ use cowhand_core::job::{Job, JobStatus, JobUsage, ModelUsage};
 use cowhand_core::work::WorkItem;
 use jiff::Timestamp;
 
-use super::db::{Row, Tx, args};
-use super::dialect::statements;
+use super::database::db::{Row, Tx, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {

@@ -10,8 +10,8 @@ use cowhand_core::job::JobStatus;
 use cowhand_core::workspace::Workspace;
 use jiff::Timestamp;
 
-use super::db::{Row, args};
-use super::dialect::statements;
+use super::database::db::{Row, args};
+use super::database::dialect::statements;
 use super::{Store, StoreError};
 
 statements! {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 
-use super::{Database, Store};
+use crate::{Database, Store};
 
 /// Processes on other machines write to the same PostgreSQL, and nobody here hears of it: it is looked at this often,
 /// by one for all who follow.
@@ -16,20 +16,20 @@ const FALLBACK: Duration = Duration::from_secs(5);
 
 /// The number of the newest event that this process knows of, 0 before its first.
 #[derive(Debug, Clone)]
-pub(super) struct Committed {
+pub(crate) struct Committed {
     newest: watch::Sender<i64>,
     /// Whoever has it looks for what others have written.
     looking: Arc<Mutex<()>>,
 }
 
 impl Committed {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { newest: watch::Sender::new(0), looking: Arc::default() }
     }
 
     /// Called after the commit, so that whoever wakes up finds what there is. Two commits may tell of themselves
     /// in either order; the newer one stays.
-    pub(super) fn reached(&self, seq: i64) {
+    pub(crate) fn reached(&self, seq: i64) {
         self.newest.send_if_modified(|newest| {
             let newer = seq > *newest;
             *newest = seq.max(*newest);

@@ -3,28 +3,28 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::Store;
+use crate::Store;
 use crate::histogram::Histogram;
 
 const BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
 #[derive(Debug, Clone)]
-pub(super) struct Latency {
+pub(crate) struct Latency {
     reads: Arc<Mutex<Histogram>>,
     writes: Arc<Mutex<Histogram>>,
 }
 
 impl Latency {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let [reads, writes] = [(), ()].map(|()| Arc::new(Mutex::new(Histogram::new(BOUNDS))));
         Self { reads, writes }
     }
 
-    pub(super) fn read_since(&self, begin: Instant) {
+    pub(crate) fn read_since(&self, begin: Instant) {
         observe(&self.reads, begin);
     }
 
-    pub(super) fn wrote_since(&self, begin: Instant) {
+    pub(crate) fn wrote_since(&self, begin: Instant) {
         observe(&self.writes, begin);
     }
 }

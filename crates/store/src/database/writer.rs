@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::changes::Committed;
 use super::db::Tx;
+use super::error::StoreError;
 use super::file::StoreFile;
-use super::{Answer, StoreError};
+use crate::Answer;
 use crate::audit;
 
 /// How many verbs may share a commit; enough to make the sync cheap, few enough to keep the wait short.
@@ -25,7 +26,7 @@ const MOST_TOGETHER: usize = 256;
 const QUEUE: usize = 1_024;
 
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     queue: mpsc::Sender<Request>,
 }
 
@@ -35,13 +36,13 @@ enum Request {
 }
 
 impl Writer {
-    pub(super) fn start(connection: SqliteConnection, committed: Committed, file: StoreFile) -> Self {
+    pub(crate) fn start(connection: SqliteConnection, committed: Committed, file: StoreFile) -> Self {
         let (queue, requests) = mpsc::channel(QUEUE);
         tokio::spawn(work(connection, requests, committed, file));
         Self { queue }
     }
 
-    pub(super) async fn write<T, F>(&self, present: Option<Moment>, verb: F) -> Result<T, StoreError>
+    pub(crate) async fn write<T, F>(&self, present: Option<Moment>, verb: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T> + Send + 'static,
@@ -53,7 +54,7 @@ impl Writer {
     }
 
     /// Answers when everything that was asked for before is written and the file is closed.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if self.queue.send(Request::Close(reply)).await.is_ok() {
             // An error here means that the writer is gone, which is what was asked for.

@@ -5,12 +5,12 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// The database and its write-ahead log, as they were when they were opened. As long as they are open no other file gets
 /// their device and inode.
 #[derive(Debug, Clone)]
-pub(super) struct StoreFile {
+pub(crate) struct StoreFile {
     files: Vec<(PathBuf, FileId)>,
 }
 
@@ -29,7 +29,7 @@ impl FileId {
 
 impl StoreFile {
     /// Remembers the files of a store that has just been opened.
-    pub(super) fn opened(path: &Path) -> io::Result<Self> {
+    pub(crate) fn opened(path: &Path) -> io::Result<Self> {
         let mut files = Vec::new();
         for path in [path.to_owned(), beside(path, "-wal")] {
             let id = FileId::of(&path)?;
@@ -39,7 +39,7 @@ impl StoreFile {
     }
 
     /// Fails if what is written now would be gone after a restart.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.files {
             let how = match FileId::of(path) {
                 Ok(now) if now == *opened => continue,

@@ -2,10 +2,10 @@
 
 /// One statement, as each database wants it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Statement {
-    pub(super) name: &'static str,
-    pub(super) sqlite: &'static str,
-    pub(super) postgres: &'static str,
+pub(crate) struct Statement {
+    pub(crate) name: &'static str,
+    pub(crate) sqlite: &'static str,
+    pub(crate) postgres: &'static str,
 }
 
 /// Declares statements and lists them all, so that none can be forgotten when every one is prepared in a test.
@@ -15,20 +15,20 @@ pub(super) struct Statement {
 /// - `sqlite "…" postgres "…"`: two texts.
 macro_rules! statements {
     ($($name:ident = $($kind:ident $sql:tt)+;)+) => {
-        $(const $name: $crate::dialect::Statement =
-            $crate::dialect::statements!(@named $name $($kind $sql)+);)+
-        pub(super) const ALL: &[$crate::dialect::Statement] = &[$($name),+];
+        $(const $name: $crate::database::dialect::Statement =
+            $crate::database::dialect::statements!(@named $name $($kind $sql)+);)+
+        pub(crate) const ALL: &[$crate::database::dialect::Statement] = &[$($name),+];
     };
     (@named $name:ident same $sql:tt) => {
-        $crate::dialect::Statement { name: stringify!($name), sqlite: $sql, postgres: $sql }
+        $crate::database::dialect::Statement { name: stringify!($name), sqlite: $sql, postgres: $sql }
     };
     (@named $name:ident locked $sql:literal) => {
-        $crate::dialect::Statement {
+        $crate::database::dialect::Statement {
             name: stringify!($name), sqlite: $sql, postgres: concat!($sql, " for update")
         }
     };
     (@named $name:ident sqlite $sqlite:literal postgres $postgres:literal) => {
-        $crate::dialect::Statement { name: stringify!($name), sqlite: $sqlite, postgres: $postgres }
+        $crate::database::dialect::Statement { name: stringify!($name), sqlite: $sqlite, postgres: $postgres }
     };
 }
-pub(super) use statements;
+pub(crate) use statements;

@@ -7,7 +7,9 @@ use sqlx::Row as _;
 
 use super::db::args;
 use super::dialect::statements;
-use super::{Database, JobFilter, Store, StoreError, open};
+use super::error::StoreError;
+use super::open;
+use crate::{Database, JobFilter, Store};
 
 statements! {
     WRITE_PROBE = same "insert into write_probe (id, probed_at) values (1, $1) \
@@ -24,7 +26,7 @@ const PAGE: u32 = 1_000;
 
 /// How the store stands, by what was last asked of it.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(crate) struct Standing {
     /// What was found to be damaged; that does not mend by itself.
     damage: OnceLock<String>,
     /// Why the last write failed, if the store was the reason.
@@ -32,13 +34,13 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn read<T>(&self, answer: &Result<T, StoreError>) {
+    pub(crate) fn read<T>(&self, answer: &Result<T, StoreError>) {
         if let Err(error @ StoreError::Damaged(_)) = answer {
             self.damage.get_or_init(|| error.to_string());
         }
     }
 
-    pub(super) fn wrote<T>(&self, answer: &Result<T, StoreError>) {
+    pub(crate) fn wrote<T>(&self, answer: &Result<T, StoreError>) {
         self.read(answer);
         let failed = match answer {
             Err(
@@ -68,7 +70,7 @@ impl Store {
     }
 
     /// The reason behind an error: the file is no longer there, or the server does not answer.
-    pub(super) fn explained(&self, error: StoreError) -> StoreError {
+    pub(crate) fn explained(&self, error: StoreError) -> StoreError {
         match (&self.database, &error) {
             (
                 Database::Sqlite { file, .. },

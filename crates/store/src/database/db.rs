@@ -12,7 +12,8 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
 
 use super::dialect::{Statement, statements};
-use super::{StoreError, events};
+use super::error::StoreError;
+use crate::events;
 
 statements! {
     DATABASE_CLOCK = sqlite "select null as now"
@@ -22,11 +23,11 @@ statements! {
 /// A transaction under way. Events that a verb records are numbered and written at its very end, so that on
 /// PostgreSQL the row that numbers them is held as shortly as can be.
 #[derive(Debug)]
-pub(super) struct Tx<'c> {
+pub(crate) struct Tx<'c> {
     connection: Connection<'c>,
-    pub(super) recorded: Vec<Recorded>,
+    pub(crate) recorded: Vec<Recorded>,
     /// On whose account.
-    pub(super) by: Option<Actor>,
+    pub(crate) by: Option<Actor>,
     /// When the verb was called, by the clocks of the store if it has any.
     present: Option<Moment>,
 }
@@ -39,49 +40,49 @@ enum Connection<'c> {
 
 /// A fact that waits for its number.
 #[derive(Debug)]
-pub(super) struct Recorded {
-    pub(super) at: Timestamp,
-    pub(super) agent: Option<AgentName>,
-    pub(super) schedule: Option<ScheduleName>,
-    pub(super) job: Option<JobId>,
-    pub(super) fact: Fact,
+pub(crate) struct Recorded {
+    pub(crate) at: Timestamp,
+    pub(crate) agent: Option<AgentName>,
+    pub(crate) schedule: Option<ScheduleName>,
+    pub(crate) job: Option<JobId>,
+    pub(crate) fact: Fact,
 }
 
 impl Recorded {
-    pub(super) fn of_fleet(fact: Fact, at: Timestamp) -> Self {
+    pub(crate) fn of_fleet(fact: Fact, at: Timestamp) -> Self {
         Self { at, agent: None, schedule: None, job: None, fact }
     }
 }
 
 impl<'c> Tx<'c> {
-    pub(super) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
+    pub(crate) fn sqlite(connection: &'c mut SqliteConnection) -> Self {
         Self { connection: Connection::Sqlite(connection), recorded: Vec::new(), by: None, present: None }
     }
 
-    pub(super) fn postgres(connection: &'c mut PgConnection) -> Self {
+    pub(crate) fn postgres(connection: &'c mut PgConnection) -> Self {
         Self { connection: Connection::Postgres(connection), recorded: Vec::new(), by: None, present: None }
     }
 
-    pub(super) fn on_account_of(self, by: Option<Actor>) -> Self {
+    pub(crate) fn on_account_of(self, by: Option<Actor>) -> Self {
         Self { by, ..self }
     }
 
-    pub(super) fn called_at(self, present: Option<Moment>) -> Self {
+    pub(crate) fn called_at(self, present: Option<Moment>) -> Self {
         Self { present, ..self }
     }
 
-    pub(super) const fn present(&self) -> Option<Moment> {
+    pub(crate) const fn present(&self) -> Option<Moment> {
         self.present
     }
 
     /// The present, with the boot clock if the store has one.
-    pub(super) fn moment(&self, now: Timestamp) -> Moment {
+    pub(crate) fn moment(&self, now: Timestamp) -> Moment {
         Moment { wall: now, boot: self.present.and_then(|present| present.boot) }
     }
 
     /// The clock that leases are counted on: nodes that share a database have only its own in common. A time that was
     /// made up, without a boot clock, is taken as it is.
-    pub(super) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
+    pub(crate) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
         let shared = matches!(self.connection, Connection::Postgres(_)) && self.present.is_some();
         if !shared {
             return Ok(self.moment(now));
@@ -90,19 +91,19 @@ impl<'c> Tx<'c> {
         row.map_or_else(|| Ok(self.moment(now)), |row| row.time("now").map(Moment::from))
     }
 
-    pub(super) fn record(&mut self, recorded: Recorded) {
+    pub(crate) fn record(&mut self, recorded: Recorded) {
         self.recorded.push(recorded);
     }
 
     /// Writes what was recorded, and says the number of its last event, 0 for none; the last thing a verb's
     /// transaction does.
-    pub(super) async fn write_events(&mut self) -> Result<i64, StoreError> {
+    pub(crate) async fn write_events(&mut self) -> Result<i64, StoreError> {
         let recorded = std::mem::take(&mut self.recorded);
         events::append(self, recorded).await
     }
 
     /// How many rows it touched.
-    pub(super) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
+    pub(crate) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
         let done = match &mut self.connection {
             Connection::Sqlite(c) => {
                 bind_sqlite(sql, args).execute(&mut **c).await.map(|done| done.rows_affected())
@@ -114,7 +115,7 @@ impl<'c> Tx<'c> {
         done.map_err(|error| StoreError::statement(sql.name, error))
     }
 
-    pub(super) async fn all(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn all(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Vec<Row>, StoreError> {
         let rows = match &mut self.connection {
             Connection::Sqlite(c) => bind_sqlite(sql, args)
                 .fetch_all(&mut **c)
@@ -128,12 +129,12 @@ impl<'c> Tx<'c> {
         rows.map_err(|error| StoreError::statement(sql.name, error))
     }
 
-    pub(super) async fn one(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
+    pub(crate) async fn one(&mut self, sql: Statement, args: Vec<Arg>) -> Result<Option<Row>, StoreError> {
         Ok(self.all(sql, args).await?.pop())
     }
 
     /// Asks the database whether it takes the text.
-    pub(super) async fn prepare(&mut self, sql: Statement) -> Result<(), StoreError> {
+    pub(crate) async fn prepare(&mut self, sql: Statement) -> Result<(), StoreError> {
         use sqlx::{Executor, SqlSafeStr};
         let prepared = match &mut self.connection {
             Connection::Sqlite(c) => c.prepare(sql.sqlite.into_sql_str()).await.map(drop),
@@ -145,7 +146,7 @@ impl<'c> Tx<'c> {
 
 /// A value on its way into a statement. A missing one still knows its type, which PostgreSQL asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Arg {
+pub(crate) enum Arg {
     Int(Option<i64>),
     Text(Option<String>),
 }
@@ -166,9 +167,9 @@ fn bind_postgres(sql: Statement, args: Vec<Arg>) -> Query<'static, Postgres, PgA
 
 /// `args![id, now, "word"]`: anything that has a column's form.
 macro_rules! args {
-    ($($value:expr),* $(,)?) => { vec![$($crate::db::Arg::from($value)),*] };
+    ($($value:expr),* $(,)?) => { vec![$($crate::database::db::Arg::from($value)),*] };
 }
-pub(super) use args;
+pub(crate) use args;
 
 impl From<i64> for Arg {
     fn from(value: i64) -> Self {
@@ -242,7 +243,7 @@ impl From<ScheduleId> for Arg {
 
 /// A row on its way out, and the statement it came from.
 #[derive(Debug)]
-pub(super) struct Row(&'static str, AnyRow);
+pub(crate) struct Row(&'static str, AnyRow);
 
 #[derive(Debug)]
 enum AnyRow {
@@ -251,7 +252,7 @@ enum AnyRow {
 }
 
 impl Row {
-    pub(super) fn get<'r, T>(&'r self, column: &'static str) -> Result<T, StoreError>
+    pub(crate) fn get<'r, T>(&'r self, column: &'static str) -> Result<T, StoreError>
     where
         T: Decode<'r, Sqlite> + Type<Sqlite> + Decode<'r, Postgres> + Type<Postgres>,
         &'static str: ColumnIndex<SqliteRow> + ColumnIndex<PgRow>,
@@ -264,12 +265,12 @@ impl Row {
     }
 
     /// A word, an id or a name that has to parse; anything else means that somebody else wrote the row.
-    pub(super) fn parse<T: std::str::FromStr>(&self, column: &'static str) -> Result<T, StoreError> {
+    pub(crate) fn parse<T: std::str::FromStr>(&self, column: &'static str) -> Result<T, StoreError> {
         let text: String = self.get(column)?;
         text.parse().map_err(|_| self.unreadable(column, &text))
     }
 
-    pub(super) fn parse_opt<T: std::str::FromStr>(
+    pub(crate) fn parse_opt<T: std::str::FromStr>(
         &self,
         column: &'static str,
     ) -> Result<Option<T>, StoreError> {
@@ -277,7 +278,7 @@ impl Row {
         text.map(|text| text.parse().map_err(|_| self.unreadable(column, &text))).transpose()
     }
 
-    pub(super) fn json_opt<T: DeserializeOwned>(
+    pub(crate) fn json_opt<T: DeserializeOwned>(
         &self,
         column: &'static str,
     ) -> Result<Option<T>, StoreError> {
@@ -285,12 +286,12 @@ impl Row {
         text.map(|text| serde_json::from_str(&text).map_err(|_| self.unreadable(column, &text))).transpose()
     }
 
-    pub(super) fn time(&self, column: &'static str) -> Result<Timestamp, StoreError> {
+    pub(crate) fn time(&self, column: &'static str) -> Result<Timestamp, StoreError> {
         let micros: i64 = self.get(column)?;
         Timestamp::from_microsecond(micros).map_err(|_| self.unreadable(column, &micros.to_string()))
     }
 
-    pub(super) fn time_opt(&self, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
+    pub(crate) fn time_opt(&self, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
         let micros: Option<i64> = self.get(column)?;
         let read = |micros| {
             Timestamp::from_microsecond(micros).map_err(|_| self.unreadable(column, &micros.to_string()))
@@ -299,7 +300,7 @@ impl Row {
     }
 
     /// A wall time, with the boot clock beside it.
-    pub(super) fn moment_opt(
+    pub(crate) fn moment_opt(
         &self,
         wall: &'static str,
         boot: &'static str,
@@ -308,12 +309,12 @@ impl Row {
         Ok(self.time_opt(wall)?.map(|wall| Moment { wall, boot }))
     }
 
-    pub(super) fn count<T: TryFrom<i64>>(&self, column: &'static str) -> Result<T, StoreError> {
+    pub(crate) fn count<T: TryFrom<i64>>(&self, column: &'static str) -> Result<T, StoreError> {
         let number: i64 = self.get(column)?;
         T::try_from(number).map_err(|_| self.unreadable(column, &number.to_string()))
     }
 
-    pub(super) fn unreadable(&self, column: &str, value: &str) -> StoreError {
+    pub(crate) fn unreadable(&self, column: &str, value: &str) -> StoreError {
         StoreError::Unreadable { what: format!("{} {column} {value:?}", self.0) }
     }
 }

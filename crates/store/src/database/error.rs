@@ -65,7 +65,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(super) fn connection(error: sqlx::Error) -> Self {
+    pub(crate) fn connection(error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::PoolClosed => Self::Closed,
             error if is_damage(&error) => Self::Damaged(error.to_string()),
@@ -73,7 +73,7 @@ impl StoreError {
         }
     }
 
-    pub(super) fn statement(statement: &'static str, source: sqlx::Error) -> Self {
+    pub(crate) fn statement(statement: &'static str, source: sqlx::Error) -> Self {
         match source {
             sqlx::Error::PoolClosed => Self::Closed,
             source if is_damage(&source) => Self::Damaged(source.to_string()),
@@ -83,7 +83,7 @@ impl StoreError {
 }
 
 /// Whether SQLite says that the file is malformed, or no database at all.
-pub(super) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
+pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     const CORRUPT: i32 = 11;
     const NOT_A_DATABASE: i32 = 26;
     let mut next = Some(error);

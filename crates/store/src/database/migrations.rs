@@ -45,13 +45,13 @@ macro_rules! migrations {
         [$((
             $version,
             $name,
-            include_str!(concat!("../migrations/", $folder, "/", $prefix, $name, ".sql")),
+            include_str!(concat!("../../migrations/", $folder, "/", $prefix, $name, ".sql")),
         )),*]
     };
 }
 
-pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(&migrations!("sqlite")));
-pub(super) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(&migrations!("postgres")));
+pub(crate) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(&migrations!("sqlite")));
+pub(crate) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(&migrations!("postgres")));
 
 fn migrator(sources: &[Source]) -> Migrator {
     let migration = |&(version, name, sql): &Source| {

@@ -12,11 +12,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection};
 
 use super::changes::Committed;
+use super::error::StoreError;
 use super::file::{self, StoreFile};
 use super::latency::Latency;
 use super::migrations::{POSTGRES, SQLITE};
 use super::writer::Writer;
-use super::{Database, Store, StoreError};
+use crate::{Database, Store};
 use cowhand_system::clock::Clock;
 
 /// Another process may hold the file for a moment, and a crowd all connections; longer than this is an error.
@@ -116,12 +117,12 @@ pub fn is_postgres(place: &str) -> bool {
 }
 
 /// Names the server and its database. The URL may hold a password: only these parts are ever shown.
-pub(super) fn shown(options: &PgConnectOptions) -> String {
+pub(crate) fn shown(options: &PgConnectOptions) -> String {
     let (host, port) = (options.get_host(), options.get_port());
     format!("postgres://{host}:{port}/{}", options.get_database().unwrap_or_default())
 }
 
-pub(super) fn options(path: &Path) -> SqliteConnectOptions {
+pub(crate) fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)

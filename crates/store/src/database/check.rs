@@ -7,9 +7,10 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Row};
 
+use super::error::StoreError;
 use super::migrations::{POSTGRES, SQLITE};
 use super::open;
-use super::{Store, StoreError};
+use crate::Store;
 
 /// The newest migration that a store has. A store without this table is a new one.
 const NEWEST: &str = "select max(version) from _sqlx_migrations";

@@ -1,0 +1,25 @@
+//! The connection to SQLite or PostgreSQL, without a word about what the tables mean.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `open`, `check`, `migrations` | open a store and bring its schema up to date; whether that would work |
+//! | `db`, `dialect` | transactions, arguments and rows with one interface for both databases; declaring SQL |
+//! | `writer` | group commit on SQLite |
+//! | `changes` | wake those who follow the event log |
+//! | `file`, `health`, `error` | whether the file is still there, whether the store can be written; what can go wrong |
+//! | `latency` | how long reads and writes take |
+
+pub(crate) mod changes;
+mod check;
+pub(crate) mod db;
+pub(crate) mod dialect;
+mod error;
+pub mod file;
+pub(crate) mod health;
+pub(crate) mod latency;
+mod migrations;
+mod open;
+pub(crate) mod writer;
+
+pub use error::StoreError;
+pub use open::is_postgres;
