@@ -49,7 +49,7 @@ pub struct Prelude {
 }
 
 /// What somebody finds who looks for the lock of an attempt.
-pub(super) enum Lock {
+pub(super) enum AttemptLock {
     /// Nobody ever launched it, or it is being removed.
     Missing,
     Free(#[expect(dead_code, reason = "it is held, not used")] File),
@@ -311,17 +311,17 @@ impl Attempt {
     }
 
     /// Takes the lock for somebody who only looks: nothing is made, so that the folder can be removed meanwhile.
-    pub(super) fn lock_if_there(&self) -> io::Result<Lock> {
+    pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
         let lock = match own().write(true).open(self.folder.join(LOCK)) {
             // Without its folder nothing is known of it at all.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.folder.exists() => {
-                return Ok(Lock::Missing);
+                return Ok(AttemptLock::Missing);
             }
             lock => lock?,
         };
         match lock.try_lock() {
-            Ok(()) => Ok(Lock::Free(lock)),
-            Err(TryLockError::WouldBlock) => Ok(Lock::Taken),
+            Ok(()) => Ok(AttemptLock::Free(lock)),
+            Err(TryLockError::WouldBlock) => Ok(AttemptLock::Taken),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

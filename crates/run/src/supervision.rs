@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::attempt::{AGENT, Attempt, CAPS, KEEPER, Lock};
+use super::attempt::{AGENT, Attempt, AttemptLock, CAPS, KEEPER};
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process;
@@ -62,7 +62,7 @@ impl Attempt {
             return Ok(Standing::Ended(ending));
         }
         let _lock = match self.lock_if_there()? {
-            Lock::Taken => return Ok(Standing::Kept),
+            AttemptLock::Taken => return Ok(Standing::Kept),
             lock => lock,
         };
         // The lock is free, so no keeper is at work.
