@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, claims, jobs};
+use super::{Store, StoreError, jobs};
 
 statements! {
     LOCK_FLEET_BUDGET = sqlite "select 1 as locked" postgres "select 1 as locked, pg_advisory_xact_lock(4921190715)";
@@ -79,7 +79,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let job = jobs::lock(tx, &id).await?;
-                if !claims::is_ours(tx, &job, epoch).await? {
+                if !jobs::is_ours(tx, &job, epoch).await? {
                     return Ok(Hearing::Fenced);
                 }
                 note(tx, &job, &usage).await?;

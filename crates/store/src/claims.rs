@@ -15,6 +15,7 @@ use cowhand_core::provider::{Parked, Seat};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::agent_lock::lock_agent;
 use super::database::db::{Arg, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::{
@@ -23,13 +24,10 @@ use super::{
 };
 
 statements! {
-    LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
     RUNNING_OF_AGENT = same "select count(*) as running from jobs where agent = $1 and status = 'running'";
     IN_FRONT = same "select count(*) as live from jobs where agent = $1 and status in ('pending', 'running') \
         and (not_before is null or not_before <= $2)";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
-    JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at, acted, not_before, backoff_from, backoff_boot \
-        from jobs where id = $1";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at, boot) values ($1, $2, $3, $4, $5, $6)";
     LOCK_LEASES = locked "select job_id from leases where node = $1 order by job_id";
     RENEW_LEASES =
@@ -161,7 +159,7 @@ impl Store {
                     Err(over) => return Ok(Claim::OverBudget(over)),
                 };
                 let mut job = jobs::lock(tx, &id).await?;
-                let facts = tx.one(JOB_FACTS, args![id.as_str()]).await?;
+                let facts = jobs::facts(tx, &id).await?;
                 let until = facts.map(|row| snapshot::not_before(&row, Some(tx.moment(now)))).transpose()?;
                 if let Some(until) = until.flatten() {
                     job.backs_off_until(until);
@@ -218,7 +216,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
-                if !is_ours(tx, &job, epoch).await? {
+                if !jobs::is_ours(tx, &job, epoch).await? {
                     return Ok(Settled::Fenced);
                 }
                 if job.session_id() == Some(session_id.as_str()) {
@@ -257,7 +255,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
-                if !is_ours(tx, &job, epoch).await? {
+                if !jobs::is_ours(tx, &job, epoch).await? {
                     return Ok(GivenBack::Fenced);
                 }
                 let heard = tx.one(HEARD_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
@@ -330,7 +328,7 @@ async fn settle(
     now: Timestamp,
 ) -> Result<Settled, StoreError> {
     let mut job = jobs::lock(tx, &id).await?;
-    if !is_ours(tx, &job, epoch).await? {
+    if !jobs::is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
     }
     let Settlement { outcome, usage: used, silent, metadata, breaker, used_no_tool, limit, ended_at } =
@@ -381,11 +379,6 @@ async fn note_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), 
         tx.execute(BACK_OFF, args![job.id().as_str(), now, tx.moment(now).boot]).await?;
     }
     Ok(())
-}
-
-/// One verb at a time for what concerns the whole agent.
-pub(super) async fn lock_agent(tx: &mut Tx<'_>, agent: &AgentName) -> Result<(), StoreError> {
-    tx.one(LOCK_AGENT, args![agent.as_str()]).await.map(drop)
 }
 
 /// Capacity counts every running job of the agent on every node, so claims of one agent go one by one.
@@ -450,14 +443,8 @@ async fn take_lease(tx: &mut Tx<'_>, job: &Job, node: &str, until: Moment) -> Re
     Ok(epoch)
 }
 
-pub(super) async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
-    let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
-    let current: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
-    Ok(current == epoch && matches!(job.state(), JobState::Running { .. }))
-}
-
 async fn cancel_asked(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
-    let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
+    let row = jobs::facts(tx, job.id()).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
@@ -484,7 +471,7 @@ async fn tell_schedule(
     breaker: Option<Breaker>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let row = tx.one(JOB_FACTS, args![job.id().as_str()]).await?;
+    let row = jobs::facts(tx, job.id()).await?;
     let row = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?;
     let Some(id) = row.parse_opt::<ScheduleId>("schedule_id")? else { return Ok(()) };
     if row.get::<i64>("by_trigger")? == 1 {

@@ -6,9 +6,10 @@ use cowhand_core::roster::Schedule;
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 
-use super::database::db::{Recorded, Tx, args};
+use super::database::db::{Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, events, sessions};
+use super::database::event_log::{self, Recorded};
+use super::{Store, StoreError, sessions};
 
 statements! {
     GET_CURSOR = same "select seq from cursors where schedule_id = $1";
@@ -76,7 +77,7 @@ impl Store {
 
 /// What happened before it was armed is none of its business.
 pub(super) async fn arm(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), StoreError> {
-    let last = events::last(tx).await?;
+    let last = event_log::last(tx).await?;
     tx.execute(SET_CURSOR, args![schedule, last]).await?;
     Ok(())
 }

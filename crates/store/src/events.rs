@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 
 use cowhand_core::event::{Event, Fact};
-use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
-use super::database::db::{Recorded, Row, Tx, args};
+use super::database::db::{Row, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::{Store, StoreError, jobs};
 
 statements! {
-    NUMBER_EVENTS = same "update counters set value = value + $1 where name = 'event' returning value";
-    ADD_EVENT = same "insert into events (seq, at, type, agent, schedule, job_id, data, actor) values ($1, $2, $3, $4, $5, $6, $7, $8)";
     EVENTS_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events where seq > $1 order by seq limit $2";
     ASKED_AFTER = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where actor is not null and seq > $1 order by seq limit $2";
@@ -23,28 +22,6 @@ statements! {
         where job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq";
     TOLD_OF_ITEM = same "select seq, at, agent, schedule, job_id, data, actor from events where job_id = $1 \
         and type in ('work:reported', 'work:released', 'work:dropped', 'work:delayed') order by seq desc limit 1";
-    LAST_EVENT = same "select value from counters where name = 'event'";
-}
-
-/// The number of the last one, 0 if there is none.
-pub(super) async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<i64, StoreError> {
-    let Ok(count @ 1..) = i64::try_from(recorded.len()) else { return Ok(0) };
-    let row = tx.one(NUMBER_EVENTS, args![count]).await?;
-    let row = row.ok_or_else(|| StoreError::Unreadable { what: "no event counter".to_owned() })?;
-    let last: i64 = row.get("value")?;
-    for (seq, event) in (last - count + 1..).zip(recorded) {
-        let json = |written: serde_json::Result<String>| {
-            written.map_err(|error| StoreError::Unreadable { what: error.to_string() })
-        };
-        let data = json(serde_json::to_string(&event.fact))?;
-        let by = tx.by.as_ref().map(|by| json(serde_json::to_string(by))).transpose()?;
-        let agent = event.agent.as_ref().map_or("", AgentName::as_str);
-        let schedule = event.schedule.as_ref().map(ScheduleName::as_str);
-        let job = event.job.as_ref().map(JobId::as_str);
-        let row = args![seq, event.at, event.fact.type_name(), agent, schedule, job, data, by];
-        tx.execute(ADD_EVENT, row).await?;
-    }
-    Ok(last)
 }
 
 impl Store {
@@ -151,15 +128,6 @@ impl Store {
         })
         .await
     }
-
-    /// The number of the newest event, 0 before the first.
-    pub async fn last_event(&self) -> Result<i64, StoreError> {
-        self.read(|tx| Box::pin(last(tx))).await
-    }
-}
-
-pub(super) async fn last(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
-    tx.one(LAST_EVENT, args![]).await?.map_or(Ok(0), |row| row.get("value"))
 }
 
 fn read_event(row: &Row) -> Result<Event, StoreError> {

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::items::HeldItem;
 use super::{Store, StoreError, jobs};
 
 statements! {
@@ -119,25 +118,31 @@ pub(super) async fn of(
 /// One more; says how many there are now.
 pub(super) async fn count(
     tx: &mut Tx<'_>,
-    held: &HeldItem,
+    queue: &str,
+    item: &WorkItem,
     job: &Job,
     reason: &str,
     now: Timestamp,
 ) -> Result<u32, StoreError> {
-    let content = jobs::written(&held.item)?;
-    let row = args![held.queue.as_str(), held.item.id.to_string(), reason, job.id().as_str(), now, content];
+    let content = jobs::written(item)?;
+    let row = args![queue, item.id.to_string(), reason, job.id().as_str(), now, content];
     tx.one(COUNT_FAILURE, row).await?.map_or(Ok(1), |row| row.count("failures"))
 }
 
 /// Its failure is reported, so that its queue does not offer it any more.
-pub(super) async fn give_up(tx: &mut Tx<'_>, held: &HeldItem) -> Result<(), StoreError> {
-    tx.execute(GIVE_UP, args![held.queue.as_str(), held.item.id.to_string()]).await.map(drop)
+pub(super) async fn give_up(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<(), StoreError> {
+    tx.execute(GIVE_UP, args![queue, item.to_string()]).await.map(drop)
 }
 
 /// Its job gives it back, so that its queue offers it again. That is no person's act.
-pub(super) async fn release(tx: &mut Tx<'_>, held: &HeldItem, now: Timestamp) -> Result<(), StoreError> {
-    let content = jobs::written(&held.item)?;
-    let row = args![held.queue.as_str(), held.item.id.to_string(), now, content];
+pub(super) async fn release(
+    tx: &mut Tx<'_>,
+    queue: &str,
+    item: &WorkItem,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let content = jobs::written(item)?;
+    let row = args![queue, item.id.to_string(), now, content];
     tx.execute(RELEASE, row).await.map(drop)
 }
 

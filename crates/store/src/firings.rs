@@ -10,8 +10,9 @@ use cowhand_core::trigger::{FiringKey, Occasion};
 use jiff::Timestamp;
 
 use super::claims::Beginning;
-use super::database::db::{Recorded, Row, Tx, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions};
 
 statements! {

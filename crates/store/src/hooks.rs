@@ -9,9 +9,11 @@ use cowhand_core::shape::HookEvent;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::database::db::{Recorded, Row, Tx, args};
+use super::agent_lock::lock_agent;
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, claims, jobs};
+use super::database::event_log::Recorded;
+use super::{Store, StoreError, jobs};
 
 statements! {
     HOOKS_OF = same "select * from hooks where agent = $1 order by number";
@@ -316,7 +318,7 @@ async fn outlines(tx: &mut Tx<'_>, agent: &AgentName) -> Result<Vec<HookOutline>
 }
 
 async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) -> Result<(), StoreError> {
-    claims::lock_agent(tx, agent).await?;
+    lock_agent(tx, agent).await?;
     tx.execute(FORGET_HOOKS, args![agent.as_str()]).await?;
     for hook in hooks {
         let events: Vec<&str> = hook.events.iter().map(|event| event.as_str()).collect();

@@ -8,8 +8,9 @@ use cowhand_core::job::{Job, JobState};
 use cowhand_core::session::SessionPolicy;
 use jiff::Timestamp;
 
-use super::database::db::{Recorded, Tx, args};
+use super::database::db::{Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::jobs::{self, Place, written};
 use super::{Store, StoreError, schedules, usage};
 

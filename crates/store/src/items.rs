@@ -20,8 +20,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use super::database::db::{Recorded, Row, Tx, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::failures::{self, FailedItem, ItemFailures};
 use super::{Store, StoreError, jobs};
 

@@ -1,18 +1,19 @@
-//! Jobs: made, read, listed, and cancelled while they wait.
+//! Jobs: made, read and listed.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{
-    CancelReason, ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin,
-    Outcome, Termination, TriggerType,
+    ErrorKind, ExitReason, Job, JobError, JobRecord, JobState, JobStatus, NewJob, Origin, Termination,
+    TriggerType,
 };
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::database::db::{Arg, Recorded, Row, Tx, args};
+use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::{Store, StoreError};
 
 /// The same list by way of different indexes, so that a few jobs among a million are found without reading them all.
@@ -42,7 +43,8 @@ statements! {
         error_message = $12, termination = $13, usage = $14, parks = $15, requeued = $16 where id = $1";
     GET_JOB = same "select * from jobs where id = $1";
     LOCK_JOB = locked "select * from jobs where id = $1";
-    ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
+    JOB_FACTS = same "select epoch, schedule_id, by_trigger, cancel_asked_at, acted, not_before, backoff_from, backoff_boot \
+        from jobs where id = $1";
     LAST_ENDED = same "select * from jobs where number in (select max(number) from jobs \
         where status in ('completed', 'failed', 'cancelled') group by agent)";
     LIST_JOBS = same (listed!("(agent = $1 or $1 is null) and (status = $3 or $3 is null)"));
@@ -75,16 +77,6 @@ pub struct JobFilter {
     pub with_item: bool,
     /// Only those that come after this one in the list.
     pub after: Option<JobId>,
-}
-
-/// What asking for an end came to.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cancel {
-    /// It was waiting; now it is over.
-    Done(Job),
-    /// Its processes have to be ended first; whoever runs it was told.
-    Asked(Job),
-    AlreadyStopped(Job),
 }
 
 impl Store {
@@ -166,64 +158,6 @@ impl Store {
     pub async fn last_ended(&self) -> Result<Vec<Job>, StoreError> {
         self.read(|tx| Box::pin(async move { tx.all(LAST_ENDED, args![]).await?.iter().map(read).collect() }))
             .await
-    }
-
-    /// A waiting job ends at once. A running one is marked: its node ends the processes and settles it.
-    pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<Cancel, StoreError> {
-        self.cancel_because(id, None, now).await
-    }
-
-    /// Writes down that a running job is about to be ended, and why. Whoever says so ends it.
-    pub async fn note_cancelling(
-        &self,
-        id: JobId,
-        reason: CancelReason,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let job = lock(tx, &id).await?;
-                if matches!(job.state(), JobState::Running { .. }) {
-                    record(tx, &job, Fact::JobCancelling { reason: Some(reason) }, now);
-                }
-                Ok(())
-            })
-        })
-        .await
-    }
-
-    /// As [`Self::cancel`]; `reason` is cowhand's own, if nobody asked for it.
-    pub async fn cancel_because(
-        &self,
-        id: JobId,
-        reason: Option<CancelReason>,
-        now: Timestamp,
-    ) -> Result<Cancel, StoreError> {
-        self.write(move |tx| {
-            Box::pin(async move {
-                let mut job = lock(tx, &id).await?;
-                match job.state() {
-                    JobState::Ended { .. } => return Ok(Cancel::AlreadyStopped(job)),
-                    JobState::Running { .. } => {
-                        if tx.execute(ASK_FOR_CANCEL, args![id.as_str(), now]).await? == 1 {
-                            record(tx, &job, Fact::JobCancelling { reason }, now);
-                        }
-                        return Ok(Cancel::Asked(job));
-                    }
-                    JobState::Pending { .. } => {}
-                }
-                if reason.is_some() {
-                    record(tx, &job, Fact::JobCancelling { reason }, now);
-                }
-                let how = Termination::NotStarted;
-                job.cancel(how, now)?;
-                save(tx, &job).await?;
-                super::claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
-                record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
-                Ok(Cancel::Done(job))
-            })
-        })
-        .await
     }
 }
 
@@ -326,6 +260,18 @@ pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, Stor
 pub(super) async fn lock(tx: &mut Tx<'_>, id: &JobId) -> Result<Job, StoreError> {
     let row = tx.one(LOCK_JOB, args![id.as_str()]).await?;
     read(&row.ok_or_else(|| StoreError::NoJob(id.clone()))?)
+}
+
+/// Columns of a job that are not part of the job itself: its epoch, its schedule and what was asked of it.
+pub(super) async fn facts(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Row>, StoreError> {
+    tx.one(JOB_FACTS, args![id.as_str()]).await
+}
+
+/// Says whether the job runs, and in this epoch: whoever lost its lease may not write any more.
+pub(super) async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
+    let row = facts(tx, job.id()).await?;
+    let current: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
+    Ok(current == epoch && matches!(job.state(), JobState::Running { .. }))
 }
 
 pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {

@@ -2,6 +2,8 @@
 //!
 //! One concrete [`Store`] on SQLite or PostgreSQL. Verbs are named after what the program means; "now" is always
 //! an argument; what counts by duration gets the boot clock beside it ([`Store::with_clock`]). One file for each table, one SQL text for both databases ([`database::dialect`] has the exceptions).
+//! Rows of single tables are read and written by functions of their file; verbs that change several tables call those
+//! functions and never the other way round ([`database`] lies below them all).
 //!
 //! Three rules hold everywhere:
 //!
@@ -13,13 +15,15 @@
 //! - **A row that cannot be read is an error**, never a default.
 
 mod adoptions;
+mod agent_lock;
 mod asks;
 mod attempts;
 pub mod audit;
 mod backup;
 mod backup_file;
 mod budgets;
-mod cancellations;
+mod cancellation;
+mod cancelled_by;
 mod claims;
 mod cursors;
 mod database;
@@ -31,6 +35,7 @@ mod followups;
 pub mod histogram;
 mod hooks;
 mod imports;
+mod integrity;
 mod items;
 mod jobs;
 mod nodes;
@@ -38,6 +43,7 @@ mod owed;
 mod providers;
 mod reports;
 mod retention;
+mod roster;
 mod schedules;
 mod sessions;
 mod sightings;
@@ -66,7 +72,8 @@ pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use backup_file::{BackupFile, KnownRows};
 pub use budgets::Hearing;
-pub use cancellations::Cancellation;
+pub use cancellation::Cancel;
+pub use cancelled_by::Cancellation;
 pub use claims::{Claim, GivenBack, Held, Settled, Starter};
 pub use database::{StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
@@ -78,7 +85,7 @@ pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
-pub use jobs::{Cancel, JobFilter};
+pub use jobs::JobFilter;
 pub use nodes::{BusyNode, Joined, Presence};
 pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned, RemovedJob};
@@ -178,9 +185,11 @@ impl Store {
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
             adoptions::ALL,
+            agent_lock::ALL,
             asks::ALL,
             attempts::ALL,
             budgets::ALL,
+            cancellation::ALL,
             claims::ALL,
             cursors::ALL,
             database::db::ALL,
@@ -189,6 +198,7 @@ impl Store {
             failures::ALL,
             firings::ALL,
             followups::ALL,
+            database::event_log::ALL,
             database::health::ALL,
             hooks::ALL,
             imports::ALL,

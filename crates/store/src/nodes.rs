@@ -6,8 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use sqlx::postgres::PgConnection;
 use sqlx::{ConnectOptions, Connection};
 
-use super::database::db::{Recorded, Row, Tx, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::{Database, Store, StoreError, hooks, owed};
 
 statements! {

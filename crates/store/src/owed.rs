@@ -246,7 +246,9 @@ pub(super) async fn job_ended(
     let failures = match &outcome {
         // That is not the item's fault.
         Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed => so_far(tx, &held).await?,
-        Outcome::Failed { error, .. } => failures::count(tx, &held, job, &error.message, now).await?,
+        Outcome::Failed { error, .. } => {
+            failures::count(tx, &held.queue, &held.item, job, &error.message, now).await?
+        }
         Outcome::Completed { .. } => {
             failures::forget(tx, &held.queue, &held.item.id).await?;
             0
@@ -255,9 +257,9 @@ pub(super) async fn job_ended(
     };
     let closing = Closing::after(job.id(), &outcome, report.as_ref(), held.source.rules(), failures);
     match &closing {
-        Closing::Release(_) => failures::release(tx, &held, now).await?,
+        Closing::Release(_) => failures::release(tx, &held.queue, &held.item, now).await?,
         Closing::Complete(result) if result.outcome == WorkOutcome::Failure => {
-            failures::give_up(tx, &held).await?;
+            failures::give_up(tx, &held.queue, &held.item.id).await?;
         }
         Closing::Complete(_) => {}
     }

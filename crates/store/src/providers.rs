@@ -8,8 +8,9 @@ use cowhand_core::id::JobId;
 use cowhand_core::provider::{Parked, ProviderState, Seat};
 use jiff::Timestamp;
 
-use super::database::db::{Recorded, Row, Tx, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::{Store, StoreError};
 
 statements! {

@@ -1,18 +1,16 @@
-//! Schedules: loaded from the fleet, turned on and off, held back.
-
-use std::collections::HashMap;
+//! Schedules: turned on and off, held back.
 
 use cowhand_core::breaker::Fuse;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::moment::Moment;
-use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
 use jiff::Timestamp;
 
-use super::database::db::{Arg, Recorded, Row, Tx, args};
+use super::database::db::{Arg, Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, adoptions, cursors, jobs};
+use super::database::event_log::Recorded;
+use super::{Store, StoreError, cursors, jobs};
 
 statements! {
     ALL_SCHEDULES = same "select * from schedules order by agent, name";
@@ -32,59 +30,6 @@ statements! {
 }
 
 impl Store {
-    /// Makes the store know every schedule and hook of the fleet; only what is new or changed is armed. Schedules that
-    /// the fleet no longer has keep their history.
-    pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
-        self.load_hooks(&roster).await?;
-        let renamed = self.renamed(&roster).await?;
-        self.write(move |tx| {
-            Box::pin(async move {
-                adoptions::adopt_all(tx, &roster, now).await?;
-                for (agent, schedule) in in_order(&roster) {
-                    let listens = schedule.trigger.follows_events();
-                    let mut new = ScheduleRecord::new(&agent.name, schedule, now);
-                    let mut fact = Fact::ScheduleArmed;
-                    if let Some(former) = renamed.get(&schedule.id) {
-                        let reason = former.suspicion(&new);
-                        new.give_up(&reason);
-                        fact = Fact::ScheduleError { reason };
-                    }
-                    if !add(tx, &new).await? {
-                        let mut known = lock(tx, schedule.id).await?;
-                        if !known.reload(schedule, now) {
-                            if listens {
-                                cursors::keep(tx, schedule).await?;
-                            }
-                            continue;
-                        }
-                        save(tx, &known).await?;
-                    }
-                    if listens {
-                        cursors::arm(tx, schedule.id).await?;
-                    }
-                    let (agent, schedule) = (agent.name.clone(), Some(schedule.name.clone()));
-                    tx.record(Recorded { at: now, agent: Some(agent), schedule, job: None, fact });
-                }
-                Ok(())
-            })
-        })
-        .await
-    }
-
-    /// What new schedules seem to have been called, among those that have fired.
-    async fn renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, Former>, StoreError> {
-        let mut renamed = HashMap::new();
-        for (schedule, formers) in roster.seem_renamed(&self.schedules().await?) {
-            for former in formers {
-                if self.has_fired(former.id()).await? {
-                    renamed.insert(schedule, former);
-                    break;
-                }
-            }
-        }
-        Ok(renamed)
-    }
-
     pub async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRecord>, StoreError> {
         self.read(move |tx| Box::pin(get(tx, id))).await
     }
@@ -228,14 +173,6 @@ impl Store {
 pub(super) fn record(tx: &mut Tx<'_>, schedule: &ScheduleRecord, fact: Fact, now: Timestamp) {
     let (agent, name) = (schedule.agent.clone(), Some(schedule.name.clone()));
     tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: None, fact });
-}
-
-/// By id, the order in which rows are locked: two nodes may list the same schedules differently.
-fn in_order<'f>(roster: &'f Roster) -> Vec<(&'f Agent, &'f Schedule)> {
-    let of_agent = |agent: &'f Agent| agent.schedules.iter().map(move |schedule| (agent, schedule));
-    let mut all: Vec<_> = roster.agents.iter().flat_map(of_agent).collect();
-    all.sort_unstable_by_key(|(_, schedule)| schedule.id);
-    all
 }
 
 pub(super) async fn all(tx: &mut Tx<'_>) -> Result<Vec<ScheduleRecord>, StoreError> {

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
-use super::database::db::{Recorded, Row, Tx, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
+use super::database::event_log::Recorded;
 use super::{Store, StoreError};
 
 statements! {

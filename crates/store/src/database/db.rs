@@ -1,8 +1,7 @@
 //! One face for two databases: arguments, rows and the transaction that a verb works in.
 
 use cowhand_core::actor::Actor;
-use cowhand_core::event::Fact;
-use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
+use cowhand_core::id::ScheduleId;
 use cowhand_core::moment::{BootTime, Moment};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -13,7 +12,7 @@ use sqlx::{ColumnIndex, Decode, Postgres, Row as _, Sqlite, Type};
 
 use super::dialect::{Statement, statements};
 use super::error::StoreError;
-use crate::events;
+use super::event_log::Recorded;
 
 statements! {
     DATABASE_CLOCK = sqlite "select null as now"
@@ -36,22 +35,6 @@ pub(crate) struct Tx<'c> {
 enum Connection<'c> {
     Sqlite(&'c mut SqliteConnection),
     Postgres(&'c mut PgConnection),
-}
-
-/// A fact that waits for its number.
-#[derive(Debug)]
-pub(crate) struct Recorded {
-    pub(crate) at: Timestamp,
-    pub(crate) agent: Option<AgentName>,
-    pub(crate) schedule: Option<ScheduleName>,
-    pub(crate) job: Option<JobId>,
-    pub(crate) fact: Fact,
-}
-
-impl Recorded {
-    pub(crate) fn of_fleet(fact: Fact, at: Timestamp) -> Self {
-        Self { at, agent: None, schedule: None, job: None, fact }
-    }
 }
 
 impl<'c> Tx<'c> {
@@ -93,13 +76,6 @@ impl<'c> Tx<'c> {
 
     pub(crate) fn record(&mut self, recorded: Recorded) {
         self.recorded.push(recorded);
-    }
-
-    /// Writes what was recorded, and says the number of its last event, 0 for none; the last thing a verb's
-    /// transaction does.
-    pub(crate) async fn write_events(&mut self) -> Result<i64, StoreError> {
-        let recorded = std::mem::take(&mut self.recorded);
-        events::append(self, recorded).await
     }
 
     /// How many rows it touched.

@@ -3,13 +3,12 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jiff::Timestamp;
-use sqlx::Row as _;
 
 use super::db::args;
 use super::dialect::statements;
 use super::error::StoreError;
 use super::open;
-use crate::{Database, JobFilter, Store};
+use crate::{Database, Store};
 
 statements! {
     WRITE_PROBE = same "insert into write_probe (id, probed_at) values (1, $1) \
@@ -20,9 +19,6 @@ statements! {
 fn is_out_of_reach(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
-
-/// Jobs that a check reads at a time.
-const PAGE: u32 = 1_000;
 
 /// How the store stands, by what was last asked of it.
 #[derive(Debug, Default)]
@@ -91,27 +87,5 @@ impl Store {
     pub async fn probe_write(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(WRITE_PROBE, args![now]).await.map(drop) }))
             .await
-    }
-
-    /// Reads everything that is in the store. A damaged page or a row that cowhand did not write is an error.
-    pub async fn check_integrity(&self) -> Result<(), StoreError> {
-        if let Database::Sqlite { readers, .. } = &self.database {
-            let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;
-            let rows = rows.map_err(|error| StoreError::statement("integrity_check", error))?;
-            let told: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
-            if told != ["ok"] {
-                return Err(StoreError::Damaged(told.join("; ")));
-            }
-        }
-        self.snapshot().await?;
-        for schedule in self.schedules().await? {
-            self.ledger(schedule.id, PAGE).await?;
-        }
-        let mut filter = JobFilter::default();
-        loop {
-            let jobs = self.jobs(filter.clone(), PAGE).await?;
-            let Some(last) = jobs.last().filter(|_| jobs.len() == PAGE as usize) else { return Ok(()) };
-            filter.after = Some(last.id().clone());
-        }
     }
 }

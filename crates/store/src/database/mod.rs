@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `open`, `check`, `migrations` | open a store and bring its schema up to date; whether that would work |
 //! | `db`, `dialect` | transactions, arguments and rows with one interface for both databases; declaring SQL |
+//! | `event_log` | number and write the events of a transaction |
 //! | `writer` | group commit on SQLite |
 //! | `changes` | wake those who follow the event log |
 //! | `file`, `health`, `error` | whether the file is still there, whether the store can be written; what can go wrong |
@@ -14,6 +15,7 @@ mod check;
 pub(crate) mod db;
 pub(crate) mod dialect;
 mod error;
+pub(crate) mod event_log;
 pub mod file;
 pub(crate) mod health;
 pub(crate) mod latency;

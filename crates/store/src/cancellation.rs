@@ -1,0 +1,84 @@
+//! Cancelling jobs: those that wait end at once, those that run are asked to.
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{CancelReason, Job, JobState, Outcome, Termination};
+use jiff::Timestamp;
+
+use super::database::db::args;
+use super::database::dialect::statements;
+use super::{Store, StoreError, claims, jobs};
+
+statements! {
+    ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
+}
+
+/// What asking for an end came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancel {
+    /// It was waiting; now it is over.
+    Done(Job),
+    /// Its processes have to be ended first; whoever runs it was told.
+    Asked(Job),
+    AlreadyStopped(Job),
+}
+
+impl Store {
+    /// A waiting job ends at once. A running one is marked: its node ends the processes and settles it.
+    pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<Cancel, StoreError> {
+        self.cancel_because(id, None, now).await
+    }
+
+    /// Writes down that a running job is about to be ended, and why. Whoever says so ends it.
+    pub async fn note_cancelling(
+        &self,
+        id: JobId,
+        reason: CancelReason,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let job = jobs::lock(tx, &id).await?;
+                if matches!(job.state(), JobState::Running { .. }) {
+                    jobs::record(tx, &job, Fact::JobCancelling { reason: Some(reason) }, now);
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// As [`Self::cancel`]; `reason` is cowhand's own, if nobody asked for it.
+    pub async fn cancel_because(
+        &self,
+        id: JobId,
+        reason: Option<CancelReason>,
+        now: Timestamp,
+    ) -> Result<Cancel, StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                let mut job = jobs::lock(tx, &id).await?;
+                match job.state() {
+                    JobState::Ended { .. } => return Ok(Cancel::AlreadyStopped(job)),
+                    JobState::Running { .. } => {
+                        if tx.execute(ASK_FOR_CANCEL, args![id.as_str(), now]).await? == 1 {
+                            jobs::record(tx, &job, Fact::JobCancelling { reason }, now);
+                        }
+                        return Ok(Cancel::Asked(job));
+                    }
+                    JobState::Pending { .. } => {}
+                }
+                if reason.is_some() {
+                    jobs::record(tx, &job, Fact::JobCancelling { reason }, now);
+                }
+                let how = Termination::NotStarted;
+                job.cancel(how, now)?;
+                jobs::save(tx, &job).await?;
+                claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
+                jobs::record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
+                Ok(Cancel::Done(job))
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,74 @@
+//! The end of the event log: what a transaction records is numbered and written with it, in the order of the commits and
+//! without gaps.
+
+use cowhand_core::event::Fact;
+use cowhand_core::id::{AgentName, JobId, ScheduleName};
+use jiff::Timestamp;
+
+use super::db::{Tx, args};
+use super::dialect::statements;
+use super::error::StoreError;
+use crate::Store;
+
+statements! {
+    NUMBER_EVENTS = same "update counters set value = value + $1 where name = 'event' returning value";
+    ADD_EVENT = same "insert into events (seq, at, type, agent, schedule, job_id, data, actor) values ($1, $2, $3, $4, $5, $6, $7, $8)";
+    LAST_EVENT = same "select value from counters where name = 'event'";
+}
+
+/// A fact that waits for its number.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub(crate) at: Timestamp,
+    pub(crate) agent: Option<AgentName>,
+    pub(crate) schedule: Option<ScheduleName>,
+    pub(crate) job: Option<JobId>,
+    pub(crate) fact: Fact,
+}
+
+impl Recorded {
+    pub(crate) fn of_fleet(fact: Fact, at: Timestamp) -> Self {
+        Self { at, agent: None, schedule: None, job: None, fact }
+    }
+}
+
+impl Tx<'_> {
+    /// Writes what was recorded, and says the number of its last event, 0 for none; the last thing a verb's
+    /// transaction does.
+    pub(crate) async fn write_events(&mut self) -> Result<i64, StoreError> {
+        let recorded = std::mem::take(&mut self.recorded);
+        append(self, recorded).await
+    }
+}
+
+/// The number of the last one, 0 if there is none.
+async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<i64, StoreError> {
+    let Ok(count @ 1..) = i64::try_from(recorded.len()) else { return Ok(0) };
+    let row = tx.one(NUMBER_EVENTS, args![count]).await?;
+    let row = row.ok_or_else(|| StoreError::Unreadable { what: "no event counter".to_owned() })?;
+    let last: i64 = row.get("value")?;
+    for (seq, event) in (last - count + 1..).zip(recorded) {
+        let json = |written: serde_json::Result<String>| {
+            written.map_err(|error| StoreError::Unreadable { what: error.to_string() })
+        };
+        let data = json(serde_json::to_string(&event.fact))?;
+        let by = tx.by.as_ref().map(|by| json(serde_json::to_string(by))).transpose()?;
+        let agent = event.agent.as_ref().map_or("", AgentName::as_str);
+        let schedule = event.schedule.as_ref().map(ScheduleName::as_str);
+        let job = event.job.as_ref().map(JobId::as_str);
+        let row = args![seq, event.at, event.fact.type_name(), agent, schedule, job, data, by];
+        tx.execute(ADD_EVENT, row).await?;
+    }
+    Ok(last)
+}
+
+impl Store {
+    /// The number of the newest event, 0 before the first.
+    pub async fn last_event(&self) -> Result<i64, StoreError> {
+        self.read(|tx| Box::pin(last(tx))).await
+    }
+}
+
+pub(crate) async fn last(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
+    tx.one(LAST_EVENT, args![]).await?.map_or(Ok(0), |row| row.get("value"))
+}
