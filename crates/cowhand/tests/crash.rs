@@ -1,9 +1,7 @@
 //! The whole program, killed again and again: no firing lost, none run twice, no process left, every job settled.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
-#[path = "store/postgres.rs"]
-mod postgres;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,17 +17,21 @@ use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::FiringOutcome;
 use jiff::Timestamp;
 use tempfile::TempDir;
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::process::processes;
+use cowhand_testing::on_both;
+use rustix::process::{Signal, kill_process};
 
 /// A fleet in a folder of its own, whose agents write down that they started.
 struct Fleet {
     folder: TempDir,
     daemon: Option<Child>,
-    server: Option<postgres::Postgres>,
+    server: Option<Postgres>,
 }
 
 impl Fleet {
     fn on(database: &str) -> Self {
-        let server = (database == "postgres").then(postgres::Postgres::start);
+        let server = (database == "postgres").then(Postgres::start);
         Self { folder: tempfile::tempdir().unwrap(), daemon: None, server }
     }
 
@@ -148,16 +150,16 @@ impl Fleet {
     }
 
     fn kill_a_keeper(&self) {
-        let keepers: Vec<String> =
+        let keepers =
             processes(|cmdline, _| cmdline.contains(&format!("keeper {}", self.path().display())));
         if let Some(pid) = fastrand::choice(keepers) {
-            Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status().unwrap();
+            kill_process(pid, Signal::KILL).ok();
         }
     }
 
     fn store_url(&self) -> String {
         let file = || self.path().join(".cowhand/store.db").display().to_string();
-        self.server.as_ref().map_or_else(file, postgres::Postgres::url)
+        self.server.as_ref().map_or_else(file, Postgres::url)
     }
 
     /// No more firings; the daemon runs until everything is settled, and stops.
@@ -241,35 +243,11 @@ impl Drop for Fleet {
         }
         let ours = self.path().display().to_string();
         for pid in processes(|cmdline, _| cmdline.contains(&ours)) {
-            Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status().ok();
+            kill_process(pid, Signal::KILL).ok();
         }
     }
 }
 
-/// The pids whose command line and environment fit.
-fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<String> {
-    let text = |pid: &str, file: &str| {
-        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).replace('\0', " ")
-    };
-    let own = std::process::id().to_string();
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    pids.filter(|pid| *pid != own && pid.bytes().all(|byte| byte.is_ascii_digit()))
-        .filter(|pid| fits(&text(pid, "cmdline"), &text(pid, "environ")))
-        .collect()
-}
-
-macro_rules! on_both {
-    ($($story:ident),+ $(,)?) => {
-        mod on_sqlite {
-            $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+
-        }
-        mod on_postgres {
-            $(#[tokio::test] async fn $story() { super::$story("postgres").await; })+
-        }
-    };
-}
 on_both! {
     the_daemon_dies_while_it_recovers,
     random_kills_while_fifty_schedules_fire,
@@ -285,10 +263,10 @@ macro_rules! dies_at {
 
 /// The daemon dies at each of its durable transitions, at the first and at a later turn.
 mod the_daemon_dies_at {
-    mod on_sqlite {
+    mod sqlite {
         dies_at! { the_daemon_dies("sqlite"): fired claimed launched ended read settled viewed }
     }
-    mod on_postgres {
+    mod postgres {
         dies_at! { the_daemon_dies("postgres"): fired claimed launched ended read settled viewed }
     }
 }

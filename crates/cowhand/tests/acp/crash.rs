@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Run, WORDS, marked, told, until};
+use super::{Run, WORDS, marked, told, wait_until};
 
 /// An agent that tells its pid, speaks, and then waits for a file.
 const WAITS: &str =
@@ -37,7 +37,7 @@ fn the_agent_is_killed() {
 fn the_client_is_killed() {
     let mut run = Run::of(WAITS);
     let agent = run.wait_for_file("agent.pid");
-    until("the client to have heard it", || {
+    wait_until("the client to have heard it", || {
         fs::read_to_string(run.attempt.stdout()).ok().filter(|said| said.contains("Half a "))
     });
     kill(&parent(&agent));
@@ -118,19 +118,19 @@ fn the_daemon_dies_and_the_agent_goes_on() {
     fleet.start();
     let job = fleet.json(&["trigger", "coder", "-p", "Say hello."]);
     let id = job["id"].as_str().unwrap();
-    until("the agent to speak", || {
+    wait_until("the agent to speak", || {
         fs::read_to_string(fleet.folder.path().join("agent.pid")).ok().filter(|pid| pid.ends_with('\n'))
     });
     let daemon = fleet.json(&["status"])["daemon"]["pid"].to_string();
     kill(&daemon);
     // One that has ended has no arguments any more, even before somebody has reaped it.
-    until("the daemon to be gone", || {
+    wait_until("the daemon to be gone", || {
         fs::read(format!("/proc/{daemon}/cmdline")).unwrap_or_default().is_empty().then_some(())
     });
     fleet.start();
     assert_eq!(fleet.json(&["job", id])["status"], "running");
     fs::write(fleet.folder.path().join("go"), "").unwrap();
-    let job = until("the job to end", || {
+    let job = wait_until("the job to end", || {
         Some(fleet.json(&["job", id])).filter(|job| job["finished_at"].is_string())
     });
     assert_eq!((&job["status"], &job["summary"]), (&json!("completed"), &json!("Half a word.")), "{job:#}");

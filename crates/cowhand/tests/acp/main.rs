@@ -28,6 +28,7 @@ use cowhand_core::roster::Agent;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use cowhand_testing::wait_until;
 
 /// Words that each agent's script may use. Requests of ours are numbered from 1.
 const WORDS: &str = r#"
@@ -117,11 +118,11 @@ impl Run {
     }
 
     fn wait_for_file(&self, name: &str) -> String {
-        until(name, || fs::read_to_string(self.path(name)).ok().filter(|text| text.ends_with('\n')))
+        wait_until(name, || fs::read_to_string(self.path(name)).ok().filter(|text| text.ends_with('\n')))
     }
 
     fn ending(&mut self) -> Ending {
-        let ending = until("the attempt to end", || match self.attempt.standing().unwrap() {
+        let ending = wait_until("the attempt to end", || match self.attempt.standing().unwrap() {
             Standing::Ended(ending) => Some(ending),
             _ => None,
         });
@@ -181,13 +182,3 @@ fn marked(folder: &Path) -> Vec<i32> {
     pids.filter(ours).collect()
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_mins(1);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}

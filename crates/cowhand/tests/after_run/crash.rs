@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::Server;
-use crate::{Scene, states, text, until};
+use crate::{Scene, states, text, wait_until};
 
 /// Every step that leaves something behind, in the order in which they come.
 const STEPS: [&str; 9] = [
@@ -52,7 +52,7 @@ agents:
         let expected = if step == "hook_ended:2" { 2 } else { 1 };
         assert_eq!(asked, expected, "{step}: a webhook is sent at least once");
         assert_eq!(scene.events(&job), ["hook:completed"; 3], "{step}");
-        until("folders to go", || {
+        wait_until("folders to go", || {
             let names = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
             (names.count() == 1).then_some(())
         });
@@ -129,7 +129,7 @@ agents:
 ";
 
 fn pid(scene: &Scene) -> Pid {
-    let pid = until("the hook to run", || scene.read("pid").trim().parse().ok());
+    let pid = wait_until("the hook to run", || scene.read("pid").trim().parse().ok());
     Pid::from_raw(pid).unwrap()
 }
 
@@ -156,7 +156,7 @@ fn its_time_ends_while_no_daemon_is_there() {
     let job = scene.trigger("worker");
     let running = pid(&scene);
     scene.kill();
-    until("the keeper to end it", || rustix::process::test_kill_process(running).is_err().then_some(()));
+    wait_until("the keeper to end it", || rustix::process::test_kill_process(running).is_err().then_some(()));
     scene.start();
     let hooks = scene.hooks(&job);
     assert_eq!(states(&hooks), ["failed", "completed"]);
@@ -198,7 +198,7 @@ agents:
     );
     scene.start();
     let job = scene.trigger("worker");
-    until("the agent to run", || (scene.json(&["job", &job])["status"] == "running").then_some(()));
+    wait_until("the agent to run", || (scene.json(&["job", &job])["status"] == "running").then_some(()));
     scene.run(&["stop", "--timeout", "0"]);
     scene.ended();
     let told: serde_json::Value = serde_json::from_str(&scene.read("told")).unwrap();

@@ -1,12 +1,10 @@
 //! What is done after a job: hooks that go well, that misbehave, and that outlive the daemon. The real program, with
 //! small scripts as agents and a server on loopback.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod chat;
 mod crash;
-#[path = "../store/postgres.rs"]
-mod postgres;
 mod secrets;
 mod server;
 mod shell;
@@ -22,11 +20,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::{wait_at_most, wait_until};
+use cowhand_testing::process::left_over;
 
 /// A fleet in a folder of its own. Whatever still runs when the test is over, is ended.
 struct Scene {
     folder: TempDir,
-    server: Option<postgres::Postgres>,
+    server: Option<Postgres>,
     daemon: Option<Child>,
     variables: Vec<(&'static str, String)>,
 }
@@ -37,7 +38,7 @@ impl Scene {
     }
 
     fn on(database: &str, fleet: &str) -> Self {
-        let server = (database == "postgres").then(postgres::Postgres::start);
+        let server = (database == "postgres").then(Postgres::start);
         let store = server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
         let scene = Self { folder: TempDir::new().unwrap(), server, daemon: None, variables: Vec::new() };
         fs::write(scene.path("cowhand.yaml"), format!("{store}{fleet}")).unwrap();
@@ -113,7 +114,7 @@ impl Scene {
 
     /// The job's hooks once there are some and all of them have come to their end.
     fn hooks(&self, job: &str) -> Vec<Value> {
-        until(&format!("the hooks of {job}"), || {
+        wait_until(&format!("the hooks of {job}"), || {
             let hooks = self.json(&["job", job])["hooks"].as_array().cloned().unwrap_or_default();
             let over = |hook: &Value| !matches!(hook["state"].as_str(), Some("waiting" | "running"));
             (!hooks.is_empty() && hooks.iter().all(over)).then_some(hooks)
@@ -148,33 +149,6 @@ impl Drop for Scene {
             eprintln!("{}", self.read("log"));
         }
         drop(self.server.take());
-    }
-}
-
-/// Processes that work in the folder, or were told of it.
-fn left_over(folder: &Path) -> Vec<Pid> {
-    let ours = |process: &Path| {
-        let inside = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
-        let told = fs::read(process.join("cmdline")).unwrap_or_default();
-        inside || String::from_utf8_lossy(&told).contains(folder.to_str().unwrap())
-    };
-    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let ours = processes.filter(|process| ours(process));
-    ours.filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?)).collect()
-}
-
-fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    within(Duration::from_mins(1), what, look)
-}
-
-fn within<T>(time: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + time;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

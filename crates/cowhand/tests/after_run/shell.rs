@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{Scene, states, text, until};
+use crate::{Scene, states, text, wait_until};
 
 /// `waiter` waits for ever, `slow` for longer than it may.
 const FLEET: &str = r#"
@@ -33,7 +33,7 @@ fn all_four_events_fire_with_their_context() {
     // First those that take a while.
     let (slow, waiter) = (scene.trigger("slow"), scene.trigger("waiter"));
     let (done, broken) = (scene.trigger("worker"), scene.trigger("broken"));
-    until("the waiter to run", || (scene.json(&["job", &waiter])["status"] == "running").then_some(()));
+    wait_until("the waiter to run", || (scene.json(&["job", &waiter])["status"] == "running").then_some(()));
     scene.run(&["cancel", &waiter]);
 
     assert_eq!(states(&scene.hooks(&done)), ["completed"]);
@@ -67,7 +67,7 @@ fn all_four_events_fire_with_their_context() {
 fn a_scheduled_run_has_metadata_and_final_output() {
     let mut scene = Scene::new(FLEET);
     scene.start();
-    let job = until("the schedule", || {
+    let job = wait_until("the schedule", || {
         let jobs = scene.json(&["jobs", "--agent", "worker"]);
         Some(jobs.get(0)?["id"].as_str()?.to_owned())
     });
@@ -120,7 +120,7 @@ agents:
     assert!(shown.contains("hook 6") && shown.contains("after_run, shell (last word)"), "{shown}");
     assert!(shown.contains("exit code 2"), "{shown}");
     // Nothing is left of them but what the store knows.
-    until("their folders to go", || {
+    wait_until("their folders to go", || {
         let folders = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
         let names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
         (names == [format!("{job}.1")]).then_some(())
@@ -159,7 +159,7 @@ fn a_hook_that_left_the_config_is_skipped_and_a_new_one_is_for_new_jobs() {
     scene.start();
     let job = scene.trigger("worker");
     fs::write(scene.path("go"), "").unwrap();
-    until("the first hook", || (scene.json(&["job", &job])["hooks"][0]["state"] == "running").then_some(()));
+    wait_until("the first hook", || (scene.json(&["job", &job])["hooks"][0]["state"] == "running").then_some(()));
     fs::write(scene.path("cowhand.yaml"), fleet(first)).unwrap();
     scene.run(&["reload"]);
     fs::write(scene.path("on"), "").unwrap();

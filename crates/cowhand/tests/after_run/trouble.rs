@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use crate::{Scene, left_over, states, text, until, within};
+use crate::{Scene, left_over, states, text, wait_until, wait_at_most};
 
 fn fleet(hooks: &str) -> String {
     format!(
@@ -28,7 +28,7 @@ fn one_that_hangs_is_ended_with_all_that_it_started() {
     let mut scene = Scene::new(&fleet(hang));
     scene.start();
     let job = scene.trigger("worker");
-    until("the hook to hang", || (with_argument(&scene, "31417") >= 2).then_some(()));
+    wait_until("the hook to hang", || (with_argument(&scene, "31417") >= 2).then_some(()));
     let hooks = scene.hooks(&job);
     assert_eq!(states(&hooks), ["failed", "completed"], "{hooks:?}");
     assert!(text(&hooks[0], "reason").starts_with("it ran longer than 8s and was ended"), "{hooks:?}");
@@ -45,7 +45,7 @@ fn one_that_floods_costs_neither_disk_nor_rows() {
     scene.start();
     let job = scene.trigger("worker");
     let mut most = 0;
-    within(Duration::from_mins(4), "the flood to be over", || {
+    wait_at_most(Duration::from_mins(4), "the flood to be over", || {
         let folder = scene.path(&format!(".cowhand/attempts/{job}.hook1"));
         most = most.max(size(&folder));
         scene.path("over").exists().then_some(())
@@ -102,12 +102,12 @@ agents:
         let jobs = scene.json(&["jobs", "--agent", "worker", "--status", "completed"]);
         jobs.as_array().unwrap().clone()
     };
-    let first = until("the first job", || ended().last()?["id"].as_str().map(str::to_owned));
+    let first = wait_until("the first job", || ended().last()?["id"].as_str().map(str::to_owned));
     let hook = || scene.json(&["job", &first])["hooks"][0]["state"].clone();
-    until("its hook to run", || (hook() == "running").then_some(()));
+    wait_until("its hook to run", || (hook() == "running").then_some(()));
     // None of their hooks can end before there is a file `on`.
     let before = ended().len();
-    until("five more jobs of the schedule", || (ended().len() >= before + 5).then_some(()));
+    wait_until("five more jobs of the schedule", || (ended().len() >= before + 5).then_some(()));
     assert_eq!(hook(), "running");
     scene.kill();
     assert!(!left_over(scene.folder.path()).is_empty(), "keepers see to what is left");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use cowhand_testing::process::processes;
 
 use crate::disk::Namespace;
 use crate::http::{deliver, get};
@@ -38,7 +39,7 @@ impl Fleet {
         let folder = tempfile::Builder::new().prefix("cowhand-faults-").tempdir().unwrap();
         std::fs::create_dir(folder.path().join("fleet")).unwrap();
         let namespace = mount.map(|mount| {
-            let namespace = Namespace::new();
+            let namespace = Namespace::start();
             mount(&namespace, &folder.path().join("fleet"));
             namespace
         });
@@ -281,21 +282,6 @@ impl Shared {
         }
         false
     }
-}
-
-/// The processes whose command line and environment fit.
-fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
-    let text = |pid: &str, file: &str| {
-        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).replace('\0', " ")
-    };
-    let own = std::process::id().to_string();
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    pids.filter(|pid| *pid != own && pid.bytes().all(|byte| byte.is_ascii_digit()))
-        .filter(|pid| fits(&text(pid, "cmdline"), &text(pid, "environ")))
-        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
-        .collect()
 }
 
 /// Writes a text that others read whole.

@@ -5,13 +5,7 @@
 
 mod campaigns;
 mod check;
-#[path = "../trouble/disk.rs"]
-mod disk;
 mod fleet;
-#[path = "../trouble/http.rs"]
-mod http;
-#[path = "../trouble/tmpfs.rs"]
-mod tmpfs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -19,6 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use check::Counts;
+use cowhand_testing::{disk, http, tmpfs};
 
 /// A kind of fault.
 struct Campaign {

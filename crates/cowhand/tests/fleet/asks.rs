@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Each keeps what it finds in its environment and waits for `go`.
 pub(super) const FLEET: &str = r#"
@@ -25,7 +25,7 @@ agents:
 
 pub(super) fn token_of(scene: &Scene, agent: &str) -> (String, String) {
     let job = scene.json(&["trigger", agent])["id"].as_str().unwrap().to_owned();
-    let token = until("the agent to be up", || {
+    let token = wait_until("the agent to be up", || {
         fs::read_to_string(scene.root.join(format!("{agent}.token"))).ok().filter(|token| !token.is_empty())
     });
     (job, token)
@@ -99,7 +99,7 @@ fn a_jobs_token_is_for_that_job_alone_and_while_it_runs() {
     }
     assert_eq!(scene.json(&["asks"]).as_array().unwrap().len(), 1);
     fs::write(scene.root.join("go"), "").unwrap();
-    let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    let job = wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!(job["status"], "completed", "{job:#}");
     let (status, _) = send(&scene, Some(&token), "POST", &own, &wants("ls"));
     assert_eq!(status, 401, "its attempt has ended");
@@ -201,7 +201,7 @@ fn waiting_for_a_person_is_not_silence() {
     assert_eq!(waited["status"], "open", "{waited}");
     assert_eq!(scene.job(&one)["status"], "running", "after five seconds of silence");
     scene.json(&["approve", made["ask"]["id"].as_str().unwrap()]);
-    let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    let job = wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("idle")), "{job:#}");
 }
 
@@ -212,7 +212,7 @@ fn waiting_for_a_person_takes_no_time() {
     let path = format!("jobs/{one}/asks/1?wait=30");
     let (_, waited) = send(&scene, Some(&token), "GET", &path, &Value::Null);
     assert_eq!(waited["status"], "expired", "{waited}");
-    let job = until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    let job = wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("timeout")), "{job:#}");
     let took = job["duration_seconds"].as_u64().unwrap();
     assert!(took >= 13, "8 seconds of waiting and 6 of its own, but it took {took}");
@@ -267,12 +267,12 @@ fn an_acp_agent_is_answered_by_the_rules() {
 fn an_acp_agent_waits_for_a_person_over_a_restart() {
     let scene = acp("git push");
     let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
-    let asked = until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
+    let asked = wait_until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
     assert_eq!((&asked["tool"], &asked["input"]["command"]), (&json!("execute"), &json!("git push")));
     scene.lose_the_daemon();
     scene.start();
     scene.json(&["approve", asked["id"].as_str().unwrap()]);
-    let job = until("the job to end", || Some(scene.job(&id)).filter(|job| job["finished_at"].is_string()));
+    let job = wait_until("the job to end", || Some(scene.job(&id)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["summary"]), (&json!("completed"), &json!("allowed")), "{job:#}");
     assert_eq!(job["asks"].as_array().unwrap().len(), 1);
 }
@@ -282,7 +282,7 @@ fn an_acp_agent_waits_for_a_person_over_a_restart() {
 fn an_acp_agent_that_waits_is_cancelled() {
     let scene = acp("git push");
     let id = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
-    until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
+    wait_until("it to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned());
     let job = scene.json(&["cancel", &id]);
     assert_eq!(job["status"], "cancelled", "{job:#}");
     assert_eq!(fs::read_to_string(scene.root.join("heard")).unwrap(), "cancelled\n");

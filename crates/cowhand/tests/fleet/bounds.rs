@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 const ENDED: &str = "
 agents:
@@ -20,8 +20,8 @@ fn what_has_ended_is_finished_everywhere() {
     let scene = Scene::with(ENDED);
     scene.start();
     let status = |name: &str| scene.json(&["schedule", "show", name])["status"].clone();
-    until("the delay to be done", || (status("a/once") == "finished").then_some(()));
-    until("the events", || {
+    wait_until("the delay to be done", || (status("a/once") == "finished").then_some(()));
+    wait_until("the events", || {
         let events = scene.run(&["events", "--json", "--limit", "1000"]).stdout;
         (events.matches("\"schedule:finished\"").count() == 2).then_some(())
     });
@@ -40,7 +40,7 @@ fn what_has_ended_is_finished_everywhere() {
     let statuses: Vec<&str> =
         listed.as_array().unwrap().iter().map(|view| view["status"].as_str().unwrap()).collect();
     assert_eq!(statuses, ["finished", "finished", "finished"]);
-    until("the view of the state", || {
+    wait_until("the view of the state", || {
         let state = fs::read_to_string(scene.root.join(".cowhand/state.yaml")).ok()?;
         (state.matches("status: finished").count() == 3).then_some(())
     });
@@ -52,7 +52,7 @@ fn what_has_ended_is_finished_everywhere() {
         &ENDED.replace("'2020-01-01T00:00:00Z'}\n      every", "'2120-01-01T00:00:00Z'}\n      every"),
     );
     scene.start();
-    until("a run", || (scene.json(&["jobs"])[0]["schedule"] == "often").then_some(()));
+    wait_until("a run", || (scene.json(&["jobs"])[0]["schedule"] == "often").then_some(()));
     assert_eq!(status("a/every"), "finished");
 }
 
@@ -98,16 +98,16 @@ agents:
     );
     scene.start();
     let view = || scene.json(&["schedule", "show", "a/often"]);
-    until("its failure", || view()["last_error"].is_string().then_some(()));
+    wait_until("its failure", || view()["last_error"].is_string().then_some(()));
     scene.write("quiet", "");
     let skipped = || {
         let firings = scene.json(&["why", "a/often"])["firings"].clone();
         (firings[0]["reason"] == "filtered" && firings[1]["reason"] == "filtered").then_some(())
     };
-    until("two looks that find nothing", skipped);
+    wait_until("two looks that find nothing", skipped);
     assert_eq!(view()["last_error"], "exit code 1");
     assert!(scene.run(&["why", "a/often"]).stdout.contains("exit code 1"));
     scene.write("mended", "");
     fs::remove_file(scene.root.join("quiet")).unwrap();
-    until("a run that goes well", || view()["last_error"].is_null().then_some(()));
+    wait_until("a run that goes well", || view()["last_error"].is_null().then_some(()));
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 const FLEET: &str = "agents:
   - {name: good, runtime: command, command: [cat], default_prompt: Work., schedules: {tidy: {type: manual}}}
@@ -55,7 +55,7 @@ fn jobs_are_cancelled_by_a_filter() {
     for _ in 0..4 {
         scene.json(&["trigger", "slow"]);
     }
-    until("two to run", || (count(&scene.json(&["jobs", "--status", "running"])) == 2).then_some(()));
+    wait_until("two to run", || (count(&scene.json(&["jobs", "--status", "running"])) == 2).then_some(()));
     let other = scene.json(&["trigger", "good", "--wait"]);
     assert_eq!(scene.run(&["cancel"]).code, Some(2), "a job or a filter");
     let asked = scene.run(&["cancel", "--agent", "slow"]);
@@ -143,7 +143,7 @@ fn a_stop_says_what_it_cancelled() {
     let scene = Scene::with(FLEET);
     scene.start();
     let jobs = [(); 2].map(|()| scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned());
-    until("two to run", || (count(&scene.json(&["jobs", "--status", "running"])) == 2).then_some(()));
+    wait_until("two to run", || (count(&scene.json(&["jobs", "--status", "running"])) == 2).then_some(()));
     let kept = scene.run(&["stop", "--keep-agents"]);
     assert_eq!((kept.code, kept.stdout.as_str()), (Some(0), "stopped; 2 jobs run on\n"), "{}", kept.stderr);
     scene.start();

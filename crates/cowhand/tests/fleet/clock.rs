@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Said, Scene, until};
+use super::{Said, Scene, wait_until};
 
 /// A fleet whose programs see a wall clock that the test sets.
 struct Stepped {
@@ -99,10 +99,10 @@ agents:
 fn a_clock_that_is_set_back_does_not_silence_an_interval() {
     let fleet = Stepped::with(OFTEN);
     fleet.start();
-    until("two runs", || (fleet.completed() >= 2).then_some(()));
+    wait_until("two runs", || (fleet.completed() >= 2).then_some(()));
     fleet.set_clock("-600s");
     let before = fleet.completed();
-    until("runs after the step", || (fleet.completed() >= before + 2).then_some(()));
+    wait_until("runs after the step", || (fleet.completed() >= before + 2).then_some(()));
     assert_eq!(fleet.steps(), [-600]);
     let log = fleet.scene.log();
     assert_eq!(log.matches("the wall clock was set back by").count(), 1, "{log}");
@@ -111,7 +111,7 @@ fn a_clock_that_is_set_back_does_not_silence_an_interval() {
     fleet.set_clock("-1200s");
     fleet.start();
     let before = fleet.completed();
-    until("runs after the restart", || (fleet.completed() >= before + 2).then_some(()));
+    wait_until("runs after the restart", || (fleet.completed() >= before + 2).then_some(()));
     assert_eq!(fleet.steps(), [-600, -600]);
     let view = fleet.json(&["schedule", "show", "worker/often"]);
     assert_eq!(view["last_error"], Value::Null);
@@ -133,24 +133,24 @@ fn a_clock_that_is_set_forward_ends_no_job() {
     fleet.start();
     let job = fleet.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
     let output = format!(".cowhand/jobs/{job}.jsonl");
-    until("its output", || {
+    wait_until("its output", || {
         fs::read_to_string(fleet.scene.root.join(&output)).ok()?.contains("up").then_some(())
     });
     fleet.set_clock("+7200s");
     let status = || fleet.json(&["job", &job])["status"].as_str().unwrap().to_owned();
-    until("the step to be noticed", || {
+    wait_until("the step to be noticed", || {
         assert_eq!(status(), "running");
         (fleet.steps() == [7200]).then_some(())
     });
     // The attempt is looked at twice a second; a daemon that takes it up judges it anew.
     assert_eq!(fleet.run(&["restart"]).code, Some(0));
     fleet.set_clock("+14400s");
-    until("the second step", || {
+    wait_until("the second step", || {
         assert_eq!(status(), "running");
         (fleet.steps() == [7200, 7200]).then_some(())
     });
     fs::write(fleet.scene.root.join("go"), "").unwrap();
-    until("its end", || (status() != "running").then_some(()));
+    wait_until("its end", || (status() != "running").then_some(()));
     let ended = fleet.json(&["job", &job]);
     assert_eq!((ended["status"].as_str(), ended["error"].is_null()), (Some("completed"), true), "{ended}");
 }
@@ -174,20 +174,20 @@ agents:
 fn after_an_outage(misfire: &str) -> BTreeMap<String, usize> {
     let fleet = Stepped::with(&every_two_seconds(misfire));
     fleet.start();
-    until("a run", || (fleet.completed() >= 1).then_some(()));
+    wait_until("a run", || (fleet.completed() >= 1).then_some(()));
     let pid = fleet.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
     super::lose(rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap());
     let last = fleet.firings("worker/tick")[0].0;
     fleet.set_clock("+95s");
     fleet.start();
-    let started = until("the view of the state", || {
+    let started = wait_until("the view of the state", || {
         let state = fs::read_to_string(fleet.scene.root.join(".cowhand/state.yaml")).ok()?;
         let line = state.lines().find_map(|line| line.trim().strip_prefix("started_at: "))?;
         line.trim_matches(['"', '\'']).parse::<Timestamp>().ok().filter(|started| *started > last)
     });
     let later = |rows: &[(Timestamp, String)]| rows.first().is_some_and(|(due, _)| *due >= started);
     let rows =
-        until("a firing after the outage", || Some(fleet.firings("worker/tick")).filter(|rows| later(rows)));
+        wait_until("a firing after the outage", || Some(fleet.firings("worker/tick")).filter(|rows| later(rows)));
     let mut counts = BTreeMap::new();
     for (_, outcome) in rows.into_iter().filter(|(due, _)| *due > last && *due < started) {
         *counts.entry(outcome).or_default() += 1;

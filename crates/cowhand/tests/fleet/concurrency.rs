@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Each run writes `+` when it begins and `-` when it ends, so the file tells how many ran at once. None of
 /// them ends before there is a file `on`.
@@ -46,14 +46,14 @@ fn agents_run_side_by_side_and_none_beyond_its_limit() {
         let said = |schedule| log.contains(&format!("Skipping many/{schedule}: at max capacity (2/2)"));
         ["a", "b", "c"].into_iter().any(said)
     };
-    until("two to run and a third to be turned away", || {
+    wait_until("two to run and a third to be turned away", || {
         (count("many", "+") == 2 && turned_away(&scene.log())).then_some(())
     });
     scene.write("on", "");
     for agent in ["left", "right"] {
-        until("the quick ones to run again and again", || (count("ran", agent) >= 3).then_some(()));
+        wait_until("the quick ones to run again and again", || (count("ran", agent) >= 3).then_some(()));
     }
-    until("the many to have run", || (count("many", "-") >= 6).then_some(()));
+    wait_until("the many to have run", || (count("many", "-") >= 6).then_some(()));
     let slow = scene.json(&["jobs", "--agent", "slow"]);
     assert_eq!(
         (slow.as_array().unwrap().len(), slow[0]["status"].as_str()),

@@ -1,6 +1,6 @@
 //! What the first page of the documents shows is what one sees.
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 const README: &str = include_str!("../../../../README.md");
 
@@ -63,7 +63,7 @@ fn the_readme_shows_what_one_sees() {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }
         if arguments[0] == "why" {
-            until("its first run to end", || {
+            wait_until("its first run to end", || {
                 let view = scene.json(&["schedule", "show", "helper/hello"]);
                 (view["last_run_at"].is_string() && view["status"] == "idle").then_some(())
             });

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 fn events(scene: &Scene) -> Vec<Value> {
     let events = scene.run(&["events", "--json", "--limit", "1000"]).stdout;
@@ -101,7 +101,7 @@ fn output_can_be_followed_with_the_events() {
 fn output_is_followed_from_now_on() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
-    until("its first line", || scene.run(&["logs", &job]).stdout.starts_with("up").then_some(()));
+    wait_until("its first line", || scene.run(&["logs", &job]).stdout.starts_with("up").then_some(()));
     let mut follower = scene.spawn(&["events", "-f", "--output", "--limit", "1"]);
     assert!(follower.line().contains("job:started"), "the newest event");
     // What comes now comes by the stream, so it listens.

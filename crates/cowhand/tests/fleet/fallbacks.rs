@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::{Scene, until};
+use crate::{Scene, wait_until};
 
 const CLAUDE: &str = r#"#!/bin/sh
 echo "claude: $(cat)" >> "$ROOT/asked"
@@ -82,7 +82,7 @@ fn what_a_fallback_has_begun_is_finished_by_it() {
     let scene = fleet(&json!({}));
     let job = scene.json(&["trigger", "coder", "by-hand"])["id"].as_str().unwrap().to_owned();
     // Claude sends it away before it has done anything, so Codex may have it. That runs its tool, and is used up.
-    until("both to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
+    wait_until("both to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
     let asked = ["claude: Deploy.", "codex: Deploy. []"];
     assert_eq!(scene.lines("asked"), asked);
     // Both are waited for, but only one knows what was done.
@@ -103,7 +103,7 @@ fn what_a_fallback_has_begun_is_finished_by_it() {
 
     scene.write("codex-open", "");
     assert_eq!(scene.run(&["unpark", "codex"]).code, Some(0));
-    let ended = until("it to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
+    let ended = wait_until("it to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
     assert_eq!(ended["summary"], "Codex did it.", "{ended:#}");
     assert_eq!(scene.lines("deployed"), ["deployed"], "finished work is not done again");
     let asked = scene.lines("asked");
@@ -118,12 +118,12 @@ fn a_fallback_is_known_again_after_a_crash() {
     let scene = fleet(&json!({"providers": {"codex": {"on_limit": "fail"}}}));
     scene.write("slow", "");
     let job = scene.json(&["trigger", "coder"])["id"].as_str().unwrap().to_owned();
-    until("Codex to be up", || scene.root.join("up").exists().then_some(()));
+    wait_until("Codex to be up", || scene.root.join("up").exists().then_some(()));
     scene.lose_the_daemon();
     scene.start();
     scene.write("go", "");
     // Claude's limits are waited for, those of Codex are not.
-    let ended = until("it to be over", || Some(scene.job(&job)).filter(|job| job["status"] != "running"));
+    let ended = wait_until("it to be over", || Some(scene.job(&job)).filter(|job| job["status"] != "running"));
     assert_eq!(
         (&ended["status"], &ended["error"]["kind"]),
         (&"failed".into(), &"rate_limited".into()),
@@ -141,7 +141,7 @@ fn who_goes_on_elsewhere_is_not_told_that_the_limit_has_ended() {
     fs::write(scene.root.join("cowhand.yaml"), text).unwrap();
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     let job = scene.json(&["trigger", "coder", "by-hand"])["id"].as_str().unwrap().to_owned();
-    until("both accounts to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
+    wait_until("both accounts to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
     let asked = scene.lines("asked");
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked[1].starts_with("claude: Your provider's usage limit stopped you here."), "{asked:?}");

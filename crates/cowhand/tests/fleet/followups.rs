@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Each asks for a job of the other, and keeps what it heard.
 const ASKS: &str = r#"
@@ -34,10 +34,10 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     scene.start();
     scene.json(&["trigger", "ping", "--wait"]);
     let bound = "this chain of jobs has had 3 follow-ups, and 3 are the most (`followups.max`)";
-    until("the chain to end", || {
+    wait_until("the chain to end", || {
         fs::read_to_string(scene.root.join("heard")).ok().filter(|heard| heard.contains(bound))
     });
-    let jobs = until("all jobs to end", || {
+    let jobs = wait_until("all jobs to end", || {
         let jobs = scene.json(&["jobs"]);
         let ended = jobs.as_array().unwrap().iter().all(|job| job["status"] == "completed");
         ended.then_some(jobs)

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Scene, has_ended, lose, until};
+use super::{Scene, has_ended, lose, wait_until};
 
 /// It waits for ever, and so does what it starts in a session of its own.
 const HANGING: &str = r#"
@@ -25,7 +25,7 @@ fn pids(scene: &Scene) -> Vec<rustix::process::Pid> {
 fn hanging(scene: &Scene) -> Vec<rustix::process::Pid> {
     fs::remove_file(scene.root.join("pids")).ok();
     scene.start();
-    until("it to be asked", || Some(pids(scene)).filter(|pids| pids.len() == 2))
+    wait_until("it to be asked", || Some(pids(scene)).filter(|pids| pids.len() == 2))
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_command_that_hangs_ends_with_its_daemon() {
     assert!(asked.iter().all(|pid| has_ended(*pid)), "and all that it ran");
     let asked = hanging(&scene);
     lose(scene.daemon().unwrap());
-    until("the end of what a killed daemon ran", || asked.iter().all(|pid| has_ended(*pid)).then_some(()));
+    wait_until("the end of what a killed daemon ran", || asked.iter().all(|pid| has_ended(*pid)).then_some(()));
 }
 
 /// Its last lines are in the ledger and in the error, without secrets.
@@ -64,7 +64,7 @@ agents:
 "#,
     );
     scene.start();
-    let firing = until("a firing", || {
+    let firing = wait_until("a firing", || {
         let why = scene.json(&["why", "a/says-no"]);
         Some(why["firings"][0].clone()).filter(|firing| firing["outcome"] == "skipped")
     });
@@ -73,7 +73,7 @@ agents:
         assert!(why.contains(words), "{words} in {why}");
     }
     assert!(!why.contains("canary") && why.len() < 1_000, "{why}");
-    let shown = until("an error", || {
+    let shown = wait_until("an error", || {
         let shown = scene.json(&["schedule", "show", "a/fails"]);
         shown["last_error"].as_str().map(str::to_owned)
     });

@@ -4,8 +4,9 @@ use std::fs;
 use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
+use cowhand_testing::postgres::Postgres;
 
-use super::{FLEET, Running, Scene, has_ended, postgres, until};
+use super::{FLEET, Running, Scene, has_ended, wait_until};
 
 /// Another daemon can start in its place, so it ends, and its agents before it.
 #[test]
@@ -25,7 +26,7 @@ fn a_daemon_whose_folder_is_gone_ends() {
         let said = daemon.end();
         assert_eq!(said.code, Some(6), "{}", said.stderr);
         assert!(said.stderr.contains("was removed, moved or replaced"), "{}", said.stderr);
-        until("the end of its agent", || has_ended(agent).then_some(()));
+        wait_until("the end of its agent", || has_ended(agent).then_some(()));
         assert_eq!(scene.daemon(), second, "the other one is left alone, and so is its socket");
         assert_eq!(scene.json(&["trigger", "worker", "--wait"])["status"], "completed");
     }
@@ -117,7 +118,7 @@ fn a_start_that_fails_says_why_once() {
 /// The server is away for a while: whoever asks learns which one it is, and that the daemon goes on.
 #[test]
 fn a_server_that_is_away_is_named() {
-    let server = postgres::Postgres::start();
+    let server = Postgres::start();
     let url = server.url();
     let scene = Scene::with(&format!("store: {url}\n{FLEET}"));
     scene.start();

@@ -6,7 +6,7 @@ use std::process::Command;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use serde_json::{Value, json};
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// An agent file of herdctl; the command stands for the agent's program, since there is none here.
 const AGENT: &str = r#"
@@ -118,7 +118,7 @@ fn schedules_go_on_where_herdctl_stopped() {
     ]);
     let before = past.untouched();
     past.scene.start();
-    let jobs = until("what is due to run", || {
+    let jobs = wait_until("what is due to run", || {
         let jobs = past.scene.json(&["jobs", "--status", "completed"]);
         (jobs.as_array().unwrap().len() == 3).then_some(jobs)
     });

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::asks::{FLEET, send, send_to, token_of};
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 fn socket(scene: &Scene) -> PathBuf {
     scene.root.join(".cowhand/talk/job.sock")
@@ -138,7 +138,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     };
     let mut waiting: Vec<UnixStream> = (0..80).map(wait).collect();
     let mut refused = 0;
-    until("the job to have enough", || {
+    wait_until("the job to have enough", || {
         waiting.retain_mut(|stream| {
             let mut said = [0; 64];
             let Ok(read) = stream.read(&mut said) else { return true };
@@ -151,7 +151,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     });
     assert_eq!((get(&one, &token), get(&other, &others)), (429, 200));
     drop(waiting);
-    until("its turns to come back", || (get(&one, &token) == 200).then_some(()));
+    wait_until("its turns to come back", || (get(&one, &token) == 200).then_some(()));
 
     // Much at once: what is not let in is not read, and what is, only so far.
     for (token, expected) in [(None, "401"), (Some(&token), "413")] {
@@ -190,7 +190,7 @@ agents:
     scene.write("cowhand.yaml", &fleet.replace("waiter", "other"));
     scene.start();
     scene.go();
-    let job = until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
+    let job = wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
     let token = fs::read_to_string(scene.root.join("token")).unwrap();
     let jsonl = scene.root.join(format!(".cowhand/jobs/{}.jsonl", job["id"].as_str().unwrap()));
     let said = fs::read_to_string(jsonl).unwrap();
@@ -212,7 +212,7 @@ fn without_a_socket_nothing_is_started() {
     fs::remove_dir_all(&talk).unwrap();
     fs::write(&talk, "").unwrap();
     let job = scene.json(&["trigger", "worker"])["id"].as_str().unwrap().to_owned();
-    let job = until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "failed"));
+    let job = wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "failed"));
     assert_eq!(job["error"]["kind"], "start_failed", "{job:#}");
     let why = job["error"]["message"].as_str().unwrap();
     assert!(

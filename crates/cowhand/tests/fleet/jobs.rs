@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Scene, lives, until};
+use super::{Scene, lives, wait_until};
 
 #[test]
 fn whoever_waits_for_a_job_learns_how_it_ended() {
@@ -139,16 +139,16 @@ agents:
     let why = "attempt 1 failed: exit code 1; last line on stdout: said by attempt 1 (exit)";
     let expected = format!("said by attempt 1\n── attempt 2 ({why})\nsaid by attempt 2\n── job-");
     assert!(logs.starts_with(&expected), "{logs}");
-    let told: Value = until("the hook to be told", || {
+    let told: Value = wait_until("the hook to be told", || {
         serde_json::from_str(&fs::read_to_string(scene.root.join("told.json")).ok()?).ok()
     });
     assert_eq!(told["result"]["output"], "said by attempt 2");
-    until("all that the hook said", || {
+    wait_until("all that the hook said", || {
         let shown = scene.run(&["job", id]).stdout;
         let lines: Vec<&str> = shown.lines().map(str::trim).collect();
         lines.windows(2).any(|pair| pair == ["first", "second"]).then_some(())
     });
-    let prompt = until("the job that follows", || {
+    let prompt = wait_until("the job that follows", || {
         let jobs = scene.json(&["jobs", "--agent", "after"]);
         jobs[0]["prompt"].as_str().map(ToOwned::to_owned)
     });
@@ -194,7 +194,7 @@ fn cancelling_ends_the_processes() {
     let cancelled = scene.json(&["cancel", &job]);
     assert_eq!(how(&cancelled), ["cancelled", "cancelled", "graceful"]);
     assert_eq!(how(&scene.job(&job)), how(&cancelled), "and so it stays");
-    until("the process to be gone", || (!lives(pid)).then_some(()));
+    wait_until("the process to be gone", || (!lives(pid)).then_some(()));
     let again = scene.run(&["cancel", &job]);
     assert_eq!(again.code, Some(5));
     assert!(again.stderr.contains("is cancelled already"), "{}", again.stderr);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 fn statuses(firing: &Value) -> Vec<&str> {
     firing["jobs"].as_array().unwrap().iter().map(|job| job["status"].as_str().unwrap()).collect()
@@ -60,7 +60,7 @@ fn a_firing_with_several_jobs_lists_all_of_them() {
         .unwrap();
     }
     scene.start();
-    let firing = until("three jobs to end", || {
+    let firing = wait_until("three jobs to end", || {
         // Later firings look whether there is more to do for the places that are free again.
         let firings = scene.json(&["why", "worker/poll"])["firings"].clone();
         let all_ended = |firing: &&Value| {

@@ -1,7 +1,7 @@
 //! Agents and schedules that left the config: what they did is still shown, with the word that they left.
 
 use super::api::ask;
-use super::{FLEET, Scene, until};
+use super::{FLEET, Scene, wait_until};
 
 const OTHER: &str = "agents: [{name: other, runtime: command, command: ['true']}]";
 
@@ -54,7 +54,7 @@ fn an_agent_that_left_is_shown_with_its_jobs() {
     }
     // The advice works.
     assert_eq!(scene.run(&["cancel", "--agent", "waiter", "--yes"]).code, Some(0));
-    until("its end", || (!scene.job(&running)["finished_at"].is_null()).then_some(()));
+    wait_until("its end", || (!scene.job(&running)["finished_at"].is_null()).then_some(()));
 }
 
 #[test]

@@ -8,8 +8,9 @@ use cowhand_core::id::ScheduleId;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::Occurrence;
 use rustix::process::{Signal, kill_process};
+use cowhand_testing::postgres::Postgres;
 
-use super::{FLEET, Scene, lives, postgres, until};
+use super::{FLEET, Scene, lives, wait_until};
 
 #[test]
 fn reads_need_no_daemon_and_writes_say_so() {
@@ -46,7 +47,7 @@ fn reads_need_no_daemon_and_writes_say_so() {
 
 #[test]
 fn the_store_that_the_config_names_is_asked() {
-    let server = postgres::Postgres::start();
+    let server = Postgres::start();
     let scene = Scene::with(&format!("store: {}\n{FLEET}", server.url()));
     scene.start();
     let job = scene.json(&["trigger", "worker", "tidy", "--wait"]);
@@ -164,7 +165,7 @@ fn a_config_that_is_gone_leaves_the_old_one_running() {
 fn a_hangup_reloads() {
     let scene = Scene::started();
     kill_process(scene.daemon().unwrap(), Signal::HUP).unwrap();
-    until("it to be said", || scene.log().contains("config loaded again").then_some(()));
+    wait_until("it to be said", || scene.log().contains("config loaded again").then_some(()));
 }
 
 #[test]
@@ -178,15 +179,15 @@ fn changed_files_are_taken_up() {
         agents.as_array().unwrap().iter().any(|agent| agent["name"] == name).then_some(())
     };
     scene.write("one.yaml", &agent("later"));
-    until("the agent's own file", || named("later"));
+    wait_until("the agent's own file", || named("later"));
     scene.write("cowhand.yaml", "agents: [{path: one.yaml}, {path: two.yaml}]");
-    until("a file that is missing", || scene.log().contains("the old one stays").then_some(()));
+    wait_until("a file that is missing", || scene.log().contains("the old one stays").then_some(()));
     // As editors do it.
     scene.write("two.yaml.new", &agent("other"));
     fs::rename(scene.root.join("two.yaml.new"), scene.root.join("two.yaml")).unwrap();
-    until("a file that is there now", || named("other"));
+    wait_until("a file that is there now", || named("other"));
     fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
-    until("the gone file", || (scene.log().matches("the old one stays").count() > 1).then_some(()));
+    wait_until("the gone file", || (scene.log().matches("the old one stays").count() > 1).then_some(()));
     let job = scene.json(&["-c", "cowhand.yaml", "trigger", "other", "--wait"]);
     assert_eq!(job["status"], "completed", "the old fleet goes on");
 }
@@ -201,7 +202,7 @@ fn kept_agents_are_taken_up_again() {
     scene.start();
     assert!(lives(pid), "nobody started it anew");
     scene.go();
-    until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    wait_until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
     assert_eq!(scene.job(&job)["attempt"], 1);
     assert!(scene.run(&["logs", &job]).stdout.starts_with("up\nwent\n"));
 }
@@ -212,17 +213,17 @@ fn what_ended_while_no_daemon_ran_is_settled() {
     let (job, pid) = scene.waiting_job();
     assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
     scene.go();
-    until("the agent to end", || (!lives(pid)).then_some(()));
+    wait_until("the agent to end", || (!lives(pid)).then_some(()));
     let ending = scene.root.join(format!(".cowhand/attempts/{job}.1/ending.json"));
-    let ending = until("its keeper to say so", || fs::read_to_string(&ending).ok());
+    let ending = wait_until("its keeper to say so", || fs::read_to_string(&ending).ok());
     let ending: serde_json::Value = serde_json::from_str(&ending).unwrap();
     let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     // At least the next millisecond, so that the two can be told apart.
-    until("time to pass", || {
+    wait_until("time to pass", || {
         (jiff::Timestamp::now().as_millisecond() > time(&ending["at"]).as_millisecond() + 1).then_some(())
     });
     scene.start();
-    until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    wait_until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
     let finished = time(&scene.job(&job)["finished_at"]);
     assert_eq!(finished.as_millisecond(), time(&ending["at"]).as_millisecond(), "when its agent ended");
 }
@@ -232,7 +233,7 @@ fn a_stop_lets_jobs_finish_or_cancels_them() {
     let scene = Scene::started();
     let (first, _) = scene.waiting_job();
     let stopping = scene.spawn(&["stop"]);
-    until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
+    wait_until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
     let late = scene.run(&["trigger", "worker"]);
     assert_eq!(late.code, Some(5), "{}", late.stderr);
     scene.go();
@@ -255,7 +256,7 @@ fn the_socket_is_ours_alone_and_goes_with_the_daemon() {
     assert!(found.file_type().is_socket());
     assert_eq!(found.permissions().mode() & 0o777, 0o600);
     kill_process(scene.daemon().unwrap(), Signal::KILL).unwrap();
-    until("it to be dead", || scene.run(&["status"]).stdout.contains("not running").then_some(()));
+    wait_until("it to be dead", || scene.run(&["status"]).stdout.contains("not running").then_some(()));
     assert!(socket.exists(), "a killed daemon cannot clear up");
     scene.start();
     assert!(scene.daemon().is_some(), "the next one takes its place");

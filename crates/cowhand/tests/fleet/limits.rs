@@ -1,6 +1,6 @@
 //! A provider that is used up: who waits for it, who is told what, and that somebody may know better.
 
-use crate::{Scene, until};
+use crate::{Scene, wait_until};
 
 /// Two agents of one provider. Until the file is there, whoever asks is sent away for a day.
 const FLEET: &str = r#"
@@ -29,7 +29,7 @@ fn everybody_is_told_and_somebody_knows_better() {
     assert!(unknown.code == Some(5) && unknown.stderr.contains("\"nobody\""), "{}", unknown.stderr);
 
     let first = scene.json(&["trigger", "first", "nightly"])["id"].as_str().unwrap().to_owned();
-    until("it to be sent away", || (scene.job(&first)["parks"] == 1).then_some(()));
+    wait_until("it to be sent away", || (scene.job(&first)["parks"] == 1).then_some(()));
     let second = scene.json(&["trigger", "second"])["id"].as_str().unwrap().to_owned();
     assert_eq!(
         scene.json(&["trigger", "other", "--wait"])["status"],
@@ -58,7 +58,7 @@ fn everybody_is_told_and_somebody_knows_better() {
     std::fs::write(scene.root.join("more"), "").unwrap();
     assert_eq!(scene.run(&["unpark", "shared"]).stdout, "shared takes jobs again.\n");
     for job in [&first, &second] {
-        until("it to go on", || (scene.job(job)["status"] == "completed").then_some(()));
+        wait_until("it to go on", || (scene.job(job)["status"] == "completed").then_some(()));
     }
     assert!(!scene.run(&["status"]).stdout.contains("used up"));
     let audit = scene.run(&["events", "--audit"]).stdout;
@@ -84,7 +84,7 @@ fn a_fallback_stands_in() {
     scene.start();
     let first = scene.json(&["trigger", "first", "nightly"])["id"].as_str().unwrap().to_owned();
     // What has begun goes on with what it has, if that can be done; a command has no session.
-    let job = until("it to end", || Some(scene.job(&first)).filter(|job| job["status"] == "completed"));
+    let job = wait_until("it to end", || Some(scene.job(&first)).filter(|job| job["status"] == "completed"));
     assert_eq!((&job["parks"], &job["summary"]), (&1.into(), &"the spare one: Work.".into()));
     let said = scene.run(&["logs", &first]).stdout;
     assert!(said.contains("its provider is used up; a fallback stands in, with command"), "{said}");

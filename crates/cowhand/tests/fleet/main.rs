@@ -28,8 +28,6 @@ mod money;
 mod names;
 mod orphans;
 mod own_rights;
-#[path = "../store/postgres.rs"]
-mod postgres;
 mod prune;
 mod reasons;
 mod reports;
@@ -54,6 +52,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::wait_until;
+use cowhand_testing::process::{has_ended, left_over, lives};
 
 /// `waiter` says so when it is up, and goes on when there is a file `go`; `broken` always fails.
 const FLEET: &str = r#"
@@ -155,7 +156,7 @@ impl Scene {
     /// A job of `waiter` that is up and waits for `go`: its id and its process.
     fn waiting_job(&self) -> (String, Pid) {
         let job = self.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
-        let pid = until("the agent to be up", || {
+        let pid = wait_until("the agent to be up", || {
             fs::read_to_string(self.root.join("pid")).ok()?.trim().parse().ok()
         });
         (job, Pid::from_raw(pid).unwrap())
@@ -240,18 +241,6 @@ impl Drop for Scene {
     }
 }
 
-/// Processes that work in the folder, or were told of it.
-fn left_over(folder: &Path) -> Vec<Pid> {
-    let ours = |process: &Path| {
-        let inside = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
-        let told = fs::read(process.join("cmdline")).unwrap_or_default();
-        inside || String::from_utf8_lossy(&told).contains(folder.to_str().unwrap())
-    };
-    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let ours = processes.filter(|process| ours(process));
-    ours.filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?)).collect()
-}
-
 /// A verb that goes on; ended with the test if it has not ended itself.
 struct Running {
     child: Child,
@@ -280,7 +269,7 @@ impl Running {
     /// As a person does it, but not before it listens to that.
     fn interrupt(&self) {
         let status = format!("/proc/{}/status", self.child.id());
-        until("the verb to listen to interrupts", || {
+        wait_until("the verb to listen to interrupts", || {
             let status = fs::read_to_string(&status).ok()?;
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim();
             (u64::from_str_radix(caught, 16).ok()? & 0b10 != 0).then_some(())
@@ -308,29 +297,9 @@ impl Drop for Running {
     }
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_mins(1);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn lives(pid: Pid) -> bool {
-    test_kill_process(pid).is_ok()
-}
-
 /// Of a daemon that is known, for those who have no time to ask for it.
 fn lose(daemon: Pid) {
     kill_process(daemon, Signal::KILL).unwrap();
-    until("the daemon to be gone", || has_ended(daemon).then_some(()));
+    wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
 }
 
-/// It may wait to be reaped.
-fn has_ended(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    !lives(pid) || stat.contains(") Z")
-}

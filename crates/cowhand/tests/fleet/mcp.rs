@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// The tools, and what each call came to.
 fn talk(scene: &Scene, arguments: &[&str], environment: &[(&str, &str)], calls: &Value) -> Value {
@@ -101,7 +101,7 @@ fn with_the_scope_it_steers_the_fleet() {
     assert_eq!(answer(&talked, 2)["id"], waiting.as_str());
     assert!(talked["results"][3].to_string().contains("there is no agent nobody"), "{talked}");
     let ended = |id: &str| {
-        until("the job to end", || Some(scene.job(id)).filter(|job| job["finished_at"].is_string()))
+        wait_until("the job to end", || Some(scene.job(id)).filter(|job| job["finished_at"].is_string()))
     };
     assert_eq!(ended(&waiting)["status"], "cancelled");
     assert_eq!(ended(&made)["prompt"], "Tidy twice.");
@@ -138,7 +138,7 @@ fn an_agent_uses_every_tool_of_its_job() {
     scene.write("tasks/one.md", "---\ntitle: Do it\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n");
     scene.start();
     let job = scene.json(&["trigger", "one", "poll"])["id"].as_str().unwrap().to_owned();
-    until("the agent to be up", || std::fs::metadata(scene.root.join("result.txt")).ok());
+    wait_until("the agent to be up", || std::fs::metadata(scene.root.join("result.txt")).ok());
     let token = std::fs::read_to_string(scene.root.join("one.token")).unwrap();
     let socket = scene.root.join(".cowhand/talk/job.sock").display().to_string();
     let environment = [("COWHAND_JOB_TOKEN", token.as_str()), ("COWHAND_SOCKET", socket.as_str())];
@@ -196,7 +196,7 @@ fn an_agent_uses_every_tool_of_its_job() {
         (&json!("pending"), &json!("Look again."))
     );
     scene.go();
-    until("its source to be told", || {
+    wait_until("its source to be told", || {
         let item = std::fs::read_to_string(scene.root.join("tasks/one.md")).unwrap();
         (item.contains("status: completed") && item.contains("It works.") && item.contains("result.txt"))
             .then_some(())
@@ -223,7 +223,7 @@ fn an_agent_asks_with_the_token_of_its_job() {
         ]);
         let answers = || {
             let ask = |kind: &str| {
-                until("it to ask", || {
+                wait_until("it to ask", || {
                     let asks = scene.json(&["asks"]);
                     asks.as_array().unwrap().iter().find(|ask| ask["kind"] == kind).cloned()
                 })

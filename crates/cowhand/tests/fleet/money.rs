@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Each call of `spender` costs a cent; it makes as many as it is asked for and then one that never comes, since by then
 /// somebody has to have stopped it.
@@ -93,7 +93,7 @@ fn what_has_no_money_waits_and_says_so() {
     let first = scene.json(&["trigger", "spender", "--wait"]);
     assert_eq!(first["status"], "completed");
     let second = scene.json(&["trigger", "spender"])["id"].as_str().unwrap().to_owned();
-    let job = until("the job to wait", || Some(scene.job(&second)).filter(|job| job["waits"].is_object()));
+    let job = wait_until("the job to wait", || Some(scene.job(&second)).filter(|job| job["waits"].is_object()));
     assert_eq!((&job["status"], &job["waits"]["reason"]), (&"pending".into(), &"over_budget".into()));
     let texts = [
         scene.shown(&["job", &second]).replace(&second, "[JOB]"),
@@ -117,7 +117,7 @@ fn what_has_no_money_waits_and_says_so() {
     );
     // A cron firing is let go, and the ledger says why.
     scene.write("cowhand.yaml", &fleet().replace("prompt: Work., enabled: false", "prompt: Work."));
-    let skipped = until("a firing to be skipped", || {
+    let skipped = wait_until("a firing to be skipped", || {
         let why = scene.json(&["why", "spender/minutely"]);
         why["firings"].as_array().unwrap().iter().find(|firing| firing["reason"] == "over_budget").cloned()
     });
@@ -125,7 +125,7 @@ fn what_has_no_money_waits_and_says_so() {
     // More money, and the job that waited runs.
     scene.write("cowhand.yaml", &fleet().replace("per_day_usd: 0.05", "per_day_usd: 5"));
     let job =
-        until("the job to run", || Some(scene.job(&second)).filter(|job| job["finished_at"].is_string()));
+        wait_until("the job to run", || Some(scene.job(&second)).filter(|job| job["finished_at"].is_string()));
     assert_eq!(job["status"], "completed", "{job:#}");
 }
 
@@ -134,7 +134,7 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
     let scene = Scene::with(BROKEN);
     scene.start();
     let paused = || {
-        until("the schedule to pause", || {
+        wait_until("the schedule to pause", || {
             let why = scene.json(&["why", "broken/often"]);
             (why["schedule"]["status"] == "paused").then_some(why)
         })
@@ -209,7 +209,7 @@ agents:
     // The second one takes all that is left, and there is no third.
     assert_eq!(run()["usage"]["assumed_usd"].as_f64(), Some(0.1));
     scene.run(&["trigger", "talker"]);
-    let waits = until("a job to wait", || {
+    let waits = wait_until("a job to wait", || {
         let jobs = scene.json(&["jobs", "--status", "pending"]);
         scene.json(&["job", jobs[0]["id"].as_str()?])["waits"]["message"].as_str().map(str::to_owned)
     });
@@ -243,13 +243,13 @@ agents:
     scene.write("tools", "");
     scene.start();
     let schedule = || scene.json(&["schedule", "show", "talker/often"]);
-    until("three jobs that do something", || {
+    wait_until("three jobs that do something", || {
         (scene.json(&["jobs", "--status", "completed"]).as_array()?.len() >= 3).then_some(())
     });
     assert_ne!(schedule()["status"], "paused");
     std::fs::remove_file(scene.root.join("tools")).unwrap();
     let paused =
-        until("the schedule to pause", || Some(schedule()).filter(|view| view["status"] == "paused"));
+        wait_until("the schedule to pause", || Some(schedule()).filter(|view| view["status"] == "paused"));
     let why = paused["skip_note"].as_str().unwrap();
     assert_eq!(why, "2 jobs in a row used no tool and cost $0.02");
 }
@@ -272,7 +272,7 @@ agents:
     scene.start();
     let schedule = || scene.json(&["schedule", "show", "stuck/often"]);
     let paused =
-        until("the schedule to pause", || Some(schedule()).filter(|view| view["status"] == "paused"));
+        wait_until("the schedule to pause", || Some(schedule()).filter(|view| view["status"] == "paused"));
     let why = paused["skip_note"].as_str().unwrap();
     assert!(why.starts_with("2 jobs in a row failed the same way: "), "{why}");
     assert!(why.ends_with("(start_failed)"), "{why}");

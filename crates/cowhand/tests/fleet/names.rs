@@ -1,7 +1,7 @@
 //! What a person types to name a job, an agent or a schedule.
 
 use super::api::ask;
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 #[test]
 fn a_short_job_id_is_enough_everywhere() {
@@ -205,7 +205,7 @@ fn one_job_can_be_deleted_by_its_verb() {
     assert!(refused.stderr.contains("has not ended; cancel it first"), "{}", refused.stderr);
     let deleted = scene.run(&["job", "delete", id]);
     assert_eq!((deleted.code, deleted.stdout), (Some(0), format!("{id} is deleted\n")), "{}", deleted.stderr);
-    until("its files to go", || {
+    wait_until("its files to go", || {
         (!scene.root.join(format!(".cowhand/jobs/{id}.jsonl")).exists()).then_some(())
     });
     let event = scene.json(&["events", "--limit", "1"]);

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::postgres::Postgres;
-use super::{Scene, left_over, lives, lose, until};
+use cowhand_testing::postgres::Postgres;
+use super::{Scene, left_over, lives, lose, wait_until};
 
 /// Each attempt writes its process id to `pid.ATTEMPT` and waits for the file `go`.
 fn fleet(store: &str, command: &str) -> String {
@@ -34,7 +34,7 @@ fn file_of(scene: &Scene) -> String {
 /// The process of one attempt, once it is up.
 fn pid_of(scene: &Scene, attempt: u32) -> Pid {
     let file = scene.root.join(format!("pid.{attempt}"));
-    let pid = until("the agent to be up", || fs::read_to_string(&file).ok()?.trim().parse().ok());
+    let pid = wait_until("the agent to be up", || fs::read_to_string(&file).ok()?.trim().parse().ok());
     Pid::from_raw(pid).unwrap()
 }
 
@@ -79,14 +79,14 @@ fn keeper_of(scene: &Scene, job: &str) -> Pid {
 }
 
 fn gone(pid: Pid) {
-    until("the process to be ended", || (!lives(pid)).then_some(()));
+    wait_until("the process to be ended", || (!lives(pid)).then_some(()));
 }
 
 /// Nothing runs that was started in this folder but the daemon itself.
 fn nothing_left(scene: &Scene) {
     let daemon = scene.daemon();
     let others = || left_over(scene.folder.path()).into_iter().filter(|pid| Some(*pid) != daemon);
-    until("nothing to be left", || others().next().is_none().then_some(()));
+    wait_until("nothing to be left", || others().next().is_none().then_some(()));
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn a_start_ends_attempts_whose_lease_is_gone() {
             gone(agent);
             nothing_left(&scene);
             let raw = scene.root.join(".cowhand/attempts").join(format!("{job}.1/stdout"));
-            until("its raw output to be removed", || (!raw.exists()).then_some(()));
+            wait_until("its raw output to be removed", || (!raw.exists()).then_some(()));
             assert!(scene.log().contains("ended an attempt that is no longer ours"), "{}", scene.log());
         }
     }
@@ -144,7 +144,7 @@ async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
     scene.start();
     gone(agent);
     scene.write("go", "");
-    until("the job to end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    wait_until("the job to end", || (scene.job(&job)["status"] == "completed").then_some(()));
     let ran = fs::read_to_string(scene.root.join("ran")).unwrap();
     assert_eq!(ran, "+\n-\n+\n-\n");
 }
@@ -182,11 +182,11 @@ fn a_node_that_slept_ends_what_another_has_taken_over() {
     second.start();
     kill_process(daemon, Signal::STOP).unwrap();
     // The lease has to run out first.
-    until("it to be lost", || second.log().contains("its node stopped renewing the lease").then_some(()));
+    wait_until("it to be lost", || second.log().contains("its node stopped renewing the lease").then_some(()));
     pid_of(&second, 2);
     second.write("go", "");
     let shown =
-        until("the job to end", || Some(second.job(&job)).filter(|job| job["finished_at"].is_string()));
+        wait_until("the job to end", || Some(second.job(&job)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&shown["status"], &shown["attempt"]), (&"completed".into(), &2.into()), "{shown:#}");
     assert!(lives(agent));
     kill_process(daemon, Signal::CONT).unwrap();
@@ -216,5 +216,5 @@ async fn a_kept_agent_ends_when_its_node_comes_back_too_late() {
     second.start();
     assert!(lives(other), "what is its own is taken up again");
     second.write("go", "");
-    until("the job to end", || (second.job(&job)["status"] == "completed").then_some(()));
+    wait_until("the job to end", || (second.job(&job)["status"] == "completed").then_some(()));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::asks::send;
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Runs `attack`, a list of names and requests, in ways that try to hide where the caller comes from. Each answer's code
 /// goes to a file of the name of the way and the request.
@@ -64,7 +64,7 @@ fn an_agent_cannot_approve_itself() {
     scene.write("agent.sh", AGENT);
     scene.start();
     let job = scene.json(&["trigger", "one"])["id"].as_str().unwrap().to_owned();
-    let token = until("the agent to be up", || {
+    let token = wait_until("the agent to be up", || {
         fs::read_to_string(scene.root.join("token")).ok().filter(|token| !token.is_empty())
     });
     let wants = json!({"attempt": 1, "key": "k", "tool": "Bash", "input": {"command": "rm -rf /"}});
@@ -72,7 +72,7 @@ fn an_agent_cannot_approve_itself() {
     let ask = made["ask"]["id"].as_str().unwrap().to_owned();
     fs::write(scene.root.join("ask.new"), &ask).unwrap();
     fs::rename(scene.root.join("ask.new"), scene.root.join("ask")).unwrap();
-    until("the agent to have tried", || scene.root.join("tried").exists().then_some(()));
+    wait_until("the agent to have tried", || scene.root.join("tried").exists().then_some(()));
     let mut codes = Vec::new();
     for way in ["plain", "clean", "session", "daemon"] {
         for name in ["answer", "trigger", "token", "login", "jobs", "status", "events", "stop", "nothing"] {
@@ -116,7 +116,7 @@ fn an_agent_cannot_approve_itself() {
     assert_eq!(scene.run(&["approve", &ask]).code, Some(0));
     assert_eq!(scene.run(&["trigger", "other", "--wait"]).code, Some(0));
     scene.write("go", "");
-    until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
+    wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
 }
 
 /// A hook is a command of the config: it has the rights of whoever wrote that.
@@ -132,7 +132,7 @@ fn a_hook_may_trigger() {
     let scene = Scene::with(&format!("agents: {agents}"));
     scene.start();
     scene.json(&["trigger", "one", "--wait"]);
-    until("the other to have run", || {
+    wait_until("the other to have run", || {
         let jobs = scene.json(&["jobs", "--agent", "other"]);
         (jobs[0]["status"] == "completed").then_some(())
     });

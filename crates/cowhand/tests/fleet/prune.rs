@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use serde_json::Value;
 
 use super::api::ask;
-use super::{FLEET, Scene, until};
+use super::{FLEET, Scene, wait_until};
 
 /// The names of files and folders that belong to the job.
 fn files(scene: &Scene, job: &str) -> Vec<String> {
@@ -38,7 +38,7 @@ fn a_dry_run_says_what_would_go_and_a_real_one_removes_it() {
     let dry_json = scene.shown(&["prune", "--dry-run", "--max-jobs", "2", "--json"]);
     assert_eq!(files(&scene, &jobs[0]).len(), 3, "a dry run touches nothing");
     let view = scene.root.join(format!(".cowhand/jobs/{}.yaml", jobs[0]));
-    until("its view", || fs::read_to_string(&view).ok().filter(|text| text.contains("completed")));
+    wait_until("its view", || fs::read_to_string(&view).ok().filter(|text| text.contains("completed")));
     let real = scene.shown(&["prune", "--max-jobs", "2"]);
     let again = scene.shown(&["prune", "--max-jobs", "2"]);
     let gone = [
@@ -57,7 +57,7 @@ fn a_dry_run_says_what_would_go_and_a_real_one_removes_it() {
         assert_eq!(&scene.job(job)["id"], job);
     }
     let state = || fs::read_to_string(scene.root.join(".cowhand/state.yaml")).unwrap();
-    until("the view of the fleet", || state().contains(&jobs[3]).then_some(()));
+    wait_until("the view of the fleet", || state().contains(&jobs[3]).then_some(()));
     scene.run(&["restart"]);
     assert_eq!(files(&scene, &jobs[0]), Vec::<String>::new(), "nothing comes back");
 }
@@ -93,7 +93,7 @@ fn what_is_under_way_is_never_pruned() {
         assert!(answer.contains("409 Conflict") && answer.contains("cancel it first"), "{answer}");
     }
     scene.go();
-    until("both to end", || (scene.job(&waiting)["status"] == "completed").then_some(()));
+    wait_until("both to end", || (scene.job(&waiting)["status"] == "completed").then_some(()));
     assert_eq!(scene.job(&running)["status"], "completed");
 }
 
@@ -105,7 +105,7 @@ fn one_job_can_be_deleted() {
     let answer = delete();
     assert!(answer.contains("200 OK") && answer.contains(&job), "{answer}");
     // A view that was just being written goes when the log is read on.
-    until("its files to go", || files(&scene, &job).is_empty().then_some(()));
+    wait_until("its files to go", || files(&scene, &job).is_empty().then_some(()));
     let again = delete();
     assert!(again.contains("404 Not Found") && again.contains("it was deleted at"), "{again}");
     let never = ask(&scene, "DELETE", "jobs/job-2026-01-01-nosuch", "");
@@ -150,13 +150,13 @@ fn the_daemon_prunes_by_itself() {
     assert!(jobs.iter().all(|job| files(&scene, job).len() == 3), "with all it left");
     let keeps_two = FLEET.replacen("    runtime", "    retention: {max_jobs_per_agent: 2}\n    runtime", 1);
     scene.write("cowhand.yaml", &keeps_two);
-    until("the oldest to go", || files(&scene, &jobs[0]).is_empty().then_some(()));
+    wait_until("the oldest to go", || files(&scene, &jobs[0]).is_empty().then_some(()));
     assert_eq!(files(&scene, &jobs[1]).len(), 3);
     // Those that have left the fleet follow the root file.
     let alone = "retention: {max_jobs_per_agent: 1}\nagents: [{name: a, runtime: command, command: [cat]}]";
     scene.write("cowhand.yaml", alone);
     scene.run(&["restart"]);
-    until("the others to go", || {
+    wait_until("the others to go", || {
         [&jobs[1], &others[0]].iter().all(|job| files(&scene, job).is_empty()).then_some(())
     });
     let left = scene.json(&["jobs"]);

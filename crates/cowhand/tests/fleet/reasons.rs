@@ -1,6 +1,6 @@
 //! Why a schedule does not fire: the right reason, and words that lead on.
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// The line of `why` that follows the first one, or the first one.
 fn why(scene: &Scene, name: &str) -> String {
@@ -22,12 +22,12 @@ fn a_firing_that_is_prepared_says_what_it_waits_for() {
 ",
     );
     scene.start();
-    until("all to be prepared", || {
+    wait_until("all to be prepared", || {
         let shown = ["a/slow", "a/gone", "a/away"].map(|name| scene.json(&["schedule", "show", name]));
         let trouble = |at: usize| shown[at]["last_error"].is_string();
         (shown[0]["preparing"] == true && trouble(1) && trouble(2)).then_some(())
     });
-    until("others to run", || {
+    wait_until("others to run", || {
         let jobs = scene.json(&["jobs", "--schedule", "plain"]);
         (jobs.as_array().unwrap().len() > 1).then_some(())
     });
@@ -53,7 +53,7 @@ fn a_firing_that_is_prepared_says_what_it_waits_for() {
     let list = scene.run(&["schedule", "list"]).stdout;
     assert!(list.contains("being prepared: `when_command`") && !list.contains("already_running"), "{list}");
     scene.write("go", "");
-    let firing = until("the command to say no", || {
+    let firing = wait_until("the command to say no", || {
         let firings = scene.json(&["why", "a/slow", "--limit", "50"])["firings"].take();
         firings.as_array().unwrap().iter().find(|firing| firing["outcome"] == "skipped").cloned()
     });
@@ -76,7 +76,7 @@ fn a_delay_that_has_fired_has_finished() {
     };
     let scene = Scene::with(&config("2020-01-01T00:00:00Z"));
     scene.start();
-    let job = until("it to fire", || {
+    let job = wait_until("it to fire", || {
         let jobs = scene.json(&["jobs"]);
         (jobs[0]["status"] == "completed").then(|| jobs[0]["id"].as_str().unwrap().to_owned())
     });
@@ -93,7 +93,7 @@ fn a_delay_that_has_fired_has_finished() {
     assert_ne!(scene.run(&["schedule", "enable", "a/once"]).code, Some(0));
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1);
     scene.write("cowhand.yaml", &config("2020-01-02T00:00:00Z"));
-    until("the new time to fire", || (scene.json(&["jobs"]).as_array().unwrap().len() == 2).then_some(()));
+    wait_until("the new time to fire", || (scene.json(&["jobs"]).as_array().unwrap().len() == 2).then_some(()));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_delay_whose_job_runs_waits_for_nothing() {
 ",
     );
     scene.start();
-    until("it to run", || (scene.json(&["jobs"])[0]["status"] == "running").then_some(()));
+    wait_until("it to run", || (scene.json(&["jobs"])[0]["status"] == "running").then_some(()));
     let said = why(&scene, "a/once");
     assert!(said.contains("a/once is running now.") && said.contains("a `delay` fires once."), "{said}");
     assert!(!said.contains("It waits"), "{said}");
@@ -138,7 +138,7 @@ fn each_key_of_a_calendar_is_named() {
 ",
     ));
     scene.start();
-    until("the holiday to hold it", || {
+    wait_until("the holiday to hold it", || {
         (scene.json(&["schedule", "show", "a/holiday"])["skip_reason"] == "outside_hours").then_some(())
     });
     let later = scene.json(&["schedule", "show", "a/later"]);
@@ -151,7 +151,7 @@ fn each_key_of_a_calendar_is_named() {
     let said = why(&scene, "a/holiday");
     assert!(said.contains("and waits: the day is one of its `exclude_dates`."), "{said}");
     assert!(said.contains("It has not fired yet.") && !said.contains("never been due"), "{said}");
-    until("the holiday to hold the delay", || {
+    wait_until("the holiday to hold the delay", || {
         (scene.json(&["schedule", "show", "a/once"])["skip_reason"] == "outside_hours").then_some(())
     });
     let said = why(&scene, "a/once");
@@ -170,7 +170,7 @@ fn each_key_of_a_calendar_is_named() {
     for note in ["is passed over: the day is one of its", "nothing is due before its `start_at`"] {
         assert!(list.contains(note), "{list}");
     }
-    let firing = until("a due time on a holiday", || {
+    let firing = wait_until("a due time on a holiday", || {
         let firing = scene.json(&["why", "a/ticks"])["firings"].get_mut(0)?.take();
         firing.is_object().then_some(firing)
     });
@@ -179,7 +179,7 @@ fn each_key_of_a_calendar_is_named() {
     assert!(said.contains("A job of it would wait, until 2090-01-01T00:00:00Z at the latest"), "{said}");
     let said = why(&scene, "a/over");
     assert!(said.contains("What would fire it is skipped: its `end_at` has passed."), "{said}");
-    until("it to finish", || {
+    wait_until("it to finish", || {
         (scene.json(&["schedule", "show", "a/past"])["status"] == "finished").then_some(())
     });
     scene.run(&["schedule", "disable", "a/past"]);
@@ -204,7 +204,7 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
     let id = |verb: &[&str]| scene.json(verb)["id"].as_str().unwrap().to_owned();
     let (first, second, third) =
         (id(&["trigger", "held"]), id(&["trigger", "held"]), id(&["trigger", "held"]));
-    until("the first to run", || (scene.json(&["job", &first])["status"] == "running").then_some(()));
+    wait_until("the first to run", || (scene.json(&["job", &first])["status"] == "running").then_some(()));
     assert_eq!(scene.json(&["job", &second])["waits"]["reason"], "at_capacity");
     let said = scene.run(&["job", &third]).stdout;
     assert!(
@@ -212,7 +212,7 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
         "{said}"
     );
     let retried = id(&["trigger", "fails"]);
-    until("the retry", || scene.json(&["job", &retried])["waits"].is_object().then_some(()));
+    wait_until("the retry", || scene.json(&["job", &retried])["waits"].is_object().then_some(()));
     let said = scene.run(&["job", &retried]).stdout;
     assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
     // The agents leave the config; what they had to do is still told of.
@@ -264,9 +264,9 @@ agents:
         ("b", "as many jobs run at the provider narrow as it has places (1, `max_concurrent`)", false),
     ] {
         let first = scene.json(&["trigger", agent, "s"])["id"].as_str().unwrap().to_owned();
-        until("the first to start", || (scene.json(&["job", &first])["status"] != "pending").then_some(()));
+        wait_until("the first to start", || (scene.json(&["job", &first])["status"] != "pending").then_some(()));
         let second = scene.json(&["trigger", agent, "s"])["id"].as_str().unwrap().to_owned();
-        let waits = until("the second to wait", || {
+        let waits = wait_until("the second to wait", || {
             let waits = scene.json(&["job", &second])["waits"].take();
             waits["message"].as_str().is_some_and(|message| message.starts_with(sentence)).then_some(waits)
         });
@@ -304,11 +304,11 @@ fn output_and_file_of_a_job_say_why_it_or_an_attempt_ended() {
         "{said}"
     );
     let by_hand = scene.json(&["trigger", "long"])["id"].as_str().unwrap().to_owned();
-    until("it to run", || (scene.job(&by_hand)["status"] == "running").then_some(()));
+    wait_until("it to run", || (scene.job(&by_hand)["status"] == "running").then_some(()));
     scene.run(&["cancel", &by_hand]);
-    until("its end", || (scene.job(&by_hand)["status"] == "cancelled").then_some(()));
+    wait_until("its end", || (scene.job(&by_hand)["status"] == "cancelled").then_some(()));
     let left = scene.json(&["trigger", "long"])["id"].as_str().unwrap().to_owned();
-    until("it to run", || (scene.job(&left)["status"] == "running").then_some(()));
+    wait_until("it to run", || (scene.job(&left)["status"] == "running").then_some(()));
     scene.run(&["stop", "--timeout", "0"]);
     for (job, word, sentence) in [
         (by_hand, "who: person", "it ended when it was asked to, by "),
@@ -334,7 +334,7 @@ fn a_stopped_fleet_prepares_nothing() {
 ",
     );
     scene.start();
-    until("it to be prepared", || {
+    wait_until("it to be prepared", || {
         (scene.json(&["schedule", "show", "a/slow"])["preparing"] == true).then_some(())
     });
     let running = scene.run(&["schedule", "show", "a/slow"]).stdout;
@@ -354,7 +354,7 @@ fn a_stopped_fleet_prepares_nothing() {
     assert_eq!(scene.json(&["why", "a/slow"])["firings"][0]["outcome"], "preparing");
     scene.go();
     scene.start();
-    until("its job", || (!scene.json(&["jobs"]).as_array().unwrap().is_empty()).then_some(()));
+    wait_until("its job", || (!scene.json(&["jobs"]).as_array().unwrap().is_empty()).then_some(()));
 }
 
 /// The code is for programs.
@@ -374,10 +374,10 @@ fn what_a_job_waits_for_is_a_sentence() {
     scene.start();
     let id = |agent: &str| scene.json(&["trigger", agent])["id"].as_str().unwrap().to_owned();
     let (first, second, retried) = (id("held"), id("held"), id("fails"));
-    until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
+    wait_until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
     for (job, code) in [(second, "at_capacity"), (retried, "requeued")] {
         let waits =
-            until("it to wait", || Some(scene.job(&job)["waits"].clone()).filter(|waits| waits.is_object()));
+            wait_until("it to wait", || Some(scene.job(&job)["waits"].clone()).filter(|waits| waits.is_object()));
         assert_eq!(waits["reason"], code);
         let message = waits["message"].as_str().unwrap();
         assert!(!message.ends_with(')'), "{message}");

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::asks::{send, token_of};
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Ends well in any case, once it may.
 const FLEET: &str = r#"
@@ -32,7 +32,7 @@ fn scene() -> Scene {
 /// A job of the work source that is up, and its token.
 fn working(scene: &Scene) -> (String, String) {
     let job = scene.json(&["trigger", "one", "poll"])["id"].as_str().unwrap().to_owned();
-    let token = until("the agent to be up", || {
+    let token = wait_until("the agent to be up", || {
         let up = fs::read_link(scene.root.join("way-out")).is_ok();
         up.then(|| fs::read_to_string(scene.root.join("one.token")).unwrap())
     });
@@ -41,7 +41,7 @@ fn working(scene: &Scene) -> (String, String) {
 
 fn ended(scene: &Scene, job: &str) -> Value {
     scene.go();
-    until("the job to end", || Some(scene.job(job)).filter(|job| job["finished_at"].is_string()))
+    wait_until("the job to end", || Some(scene.job(job)).filter(|job| job["finished_at"].is_string()))
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_an_agent_reports_outlives_the_daemon_and_reaches_its_source() {
     let ended = ended(&scene, &job);
     assert_eq!((&ended["status"], &ended["summary"]), (&json!("completed"), &json!("last words")));
     assert_eq!(ended["report"], kept);
-    let item = until("its source to be told", || {
+    let item = wait_until("its source to be told", || {
         let item = fs::read_to_string(scene.root.join("tasks/one.md")).unwrap();
         item.contains("## Result").then_some(item)
     });
@@ -77,7 +77,7 @@ fn what_an_agent_reports_outlives_the_daemon_and_reaches_its_source() {
     {
         assert!(item.contains(expected), "{expected} in {item}");
     }
-    let hook = until("the hook to be told", || fs::read(scene.root.join("hook.json")).ok());
+    let hook = wait_until("the hook to be told", || fs::read(scene.root.join("hook.json")).ok());
     let hook: Value = serde_json::from_slice(&hook).unwrap();
     assert_eq!((&hook["event"], &hook["report"]), (&json!("completed"), &kept));
     let shown = scene.run(&["job", &job]).stdout;
@@ -95,7 +95,7 @@ fn a_report_that_cannot_be_taken_is_refused_in_words() {
     let scene = scene();
     let (job, token) = token_of(&scene, "one");
     let path = format!("jobs/{job}/report");
-    until("its files", || fs::read_link(scene.root.join("way-out")).ok());
+    wait_until("its files", || fs::read_link(scene.root.join("way-out")).ok());
     let with = |key: &str, value: Value| {
         let mut report = json!({"attempt": 1, "outcome": "done", "summary": "It works.", "artifacts": []});
         report[key] = value;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// `one` works on one job at a time, until there is a file `go`; each run leaves a line.
 const ONE: &str = r#"
@@ -21,22 +21,22 @@ fn what_waited_at_the_backup_runs_although_it_ran_before() {
     let lines = |name: &str| fs::read_to_string(scene.root.join(name)).unwrap_or_default();
     let times = |name: &str, job: &str| lines(name).lines().filter(|line| *line == job).count();
     let first = trigger();
-    until("the first to run", || (times("runs", &first) == 1).then_some(()));
+    wait_until("the first to run", || (times("runs", &first) == 1).then_some(()));
     let (second, third) = (trigger(), trigger());
     assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
     let later = trigger();
     assert_eq!(scene.run(&["cancel", &third]).code, Some(0));
     scene.go();
     let ended = |job: &str| !scene.job(job)["finished_at"].is_null();
-    until("their ends", || [&second, &third, &later].iter().all(|job| ended(job)).then_some(()));
-    until("their hooks", || {
+    wait_until("their ends", || [&second, &third, &later].iter().all(|job| ended(job)).then_some(()));
+    wait_until("their hooks", || {
         [&first, &second, &later].iter().all(|job| times("hooks", job) == 1).then_some(())
     });
     assert_eq!(scene.run(&["stop"]).code, Some(0));
     assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
     assert!(!scene.root.join(format!(".cowhand/jobs/{later}.yaml")).exists(), "the store does not know it");
     scene.start();
-    until("their ends", || [&first, &second, &third].iter().all(|job| ended(job)).then_some(()));
+    wait_until("their ends", || [&first, &second, &third].iter().all(|job| ended(job)).then_some(()));
     for job in [&first, &second, &third] {
         assert_eq!(scene.job(job)["status"], "completed", "{}", scene.job(job));
     }
@@ -46,7 +46,7 @@ fn what_waited_at_the_backup_runs_although_it_ran_before() {
     let kept = fs::read_dir(scene.root.join(".cowhand")).unwrap().flatten().map(|entry| entry.path());
     let mut kept = kept.filter(|path| path.to_string_lossy().ends_with("Z.jobs"));
     assert!(kept.next().unwrap().join(format!("{second}.jsonl")).is_file());
-    until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
+    wait_until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
 }
 
 /// What it came to after the backup is kept with its attempt. Without that nobody knows more than how it ended.
@@ -57,7 +57,7 @@ fn what_ran_at_the_backup_comes_to_what_it_came_to() {
         let (job, _) = scene.waiting_job();
         assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
         scene.go();
-        let ended = until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
+        let ended = wait_until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
         assert_eq!((&ended["status"], &ended["summary"]), (&"completed".into(), &"went".into()), "{ended}");
         assert_eq!(scene.run(&["stop"]).code, Some(0));
         assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
@@ -65,7 +65,7 @@ fn what_ran_at_the_backup_comes_to_what_it_came_to() {
             fs::remove_file(scene.root.join(format!(".cowhand/attempts/{job}.1/outcome.json"))).unwrap();
         }
         scene.start();
-        let again = until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
+        let again = wait_until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
         if kept {
             for field in ["status", "summary", "exit_reason", "finished_at", "error"] {
                 assert_eq!(again[field], ended[field], "{field}");

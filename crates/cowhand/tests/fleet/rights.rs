@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::asks::send;
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Tries to write outside of where it works, asks for a job of itself, and fails the second time.
 const WAKES_ITSELF: &str = r#"
@@ -31,7 +31,7 @@ fn whoever_wakes_itself_is_held_as_before() {
     fs::create_dir(scene.root.join("desk")).unwrap();
     scene.write("desk/ask.sh", WAKES_ITSELF);
     scene.start();
-    let jobs = until("both jobs to end", || {
+    let jobs = wait_until("both jobs to end", || {
         let jobs = scene.json(&["jobs"]);
         let all = jobs.as_array().unwrap();
         (all.len() == 2 && all.iter().all(|job| job["finished_at"].is_string())).then_some(jobs)
@@ -89,7 +89,7 @@ fn narrow() -> (Scene, String, String) {
     scene.write("agent.sh", WAITS);
     scene.start();
     let job = scene.json(&["trigger", "one", "narrow"])["id"].as_str().unwrap().to_owned();
-    let token = until("the agent to be up", || {
+    let token = wait_until("the agent to be up", || {
         fs::read_to_string(scene.root.join("token")).ok().filter(|token| !token.is_empty())
     });
     (scene, job, token)
@@ -116,9 +116,9 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
         assert_eq!(verdict(&scene, &job, &token, command), expected, "{command}");
     }
     fs::write(scene.root.join("go"), "").unwrap();
-    until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
+    wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
     let waiting =
-        until("the other to wait", || scene.job(&waits)["waits"]["message"].as_str().map(str::to_owned));
+        wait_until("the other to wait", || scene.job(&waits)["waits"]["message"].as_str().map(str::to_owned));
     assert!(waiting.starts_with("its schedule is not in the config any more"), "{waiting}");
     let said = scene.run(&["retry", &job]);
     assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
@@ -129,7 +129,7 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
     scene.write("cowhand.yaml", &fleet(&json!({"narrow": {"type": "manual", "prompt": "Go."}})));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     let done =
-        until("the other to end", || Some(scene.job(&waits)).filter(|job| job["finished_at"].is_string()));
+        wait_until("the other to end", || Some(scene.job(&waits)).filter(|job| job["finished_at"].is_string()));
     assert_eq!(done["status"], "completed", "{done:#}");
 }
 
@@ -154,5 +154,5 @@ fn what_a_rule_denied_is_told() {
     let denials = scene.job(&job)["denials"].clone();
     assert_eq!((&denials[0]["times"], &denials[1]["times"]), (&json!(3), &json!(1)), "{denials:#}");
     fs::write(scene.root.join("go"), "").unwrap();
-    until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
+    wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
 }

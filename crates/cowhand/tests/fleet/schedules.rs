@@ -93,7 +93,7 @@ fn why_one_does_not_fire_now() {
 ",
     );
     scene.start();
-    super::until("the first run", || (scene.json(&["jobs"])[0]["status"] == "running").then_some(()));
+    super::wait_until("the first run", || (scene.json(&["jobs"])[0]["status"] == "running").then_some(()));
     let expected = [
         ("often", "already_running", "It waits: its previous job had not ended."),
         ("yearly", "not_due", "It is not due: it fires next in"),
@@ -110,7 +110,7 @@ fn why_one_does_not_fire_now() {
         assert!(said.contains(words), "{name}: {said}");
     }
     scene.write("go", "");
-    super::until("it to be over", || {
+    super::wait_until("it to be over", || {
         (scene.json(&["schedule", "show", "a/often"])["skip_reason"] == "not_due").then_some(())
     });
 }
@@ -128,7 +128,7 @@ fn the_next_run_is_the_next_firing() {
 ",
     );
     scene.start();
-    let often = super::until("the first run to end", || {
+    let often = super::wait_until("the first run to end", || {
         let often = scene.json(&["schedule", "show", "a/often"]);
         often["last_run_at"].is_string().then_some(often)
     });
@@ -154,13 +154,13 @@ fn why_one_waits() {
     let first = scene.json(&["trigger", "a", "first"]);
     scene.write("cowhand.yaml", &format!("{agent}      often: {{type: interval, interval: 1h}}\n"));
     scene.json(&["reload"]);
-    super::until("the second to wait", || {
+    super::wait_until("the second to wait", || {
         (scene.json(&["schedule", "show", "a/often"])["skip_reason"] == "at_capacity").then_some(())
     });
     let said = scene.run(&["why", "a/often"]).stdout;
     assert!(said.contains("and waits: all places of the agent (`max_concurrent`) are taken"), "{said}");
     scene.json(&["cancel", first["id"].as_str().unwrap()]);
-    super::until("its turn", || {
+    super::wait_until("its turn", || {
         (scene.json(&["why", "a/often"])["firings"][0]["outcome"] == "ran").then_some(())
     });
 }

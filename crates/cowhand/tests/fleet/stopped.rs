@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{Scene, left_over, lose, until};
+use crate::{Scene, left_over, lose, wait_until};
 
 /// It says that it was asked to stop, and takes its time; once there is a file `quick` it needs none.
 const SLOW: &str = r#"
@@ -30,12 +30,12 @@ fn asked_to_stop(more: &str, trigger: bool) -> (Scene, Pid) {
     if trigger {
         scene.json(&["trigger", "slow"]);
     }
-    until("it to run", || scene.root.join("up").exists().then_some(()));
+    wait_until("it to run", || scene.root.join("up").exists().then_some(()));
     scene.lose_the_daemon();
     scene.write("cowhand.yaml", &fleet("1s", more));
     scene.start();
     let daemon = scene.daemon().unwrap();
-    until("it to be asked", || scene.root.join("asked").exists().then_some(()));
+    wait_until("it to be asked", || scene.root.join("asked").exists().then_some(()));
     (scene, daemon)
 }
 
@@ -44,7 +44,7 @@ fn stopped_by_one_who_died(more: &str, trigger: bool) -> Scene {
     let (scene, daemon) = asked_to_stop(more, trigger);
     lose(daemon);
     scene.write("end", "");
-    until("its keeper to say how it ended", || attempt(&scene).join("ending.json").exists().then_some(()));
+    wait_until("its keeper to say how it ended", || attempt(&scene).join("ending.json").exists().then_some(()));
     scene.write("cowhand.yaml", &fleet("1h", more));
     scene
 }
@@ -58,7 +58,7 @@ fn attempt(scene: &Scene) -> PathBuf {
 
 /// The job that has come to its end.
 fn ended(scene: &Scene) -> Value {
-    until("it to end", || {
+    wait_until("it to end", || {
         let jobs = scene.json(&["jobs"]);
         Some(jobs[0].clone()).filter(|job| job["finished_at"].is_string())
     })
@@ -121,17 +121,17 @@ fn a_cancelled_one_stays_cancelled() {
     scene.start();
     let daemon = scene.daemon().unwrap();
     let job = scene.json(&["trigger", "slow"])["id"].as_str().unwrap().to_owned();
-    until("it to run", || scene.root.join("up").exists().then_some(()));
+    wait_until("it to run", || scene.root.join("up").exists().then_some(()));
     let keeper = fs::read(attempt(&scene).join("keeper.json")).unwrap();
     let keeper = serde_json::from_slice::<Value>(&keeper).unwrap()["pid"].as_i64().unwrap();
     let keeper = Pid::from_raw(keeper.try_into().unwrap()).unwrap();
     // It answers when the job has ended, which nobody here lives to see.
     let cancel = scene.spawn(&["cancel", &job]);
-    until("it to be asked", || scene.root.join("asked").exists().then_some(()));
+    wait_until("it to be asked", || scene.root.join("asked").exists().then_some(()));
     lose(daemon);
     kill_process(keeper, Signal::KILL).unwrap();
     drop(cancel);
-    until("all of it to be gone", || {
+    wait_until("all of it to be gone", || {
         let left = left_over(scene.folder.path());
         for pid in &left {
             let _ = kill_process(*pid, Signal::KILL);
@@ -141,7 +141,7 @@ fn a_cancelled_one_stays_cancelled() {
     assert!(!attempt(&scene).join("ending.json").exists(), "nobody saw how it ended");
     assert_eq!(scene.job(&job)["status"], "running", "nobody settled it");
     scene.start();
-    let job = until("it to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
+    let job = wait_until("it to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
     assert_eq!(job["status"], "cancelled", "{job:#}");
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 const FLEET: &str = r#"
 agents:
@@ -30,7 +30,7 @@ agents:
 impl Scene {
     /// How an agent stands in `state.yaml`, once it stands so.
     fn shows(&self, agent: &str, status: &str) -> Value {
-        until(&format!("{agent} to be {status} in state.yaml"), || {
+        wait_until(&format!("{agent} to be {status} in state.yaml"), || {
             let agent = self.yaml("state.yaml")["agents"][agent].clone();
             (agent["status"] == status).then_some(agent)
         })
@@ -119,7 +119,7 @@ fn jobs_can_be_told_by_where_they_came_from() {
     scene.start();
     let of = |kind: &str| scene.json(&["jobs", "--trigger-type", kind]);
     let by_clock =
-        until("the clock's job", || Some(of("schedule")).filter(|jobs| jobs[0]["status"] == "completed"));
+        wait_until("the clock's job", || Some(of("schedule")).filter(|jobs| jobs[0]["status"] == "completed"));
     assert_eq!((&by_clock[0]["agent"], &by_clock[0]["schedule"]), (&"clockwork".into(), &"often".into()));
     assert_eq!(by_clock[0]["trigger_type"], "schedule");
     scene.json(&["fork", by_clock[0]["id"].as_str().unwrap(), "--wait"]);
@@ -141,7 +141,7 @@ fn output_is_kept_as_text_where_that_was_asked_for() {
     let job = scene.json(&["trigger", "waiter", "long"])["id"].as_str().unwrap().to_owned();
     let log = scene.in_jobs(&job).join("output.log");
     let holds = |text: &str| {
-        until(text, || (fs::read_to_string(&log).unwrap_or_default() == text).then_some(()));
+        wait_until(text, || (fs::read_to_string(&log).unwrap_or_default() == text).then_some(()));
     };
     holds("up\n");
     // At once, since the daemon may write into it meanwhile.
@@ -149,7 +149,7 @@ fn output_is_kept_as_text_where_that_was_asked_for() {
     holds("up\n");
     scene.go();
     holds("up\nwent\n");
-    until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
+    wait_until("its end", || (scene.job(&job)["status"] == "completed").then_some(()));
     let said = scene.run(&["logs", &job]).stdout;
     assert!(said.starts_with("up\nwent\n── "), "{said}");
     fs::remove_file(&log).unwrap();
@@ -164,7 +164,7 @@ fn other_programs_read_the_output_as_it_grows() {
     let scene = Scene::started();
     let (job, _) = scene.waiting_job();
     let jsonl = scene.in_jobs(&format!("{job}.jsonl"));
-    until("the first line", || {
+    wait_until("the first line", || {
         fs::read_to_string(&jsonl).is_ok_and(|text| text.ends_with('\n')).then_some(())
     });
     let mut tail =
@@ -236,7 +236,7 @@ fn a_large_output_is_read_whole_in_little_room() {
         let descriptors = fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().flatten();
         descriptors.filter(|entry| fs::read_link(entry.path()).is_ok_and(|file| file == path)).count()
     };
-    until("the file to be closed", || (open() == 0).then_some(()));
+    wait_until("the file to be closed", || (open() == 0).then_some(()));
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn an_adopted_schedule_is_renamed_in_the_files_of_its_jobs() {
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     for job in &jobs {
         assert_eq!(scene.job(job)["schedule"], "new");
-        until("its file to say so", || {
+        wait_until("its file to say so", || {
             (scene.yaml(&format!("jobs/{job}.yaml"))["schedule"] == "new").then_some(())
         });
     }

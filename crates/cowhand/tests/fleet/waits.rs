@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::terminal::Shown;
-use super::{Scene, until};
+use super::{Scene, wait_until};
 
 /// Back to the start of the line, and nothing left on it.
 const ERASE: &str = "\r\u{1b}[K";
@@ -15,7 +15,7 @@ fn stop_on(scene: &Scene, columns: u16, picture: &str) -> String {
     let mut command = scene.command(&["stop"]);
     command.env("TERM", "xterm");
     let shown = Shown::run(command, columns);
-    until("the spinner to turn", || shown.screen().contains(picture).then_some(()));
+    wait_until("the spinner to turn", || shown.screen().contains(picture).then_some(()));
     scene.go();
     let (code, stdout, screen) = shown.end();
     assert_eq!((code, stdout.as_str()), (Some(0), "stopped\n"), "{screen}");
@@ -52,13 +52,13 @@ fn whoever_waits_for_a_job_sees_that_it_runs() {
         Shown::run(command, 100)
     };
     let dumb = wait_on("dumb");
-    until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
+    wait_until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
     let shown = wait_on("xterm");
     let turns = |count: usize| shown.screen().matches(" waiting for job-").count() >= count;
-    until("the spinner to turn", || turns(2).then_some(()));
+    wait_until("the spinner to turn", || turns(2).then_some(()));
     assert_eq!(scene.run(&["restart"]).code, Some(0));
     let before = shown.screen().matches(" waiting for job-").count();
-    until("it to turn on", || turns(before + 2).then_some(()));
+    wait_until("it to turn on", || turns(before + 2).then_some(()));
     scene.go();
     let (code, stdout, screen) = shown.end();
     assert_eq!(code, Some(0), "{screen}");
@@ -197,13 +197,13 @@ fn whoever_follows_is_told_that_the_daemon_was_stopped() {
 fn what_a_stop_lets_finish_is_told_to_the_end() {
     let scene = Scene::started();
     let waits = scene.spawn(&["trigger", "waiter", "--wait"]);
-    until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
+    wait_until("the agent to be up", || scene.root.join("pid").exists().then_some(()));
     let mut events = scene.spawn(&["events", "-f", "--json"]);
     let mut logs = scene.spawn(&["logs", "waiter", "-f"]);
     assert_eq!(logs.line(), "up");
     events.line();
     let stop = scene.spawn(&["stop"]);
-    until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
+    wait_until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
     scene.go();
     assert_eq!(stop.end().code, Some(0));
     for (follower, word) in [(waits, "completed after"), (logs, "went\n")] {
@@ -230,7 +230,7 @@ fn a_stop_ends_all_agents_at_once() {
     let scene = Scene::with(&format!("agents:\n{}{}", agent("a"), agent("b")));
     scene.start();
     let jobs = ["a", "b"].map(|name| scene.json(&["trigger", name])["id"].as_str().unwrap().to_owned());
-    until("both to be up", || {
+    wait_until("both to be up", || {
         ["a.up", "b.up"].iter().all(|name| scene.root.join(name).exists()).then_some(())
     });
     assert_eq!(scene.json(&["jobs", "--status", "running"]).as_array().unwrap().len(), 2);

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::api::ask;
-use crate::{Scene, until};
+use crate::{Scene, wait_until};
 
 const FLEET: &str = r"
 agents:
@@ -179,12 +179,12 @@ fn a_person_can_take_a_hand_in_it() {
     assert!(held.stderr.contains("`cowhand cancel`"), "{}", held.stderr);
 
     assert_eq!(scene.run(&["work", "release", "files-two", "--reason", "later"]).code, Some(0));
-    until("files-two is available again", || read(&scene, "two").contains("status: available").then_some(()));
+    wait_until("files-two is available again", || read(&scene, "two").contains("status: available").then_some(()));
     assert_eq!(scene.run(&["work", "complete", "files-two", "--summary", "By hand."]).code, Some(0));
-    until("files-two is done", || read(&scene, "two").contains("status: completed").then_some(()));
+    wait_until("files-two is done", || read(&scene, "two").contains("status: completed").then_some(()));
     assert!(read(&scene, "two").contains("By hand."));
     scene.write("go", "");
-    until("files-one is done", || read(&scene, "one").contains("status: completed").then_some(()));
+    wait_until("files-one is done", || read(&scene, "one").contains("status: completed").then_some(()));
     let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
     assert!(job.contains("work item    files-one  Do one; its source was told: success\n"), "{job}");
 
@@ -227,7 +227,7 @@ fn results_that_could_not_be_told_are_shown() {
     let id = job["id"].as_str().unwrap();
     fs::rename(scene.root.join("tasks"), scene.root.join("away")).unwrap();
     scene.write("go", "");
-    let untold = until("the result to be delayed", || {
+    let untold = wait_until("the result to be delayed", || {
         let status = scene.json(&["status"]);
         status["untold"].as_array().unwrap().first().cloned()
     });
@@ -248,7 +248,7 @@ fn results_that_could_not_be_told_are_shown() {
         assert!(refused.stderr.contains(&why) && !refused.stderr.contains("cancel"), "{}", refused.stderr);
     }
     fs::rename(scene.root.join("away"), scene.root.join("tasks")).unwrap();
-    until("the result to be told", || read(&scene, "two").contains("status: completed").then_some(()));
+    wait_until("the result to be told", || read(&scene, "two").contains("status: completed").then_some(()));
 }
 
 /// A person has no end, unlike a job. What is advised works.
@@ -259,7 +259,7 @@ fn what_a_person_did_and_could_not_be_told_is_shown() {
     assert_eq!(scene.run(&["work", "claim", "files-one"]).code, Some(0));
     fs::remove_file(scene.root.join("tasks/one.md")).unwrap();
     assert_eq!(scene.run(&["work", "complete", "files-one"]).code, Some(0));
-    until("that to be delayed", || {
+    wait_until("that to be delayed", || {
         let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         said.contains("does not know yet what person did with files-one").then_some(())
     });
@@ -279,7 +279,7 @@ fn an_item_that_was_given_up_and_deleted_is_forgotten() {
     scene.write("tasks/hard.md", "---\ntitle: Do hard\n---\nText.\n");
     scene.start();
     scene.json(&["trigger", "worker", "poll"]);
-    until("it is given up", || (scene.json(&["work", "list"])[0]["status"] == "given_up").then_some(()));
+    wait_until("it is given up", || (scene.json(&["work", "list"])[0]["status"] == "given_up").then_some(()));
     fs::remove_file(scene.root.join("tasks/hard.md")).unwrap();
     assert_eq!(scene.json(&["status"])["given_up"][0]["id"], "files-hard");
     let gone = scene.run(&["work", "retry", "files-hard"]);
@@ -304,14 +304,14 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     };
     assert_eq!(scene.json(&["status"])["given_up"], serde_json::json!([]));
     scene.json(&["trigger", "worker", "poll"]);
-    let told = until("it is given up", || given_up(1));
+    let told = wait_until("it is given up", || given_up(1));
     assert_eq!(told[0]["id"], "files-hard");
     assert_eq!(told[0]["title"], "Do hard");
     assert_eq!(told[0]["taken_by"], serde_json::json!([{"agent": "worker", "schedule": "poll"}]));
     let reason = told[0]["given_up"]["reason"].as_str().unwrap().to_owned();
 
     // Until its source is told, the item is `closing`.
-    let items = until("the source to be told", || {
+    let items = wait_until("the source to be told", || {
         let items = scene.json(&["work", "list"]);
         (items[0]["status"] == "given_up").then_some(items)
     });
@@ -332,11 +332,11 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(scene.run(&["work", "retry", "files-hard"]).stdout, "files-hard offered again: Do hard\n");
     assert!(read(&scene, "hard").contains("status: available"), "{}", read(&scene, "hard"));
     assert_eq!(scene.json(&["work", "show", "files-hard"])["status"], "available");
-    until("nothing is given up", || given_up(0));
+    wait_until("nothing is given up", || given_up(0));
     scene.write("go", "");
     scene.json(&["trigger", "worker", "poll"]);
-    until("it is done", || read(&scene, "hard").contains("status: completed").then_some(()));
-    until("the store to know that the source was told", || {
+    wait_until("it is done", || read(&scene, "hard").contains("status: completed").then_some(()));
+    wait_until("the store to know that the source was told", || {
         let events = scene.run(&["events", "--json"]).stdout;
         events.contains("\"outcome\":\"success\"").then_some(())
     });
@@ -371,7 +371,7 @@ fn known_secrets_in_items_and_prompts_are_in_no_view() {
         let got = fs::read_to_string(scene.root.join(format!("got.{job}"))).unwrap();
         assert!(got.contains(SECRET), "the agent gets what it was given: {got}");
     }
-    until("the views to be written", || {
+    wait_until("the views to be written", || {
         let yaml = fs::read_to_string(scene.root.join(format!(".cowhand/jobs/{by_hand}.yaml"))).ok()?;
         yaml.contains("status: failed").then_some(())
     });

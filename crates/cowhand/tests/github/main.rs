@@ -6,7 +6,6 @@
 mod apps;
 mod claiming;
 mod emulate;
-mod fake;
 mod fetching;
 mod finishing;
 mod lapsed;
@@ -22,6 +21,7 @@ use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId, WorkOutcome, WorkResult};
 use fake::{Fake, REPO};
 use jiff::{SignedDuration, Timestamp};
+use cowhand_testing::github as fake;
 
 const TOKEN: &str = "ghp_0123456789SECRET";
 

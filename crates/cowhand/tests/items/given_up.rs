@@ -7,6 +7,7 @@ use cowhand::fleet::{Fleet, FleetError, Subscription};
 use cowhand::store::{FailedItem, ItemFailures};
 use cowhand_core::event::Fact;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome};
+use cowhand_testing::on_both;
 
 use crate::{Scene, jobs, stop, until};
 
@@ -155,12 +156,6 @@ async fn failures_to_start_do_not_count(database: &str) {
     stop(fleet).await;
 }
 
-macro_rules! on_both {
-    ($($story:ident),+ $(,)?) => {
-        mod sqlite { $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+ }
-        mod postgres { $(#[tokio::test] async fn $story() { super::$story("postgres").await; })+ }
-    };
-}
 on_both!(
     a_status_that_a_person_sets_starts_the_count_anew,
     a_retry_starts_the_count_anew,

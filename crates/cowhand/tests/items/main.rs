@@ -3,17 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod crash;
-#[path = "../github/fake.rs"]
-#[expect(dead_code, reason = "the tests of the adapter use the rest")]
-mod fake;
 mod flow;
 mod github;
 mod given_up;
 mod missing;
 mod panics;
 mod places;
-#[path = "../store/postgres.rs"]
-mod postgres;
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,11 +18,13 @@ use cowhand::store::JobFilter;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::job::Job;
 use tempfile::TempDir;
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::{github as fake};
 
 /// A folder with a fleet and a queue of Markdown files.
 struct Scene {
     folder: TempDir,
-    _server: Option<postgres::Postgres>,
+    _server: Option<Postgres>,
 }
 
 impl Scene {
@@ -42,7 +39,7 @@ impl Scene {
     }
 
     fn with_source(database: &str, script: &str, source: &str, schedule: &str) -> Self {
-        let server = (database == "postgres").then(postgres::Postgres::start);
+        let server = (database == "postgres").then(Postgres::start);
         let store = server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
         let scene = Self { folder: TempDir::new().unwrap(), _server: server };
         fs::create_dir(scene.path("tasks")).unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cowhand::fleet::{Fleet, Subscription};
 use cowhand_core::event::Fact;
 use cowhand_core::job::JobStatus;
+use cowhand_testing::on_both;
 
 use crate::{Scene, jobs, stop, until};
 
@@ -151,12 +152,6 @@ async fn a_firing_that_is_prepared_holds_up_no_other_schedule(database: &str) {
     stop(fleet).await;
 }
 
-macro_rules! on_both {
-    ($($story:ident),+ $(,)?) => {
-        mod sqlite { $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+ }
-        mod postgres { $(#[tokio::test] async fn $story() { super::$story("postgres").await; })+ }
-    };
-}
 on_both!(
     every_end_of_a_job_fills_its_place,
     every_poll_fills_free_places,

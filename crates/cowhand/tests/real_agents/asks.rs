@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
 use super::models::Models;
-use super::{Cli, Scene, came_to, until};
+use super::{Cli, Scene, came_to, wait_until};
 
 /// Whatever the usual settings allow, these rules decide.
 fn asking(more: &Value) -> Scene {
@@ -18,7 +18,7 @@ fn asking(more: &Value) -> Scene {
 
 /// The one ask of the fleet, once there is one.
 pub(super) fn ask(scene: &Scene) -> Value {
-    until("the agent to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned())
+    wait_until("the agent to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned())
 }
 
 /// What the tool came to, as the model heard it.
@@ -33,7 +33,7 @@ pub(super) fn kill_daemon(scene: &Scene) {
     let pid = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
-    until("the daemon to be gone", || test_kill_process(pid).is_err().then_some(()));
+    wait_until("the daemon to be gone", || test_kill_process(pid).is_err().then_some(()));
 }
 
 #[test]

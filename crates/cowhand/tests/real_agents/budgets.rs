@@ -6,7 +6,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::models::{CACHED, Got, INPUT, OUTPUT, Scenario};
-use super::{Cli, Scene, came_to, left_over, until};
+use super::{Cli, Scene, came_to, left_over, wait_until};
 
 /// What one call says that it has used.
 const CALL: u64 = INPUT + CACHED + OUTPUT;
@@ -163,7 +163,7 @@ fn claude_killed_counts_all_the_same() {
     scene.change(|fleet| fleet["prices"] = json!({}));
     let id = scene.trigger("SCENARIO:loop");
     // A third call was made, so that of the first is told.
-    until("some calls of the model", || (scene.models.served().len() >= 3).then_some(()));
+    wait_until("some calls of the model", || (scene.models.served().len() >= 3).then_some(()));
     let daemon = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
     for pid in left_over(scene.folder.path()) {
         if i64::from(pid.as_raw_nonzero().get()) != daemon {

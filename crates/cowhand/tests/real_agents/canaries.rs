@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use serde_json::json;
 
-use super::{Cli, Scene, came_to, for_each_cli, until};
+use super::{Cli, Scene, came_to, for_each_cli, wait_until};
 
 for_each_cli!(no_secret_is_ever_an_argument);
 
@@ -47,7 +47,7 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
     assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
     // Once more and slowly, so that servers are surely started meanwhile.
     let id = scene.trigger("SCENARIO:slow");
-    until("the servers to be started", || {
+    wait_until("the servers to be started", || {
         let token = fs::read_to_string(scene.root.join("desk/mcp-token")).unwrap_or_default();
         let served =
             scene.models.served().iter().any(|served| served.body.to_string().contains("SCENARIO:slow"));
@@ -60,7 +60,7 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
     }
     scene.json(&["cancel", &id]);
     scene.finished(&id);
-    until("the hooks to end", || {
+    wait_until("the hooks to end", || {
         let hooks = scene.json(&["job", &id])["hooks"].as_array()?.clone();
         hooks.iter().all(|hook| hook["ended_at"].is_string()).then_some(())
     });

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, came_to, for_each_cli, until};
+use super::{Cli, Scene, came_to, for_each_cli, wait_until};
 
 for_each_cli!(
     errors_of_the_model,
@@ -64,7 +64,7 @@ fn a_stream_is_cut(cli: Cli) {
 fn cancelled_while_it_speaks(cli: Cli) {
     let scene = Scene::new(cli);
     let id = scene.trigger("SCENARIO:slow");
-    until("the model to speak", || (!scene.models.served().is_empty()).then_some(()));
+    wait_until("the model to speak", || (!scene.models.served().is_empty()).then_some(()));
     scene.json(&["cancel", &id]);
     let job = scene.finished(&id);
     assert_eq!(came_to(&job)[..2], ["cancelled", "cancelled"], "{job:#}");
@@ -78,7 +78,7 @@ fn cancelled_while_it_speaks(cli: Cli) {
 fn cancelled_while_its_tool_runs(cli: Cli) {
     let scene = Scene::new(cli);
     let id = scene.trigger("SCENARIO:setsid");
-    until("the tool's child to be there", || {
+    wait_until("the tool's child to be there", || {
         let pid = std::fs::read_to_string(scene.root.join("desk/child.pid")).ok()?;
         (!pid.trim().is_empty()).then_some(())
     });

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, came_to, for_each_cli, until};
+use super::{Cli, Scene, came_to, for_each_cli, wait_until};
 
 for_each_cli!(jobs_share_a_session, a_session_that_is_gone_is_replaced);
 
@@ -85,7 +85,7 @@ fn two_triggers_at_once_run_one_after_the_other() {
     scene.run("Remember the brindled heifer.");
     let slow = scene.trigger("And now? SCENARIO:slow");
     let next = scene.json(&["trigger", "coder", "ask"])["id"].as_str().unwrap().to_owned();
-    until("the first to be at work", || {
+    wait_until("the first to be at work", || {
         scene.models.served().iter().any(|served| served.body.to_string().contains("And now?")).then_some(())
     });
     let why = scene.json(&["why", "coder/ask"]);
@@ -169,7 +169,7 @@ fn a_session_goes_back_to_its_workspace_or_begins_anew() {
 fn a_person_goes_on_in_the_right_directory() {
     let scene = Scene::new(Cli::Claude);
     let slow = scene.trigger("Wait. SCENARIO:slow");
-    until("it to have a session", || scene.json(&["job", &slow])["session_id"].is_string().then_some(()));
+    wait_until("it to have a session", || scene.json(&["job", &slow])["session_id"].is_string().then_some(()));
     let said = scene.command(&["resume", &slow]).output().unwrap();
     assert_eq!(said.status.code(), Some(5));
     let why = format!("{slow} is running; its session is its own until it has ended");

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::models::{Got, SHARING, Scenario};
-use super::{Cli, Scene, until};
+use super::{Cli, Scene, wait_until};
 
 const AGENTS: [&str; SHARING] = ["coder", "second", "third"];
 
@@ -42,14 +42,14 @@ fn parks_three_agents(cli: Cli, killed: bool) {
     let scene = fleet(cli);
     let trigger = |agent| scene.json(&["trigger", agent, "-p", "SCENARIO:limited"])["id"].clone();
     let jobs = AGENTS.map(|agent| trigger(agent).as_str().unwrap().to_owned());
-    let parked = until("all three to be parked", || {
+    let parked = wait_until("all three to be parked", || {
         let jobs = jobs.each_ref().map(|id| scene.json(&["job", id]));
         jobs.iter().all(|job| job["parks"].as_u64() > Some(0)).then_some(jobs)
     });
     if killed {
         let pid = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
-        until("the daemon to be gone", || {
+        wait_until("the daemon to be gone", || {
             let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             (state.is_empty() || state.contains(") Z")).then_some(())
         });

@@ -52,6 +52,8 @@ macro_rules! for_each_cli {
     };
 }
 use for_each_cli;
+use cowhand_testing::wait_until;
+use cowhand_testing::process::left_over;
 
 impl Cli {
     /// Of the program.
@@ -268,7 +270,7 @@ impl Scene {
     }
 
     fn finished(&self, id: &str) -> Value {
-        let job = until("the job to end", || {
+        let job = wait_until("the job to end", || {
             Some(self.json(&["job", id])).filter(|job| job["finished_at"].is_string())
         });
         self.assert_alone();
@@ -299,7 +301,7 @@ impl Scene {
     /// Of all processes that work in the folder or were told of it, only the daemon is left.
     fn assert_alone(&self) {
         let daemon = self.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
-        until("the agent's processes to be gone", || {
+        wait_until("the agent's processes to be gone", || {
             let left = left_over(self.folder.path());
             left.iter().all(|pid| i64::from(pid.as_raw_nonzero().get()) == daemon).then_some(())
         });
@@ -326,31 +328,6 @@ fn node_modules() -> PathBuf {
         .join("../../tests/node/node_modules")
         .canonicalize()
         .expect("tests/node/node_modules is missing; scripts/test installs it")
-}
-
-/// Processes that work in the folder, or were told of it by an argument or a variable.
-fn left_over(folder: &Path) -> Vec<Pid> {
-    let ours = |process: &Path| {
-        let inside = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
-        let told =
-            ["cmdline", "environ"].map(|file| fs::read(process.join(file)).unwrap_or_default()).concat();
-        inside || String::from_utf8_lossy(&told).contains(folder.to_str().unwrap())
-    };
-    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let ours = processes.filter(|process| ours(process));
-    let pids = ours.filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?));
-    pids.filter(|pid| *pid != rustix::process::getpid()).collect()
-}
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_mins(2);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// What one answer of the model is told to have used: fresh input, cached input, output.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::models::{Models, Scenario};
-use super::{Cli, Scene, came_to, until};
+use super::{Cli, Scene, came_to, wait_until};
 
 /// Those that can be held: `opencode acp` listens, which no network of a sandbox lets it do.
 macro_rules! for_each_held {
@@ -78,7 +78,7 @@ fn keys_stay_outside(cli: Cli) {
     };
     assert!(!keys.is_empty() && keys.iter().all(|sent| *sent == format!("{header}{key}")), "{keys:?}");
     let id = scene.trigger("SCENARIO:slow");
-    let seen = until("the program", || {
+    let seen = wait_until("the program", || {
         let processes = super::left_over(scene.folder.path()).into_iter().filter_map(|pid| {
             let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).ok();
             let words = read("cmdline")?;

@@ -14,7 +14,7 @@ use cowhand_core::roster::Agent;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, USED, came_to, for_each_cli, tokens, until};
+use super::{Cli, Scene, USED, came_to, for_each_cli, tokens, wait_until};
 
 for_each_cli!(a_session_goes_on, a_session_splits_or_says_why_not);
 
@@ -71,7 +71,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
     attempt.write_private(&launch.files).unwrap();
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let mut keeper = attempt.launch(program, &launch.start, prompt, &launch.environment).unwrap();
-    let ending = until("the resumed session to end", || match attempt.standing().unwrap() {
+    let ending = wait_until("the resumed session to end", || match attempt.standing().unwrap() {
         Standing::Ended(ending) => Some(ending),
         _ => None,
     });

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::{Cli, Scene, came_to, until};
+use super::{Cli, Scene, came_to, wait_until};
 
 /// A fleet that trusts ann, with a webhook; and where it listens.
 fn wary(cli: Cli) -> (Scene, String) {
@@ -44,7 +44,7 @@ fn deliver(address: &str, author: &str) {
 fn works_for_strangers(cli: Cli, home: &str) {
     let (scene, address) = wary(cli);
     deliver(&address, "eve");
-    let id = until("the stranger's job", || {
+    let id = wait_until("the stranger's job", || {
         let jobs = scene.json(&["jobs"]);
         let jobs = jobs.as_array().or_else(|| jobs["items"].as_array()).cloned().unwrap_or_default();
         jobs.first().and_then(|job| job["id"].as_str().map(str::to_owned))

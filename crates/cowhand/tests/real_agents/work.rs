@@ -72,14 +72,14 @@ fn keys_reach_the_model(cli: Cli) {
     }
     let scene = Scene::with(cli, &settings);
     let id = scene.trigger("SCENARIO:slow");
-    super::until("the model to be asked", || (!scene.models.served().is_empty()).then_some(()));
+    super::wait_until("the model to be asked", || (!scene.models.served().is_empty()).then_some(()));
     let arguments = super::left_over(scene.folder.path())
         .into_iter()
         .map(|pid| std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default());
     let arguments = arguments.map(|words| String::from_utf8_lossy(&words).into_owned()).collect::<String>();
     assert!(arguments.contains(cli.name()), "{arguments}");
     assert!(!arguments.contains("canary"), "{arguments}");
-    let asked = super::until("the prompt to be served", || {
+    let asked = super::wait_until("the prompt to be served", || {
         let requests = scene.models.served();
         requests.into_iter().find(|served| served.body.to_string().contains(words))
     });
@@ -92,7 +92,7 @@ fn keys_reach_the_model(cli: Cli) {
     );
     if cli != Cli::Gemini {
         let file = scene.root.join("desk/mcp-token");
-        super::until("the server to be started", || {
+        super::wait_until("the server to be started", || {
             let token = std::fs::read_to_string(&file).ok()?;
             (token == "canary-in-a-server").then_some(())
         });

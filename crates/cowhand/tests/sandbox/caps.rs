@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{NOBODY, Scene, User, for_each_sandbox, in_a_container, until};
+use super::{NOBODY, Scene, User, for_each_sandbox, in_a_container, wait_until};
 
 for_each_sandbox!(a_bomb, a_hoarder);
 in_a_container!(a_bomb, a_hoarder);
@@ -116,7 +116,7 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
         assert!(!scene.path("desk/ready").exists(), "something ran");
         return None;
     }
-    until("the agent", || {
+    wait_until("the agent", || {
         let job = scene.json(&["job", &id]);
         assert!(matches!(job["status"].as_str(), Some("pending" | "running")), "{job:#}");
         scene.path("desk/ready").exists().then_some(())
@@ -135,7 +135,7 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
     assert_eq!(limit(&pid, "cpu", "cpu.cfs_quota_us", "cpu.max"), 50_000);
     fs::write(scene.path("desk/go"), "").unwrap();
     if kind == "docker" {
-        until("the note", || {
+        wait_until("the note", || {
             let said = scene.command(&["logs", &id]).output().unwrap().stdout;
             String::from_utf8_lossy(&said).contains("the sandbox's cap on").then_some(())
         });
@@ -192,7 +192,7 @@ fn without_its_keeper_no_group_is_left() {
         let mut scene = Scene::new(User::Root, &waiting("exit 0"), &sandbox(kind));
         scene.start();
         let id = scene.trigger();
-        until("the agent", || scene.path("desk/ready").exists().then_some(()));
+        wait_until("the agent", || scene.path("desk/ready").exists().then_some(()));
         let folder = scene.path(&format!("fleet/.cowhand/attempts/{id}.1"));
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
         let keeper: Value = serde_json::from_str(&read("keeper.json")).unwrap();
@@ -203,10 +203,10 @@ fn without_its_keeper_no_group_is_left() {
         fs::write(scene.path("desk/go"), "").unwrap();
         let (job, said) = scene.ended(&id);
         assert_ne!(job["status"], "running", "{kind}: {job:#}\n{said}");
-        until("the groups to be gone", || {
+        wait_until("the groups to be gone", || {
             groups.iter().all(|group| !Path::new(group).exists()).then_some(())
         });
-        until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+        wait_until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::podman::IMAGE;
-use super::{Podman, Scene, User, until};
+use super::{Podman, Scene, User, wait_until};
 
 /// With what is in the image and nothing else.
 fn plain(user: User, script: &str, more: &Value) -> Scene {
@@ -37,8 +37,8 @@ impl Scene {
     }
 
     fn nothing_is_left(&self) {
-        until("no container to be left", || self.engine().containers().is_empty().then_some(()));
-        until("no process to be left", || super::mentioned(&self.path("desk")).is_empty().then_some(()));
+        wait_until("no container to be left", || self.engine().containers().is_empty().then_some(()));
+        wait_until("no process to be left", || super::mentioned(&self.path("desk")).is_empty().then_some(()));
     }
 }
 
@@ -136,7 +136,7 @@ fn deaf_to_all_words() {
     let mut scene = plain(User::Root, script, &json!({}));
     scene.start();
     let id = scene.trigger();
-    until("the agent", || scene.path("desk/up").exists().then_some(()));
+    wait_until("the agent", || scene.path("desk/up").exists().then_some(()));
     let said = scene.command(&["cancel", &id]).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     let (job, said) = scene.ended(&id);
@@ -151,7 +151,7 @@ fn too_slow() {
     let mut scene = plain(User::Root, script, &json!({}));
     scene.start();
     let id = scene.trigger();
-    until("the agent", || scene.path("desk/up").exists().then_some(()));
+    wait_until("the agent", || scene.path("desk/up").exists().then_some(()));
     scene.kill_daemon();
     scene.set(&json!({"timeout": "1s"}));
     scene.start();

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::{Scene, User, for_each_sandbox, in_a_container, until};
+use super::{Scene, User, for_each_sandbox, in_a_container, wait_until};
 
 for_each_sandbox!(
     declared_paths,
@@ -134,13 +134,13 @@ fn asked_to_stop(kind: &str, user: User) {
     let mut scene = Scene::new(user, script, &json!({ "sandbox": kind }));
     scene.start();
     let id = scene.trigger();
-    until("the agent", || scene.path("desk/up").exists().then_some(()));
+    wait_until("the agent", || scene.path("desk/up").exists().then_some(()));
     let said = scene.command(&["cancel", &id]).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     let (job, said) = scene.ended(&id);
     assert_eq!(job["status"], "cancelled", "{job:#}");
     assert!(said.contains("last words"), "{said}");
-    until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+    wait_until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
 }
 
 fn leftovers(kind: &str, user: User) {
@@ -150,5 +150,5 @@ fn leftovers(kind: &str, user: User) {
     let (job, said) = scene.run();
     assert_eq!(job["status"], "failed", "{job:#}");
     assert!(job["error"]["message"].as_str().unwrap().contains("exit code 3"), "{job:#}\n{said}");
-    until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
+    wait_until("nothing to be left", || super::mentioned(&scene.path("desk")).is_empty().then_some(()));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
-use super::{Scene, User, until};
+use super::{Scene, User, wait_until};
 
 /// Says what it came to, and goes on when there is a file; the daemon may be another one by then.
 const SCRIPT: &str = r#"
@@ -43,7 +43,7 @@ fn speaks(user: User) {
     let mut scene = Scene::new(user, SCRIPT, &agent);
     scene.start();
     let id = scene.trigger();
-    until("the agent to have asked", || scene.path("desk/ready").exists().then_some(()));
+    wait_until("the agent to have asked", || scene.path("desk/ready").exists().then_some(()));
     // The next daemon is seen in there, too.
     let mut daemon = scene.daemon.take().unwrap();
     let pid = Pid::from_child(&daemon);

@@ -64,7 +64,7 @@ impl Scene {
 
     /// The hooks of a job as they are once none of them is left to run.
     fn hooks(&self, id: &str) -> Value {
-        super::until("the hooks", || {
+        super::wait_until("the hooks", || {
             let hooks = self.json(&["job", id])["hooks"].clone();
             let states = hooks.as_array().unwrap().iter();
             states
@@ -201,7 +201,7 @@ fn commits_of_another_repository(kind: &str, user: User) {
         let (job, said) = scene.script(script);
         assert_eq!(job["status"], "completed", "{script}: {job:#}\n{said}");
         let workspace = scene.path("fleet/.cowhand/workspaces").join(job["id"].as_str().unwrap());
-        super::until("the workspace to go", || (!workspace.exists()).then_some(()));
+        super::wait_until("the workspace to go", || (!workspace.exists()).then_some(()));
         let objects = scene.git("desk", &["cat-file", "--batch-all-objects", "--batch-check"]);
         assert!(!objects.contains(&secret), "{script}: {objects}\n{said}");
     }
@@ -209,7 +209,7 @@ fn commits_of_another_repository(kind: &str, user: User) {
     let (job, said) =
         scene.script("echo a >a; git add a; git -c user.name=a -c user.email=a@b commit -qm brought-home");
     let workspace = scene.path("fleet/.cowhand/workspaces").join(job["id"].as_str().unwrap());
-    super::until("the workspace to go", || (!workspace.exists()).then_some(()));
+    super::wait_until("the workspace to go", || (!workspace.exists()).then_some(()));
     assert!(scene.git("desk", &["log", "--all", "--format=%s"]).contains("brought-home"), "{said}");
 }
 

@@ -67,6 +67,7 @@ macro_rules! in_a_container {
     };
 }
 use in_a_container;
+use cowhand_testing::wait_until;
 
 /// A fleet of one agent: its home, its desk, and its config in folders of their own.
 struct Scene {
@@ -227,7 +228,7 @@ impl Scene {
 
     /// The job once it has ended, and all that it said.
     fn ended(&self, id: &str) -> (Value, String) {
-        let job = until("the job's end", || {
+        let job = wait_until("the job's end", || {
             let job = self.json(&["job", id]);
             (!matches!(job["status"].as_str(), Some("pending" | "running"))).then_some(job)
         });
@@ -283,13 +284,3 @@ fn mentioned(folder: &Path) -> Vec<Pid> {
     pids.filter(names).filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_mins(1);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}

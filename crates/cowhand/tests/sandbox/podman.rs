@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::{NOBODY, User, until};
+use super::{NOBODY, User, wait_until};
 
 pub(super) const IMAGE: &str = "cowhand-test:1";
 
@@ -109,7 +109,7 @@ impl Podman {
         command.args(["system", "service", "--time", "0"]).arg(format!("unix://{}", self.socket().display()));
         self.service =
             Some(command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
-        until("the engine", || std::os::unix::net::UnixStream::connect(self.socket()).ok());
+        wait_until("the engine", || std::os::unix::net::UnixStream::connect(self.socket()).ok());
     }
 
     /// The service alone; containers live on.

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::json;
 
-use super::{Scene, User, until};
+use super::{Scene, User, wait_until};
 
 /// Answers everything in the same way, until the test ends.
 fn server() -> SocketAddr {
@@ -89,12 +89,12 @@ fn a_daemon_that_dies() {
     let mut scene = Scene::new(User::Root, &script, &json!({ "sandbox": sandbox }));
     scene.start();
     let id = scene.trigger();
-    until("the agent", || scene.path("desk/up").exists().then_some(()));
+    wait_until("the agent", || scene.path("desk/up").exists().then_some(()));
     let mut daemon = scene.daemon.take().unwrap();
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     scene.write("desk/one", "");
-    until("its first answer", || scene.path("desk/asked").exists().then_some(()));
+    wait_until("its first answer", || scene.path("desk/asked").exists().then_some(()));
     scene.start();
     scene.write("desk/two", "");
     let (job, said) = scene.ended(&id);

@@ -211,7 +211,7 @@ agents:
 /// A link that could not be used is not used up.
 #[tokio::test]
 async fn a_link_outlives_a_store_that_is_away() {
-    let mut server = crate::postgres::Postgres::start();
+    let mut server = Postgres::start();
     let fleet = format!(
         "store: {}\nserver: {{listen: \"127.0.0.1:0\"}}\nagents: [{{name: a, runtime: command, command: ['true']}}]\n",
         server.url()

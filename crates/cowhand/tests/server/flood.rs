@@ -14,7 +14,7 @@ use cowhand_core::trigger::Occurrence;
 use reqwest::Client;
 use serde_json::Value;
 
-use crate::postgres::Postgres;
+use cowhand_testing::postgres::Postgres;
 use crate::{OLD, Scene, hmac};
 
 const SENDERS: usize = 32;

@@ -1,6 +1,6 @@
 //! The server as others meet it: the real program on a free port, asked over TCP.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
 mod agree;
@@ -17,8 +17,6 @@ mod job_tokens;
 mod life;
 mod live;
 mod metrics;
-#[path = "../store/postgres.rs"]
-mod postgres;
 mod reading;
 mod tls;
 mod wakes;
@@ -34,6 +32,7 @@ use reqwest::{Client, Method, RequestBuilder};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use serde_json::Value;
 use tempfile::TempDir;
+use cowhand_testing::postgres::Postgres;
 
 const FLEET: &str = r#"
 server: {listen: "127.0.0.1:0", allowed_hosts: [fleet.example.org]}

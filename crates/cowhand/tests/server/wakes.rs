@@ -1,7 +1,5 @@
 //! A delivery about a repository saves the wait for the next poll.
 
-#[path = "../triggers/fake.rs"]
-mod fake;
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Scene, answer};
 use fake::{Fake, issue};
+use cowhand_testing::github_lists as fake;
 
 fn fleet(url: &str) -> String {
     format!(

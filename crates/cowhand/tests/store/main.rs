@@ -15,7 +15,6 @@ mod items;
 mod leases;
 mod migrations;
 mod nodes;
-mod postgres;
 mod providers;
 mod races;
 mod reports;
@@ -32,6 +31,7 @@ use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use jiff::Timestamp;
 use tempfile::TempDir;
+use cowhand_testing::postgres::Postgres;
 
 /// A store on a database of the test's own.
 pub(crate) struct Place {
@@ -42,7 +42,7 @@ pub(crate) struct Place {
 enum Keep {
     Nothing,
     Folder { _folder: TempDir },
-    Server { _server: postgres::Postgres },
+    Server { _server: Postgres },
 }
 
 impl Place {
@@ -53,7 +53,7 @@ impl Place {
     }
 
     pub(crate) fn postgres() -> Self {
-        let server = postgres::Postgres::start();
+        let server = Postgres::start();
         Self { url: server.url(), _keep: Keep::Server { _server: server } }
     }
 

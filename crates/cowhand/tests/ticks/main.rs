@@ -1,9 +1,7 @@
 //! Time moved by hand, on both databases: what fires when, through sleep, clock changes and restarts.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
-#[path = "../store/postgres.rs"]
-mod postgres;
 mod steps;
 
 use cowhand::clock::Clock;
@@ -16,6 +14,8 @@ use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::uptime::Uptime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::on_both;
 
 /// A fleet of one agent, driven by hand: jobs start when they have a place and take as long as they are told.
 struct Story {
@@ -39,7 +39,7 @@ struct Story {
 impl Story {
     async fn begin(database: &str, start: &str, schedules: &[(&str, &str)]) -> Self {
         let (url, keep): (String, Box<dyn std::any::Any + Send>) = if database == "postgres" {
-            let server = postgres::Postgres::start();
+            let server = Postgres::start();
             (server.url(), Box::new(server))
         } else {
             let folder = tempfile::tempdir().unwrap();
@@ -214,17 +214,6 @@ fn roster(schedules: &[(&str, &str)]) -> Roster {
     Roster::of(vec![agent])
 }
 
-macro_rules! on_both {
-    ($($story:ident),+ $(,)?) => {
-        mod on_sqlite {
-            $(#[tokio::test] async fn $story() { super::$story("sqlite").await; })+
-        }
-        mod on_postgres {
-            $(#[tokio::test] async fn $story() { super::$story("postgres").await; })+
-        }
-    };
-}
-pub(crate) use on_both;
 on_both! {
     intervals_count_from_completion,
     the_documented_timeline,

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use cowhand::store::{JobFilter, Store};
 use cowhand_core::job::{Job, JobStatus};
+use cowhand_testing::postgres::Postgres;
 
 use crate::{Home, becomes, on_both};
 
@@ -54,7 +55,7 @@ async fn dies_at(place: &str, home: Home) {
     );
     let file = home.path().join(".cowhand/store.db").display().to_string();
     let store =
-        Store::open(&home.server.as_ref().map_or(file, crate::postgres::Postgres::url)).await.unwrap();
+        Store::open(&home.server.as_ref().map_or(file, Postgres::url)).await.unwrap();
     let jobs = async |agent: &str| -> Vec<Job> {
         let filter = JobFilter { agent: Some(agent.parse().unwrap()), ..JobFilter::default() };
         store.jobs(filter, 100).await.unwrap()

@@ -7,15 +7,12 @@ mod contract;
 mod crash;
 mod deliveries;
 mod events;
-mod fake;
 mod github;
 mod listing;
 mod order;
 #[expect(dead_code, reason = "its main is for people")]
 #[path = "../../examples/own_trigger.rs"]
 mod own_trigger;
-#[path = "../store/postgres.rs"]
-mod postgres;
 mod renamed;
 mod runner;
 mod scripted;
@@ -37,11 +34,13 @@ use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::ScheduleRecord;
 use cowhand_core::shape::Runtime;
 use tempfile::TempDir;
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::{github_lists as fake};
 
 /// Where a fleet lives from one start to the next.
 struct Home {
     folder: TempDir,
-    server: Option<postgres::Postgres>,
+    server: Option<Postgres>,
 }
 
 /// Each story runs once on each database.
@@ -69,7 +68,7 @@ impl Home {
     }
 
     fn postgres() -> Self {
-        Self { server: Some(postgres::Postgres::start()), ..Self::sqlite() }
+        Self { server: Some(Postgres::start()), ..Self::sqlite() }
     }
 
     fn path(&self) -> &Path {
@@ -78,11 +77,11 @@ impl Home {
 
     fn store_url(&self) -> String {
         let file = || self.path().join("state/store.db").display().to_string();
-        self.server.as_ref().map_or_else(file, postgres::Postgres::url)
+        self.server.as_ref().map_or_else(file, Postgres::url)
     }
 
     async fn start(&self, agents: Vec<Agent>, triggers: Registry) -> Fleet {
-        let store = self.server.as_ref().map(postgres::Postgres::url);
+        let store = self.server.as_ref().map(Postgres::url);
         Fleet::start(Options {
             agents: Agents::Given(Roster { store, ..Roster::of(agents) }),
             state: StateFolder::at(self.path().join("state")),

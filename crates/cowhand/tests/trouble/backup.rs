@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use serde_json::Value;
+use cowhand_testing::postgres::Postgres;
 
 use super::http::deliver;
 use super::store::{ended, sql, statuses};
-use super::{Fleet, postgres, refused, wait_for};
+use super::{Fleet, refused, wait_for};
 
 #[track_caller]
 fn good(output: &Output) -> String {
@@ -184,7 +185,7 @@ fn a_backup_without_a_daemon() {
 
 #[test]
 fn a_server_is_backed_up_by_its_own_programs() {
-    let server = postgres::Postgres::start();
+    let server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
     fleet.start();
     let saved = fleet.path().join("saved.db");

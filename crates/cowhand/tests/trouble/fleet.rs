@@ -43,7 +43,7 @@ impl Fleet {
     /// Has its folder on a disk of its own.
     pub(crate) fn on_disk(mount: impl FnOnce(&Namespace, &Path)) -> Self {
         let mut fleet = Self::prepared();
-        let namespace = Namespace::new();
+        let namespace = Namespace::start();
         mount(&namespace, &fleet.path());
         fleet.namespace = Some(namespace);
         fleet.write_config("");

@@ -1,17 +1,12 @@
 //! Trouble with the machine, not with the agents: each gets a clear message, the right exit code, and nothing is
 //! lost or silently emptied.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod backup;
-mod disk;
 mod fleet;
-mod http;
-#[path = "../store/postgres.rs"]
-mod postgres;
 mod ready;
 mod store;
-mod tmpfs;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,6 +15,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use fleet::Fleet;
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::{disk, http, tmpfs};
 
 const COWHAND: &str = env!("CARGO_BIN_EXE_cowhand");
 const FLEET: &str = "agents:\n  - {name: a, runtime: command, command: [sh, -c, 'echo hi'], schedules: {s: {type: interval, interval: 1s}}}\n";

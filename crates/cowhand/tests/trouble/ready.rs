@@ -1,9 +1,10 @@
 //! `/readyz` while nothing can be written, and how often that is logged.
 
+use cowhand_testing::postgres::Postgres;
 use super::disk::Ext4;
 use super::http::{deliver, get};
 use super::store::{ended, statuses};
-use super::{Fleet, postgres, tmpfs, wait_for};
+use super::{Fleet, tmpfs, wait_for};
 
 fn ready(fleet: &Fleet) -> u16 {
     get(fleet.place(), "/readyz").unwrap().status
@@ -75,7 +76,7 @@ fn a_state_folder_that_became_read_only_is_not_ready() {
 
 #[test]
 fn a_server_that_only_reads_is_not_ready() {
-    let server = postgres::Postgres::start();
+    let server = Postgres::start();
     let mut fleet = Fleet::of(&format!("store: {}\n", server.url()));
     fleet.start();
     assert_eq!(ready(&fleet), 200);

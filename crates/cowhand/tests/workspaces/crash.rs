@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::json;
 
-use super::{Scene, came_to, until};
+use super::{Scene, came_to, wait_until};
 
 /// One story for each place, in each kind of workspace.
 macro_rules! killed_anywhere_nothing_stale_is_left {
@@ -32,7 +32,7 @@ fn killed_at(kind: &str, place: &str) {
     let daemon = scene.daemon().unwrap();
     // The daemon may die before it answers.
     let _ = scene.command(&["trigger", "coder"]).output().unwrap();
-    until("the planned fault", || test_kill_process(daemon).is_err().then_some(()));
+    wait_until("the planned fault", || test_kill_process(daemon).is_err().then_some(()));
     scene.start();
     let id = scene.json(&["jobs"])[0]["id"].as_str().unwrap().to_owned();
     let job = scene.finished(&id);
@@ -51,12 +51,12 @@ fn killed_with_ten_at_work_all_go_on_and_nothing_is_left() {
     let scene = Scene::started(script, &settings);
     let jobs: Vec<String> = (0..10).map(|_| scene.trigger()).collect();
     for job in &jobs {
-        until("all to be at work", || scene.root.join(format!("up.{job}")).exists().then_some(()));
+        wait_until("all to be at work", || scene.root.join(format!("up.{job}")).exists().then_some(()));
     }
     assert_eq!(scene.worktrees(), 11);
     let daemon = scene.daemon().unwrap();
     kill_process(daemon, Signal::KILL).unwrap();
-    until("the daemon to be dead", || test_kill_process(daemon).is_err().then_some(()));
+    wait_until("the daemon to be dead", || test_kill_process(daemon).is_err().then_some(()));
     fs::write(scene.root.join("go"), "").unwrap();
     scene.start();
     for job in &jobs {

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use cowhand_testing::wait_until;
+use cowhand_testing::process::left_over;
 
 /// A fleet of one agent, and the repository that it works in.
 struct Scene {
@@ -95,7 +97,7 @@ impl Scene {
 
     /// Nothing of any job is left, in the state folder or in the repository.
     fn assert_clean(&self) {
-        until("everything to be removed", || {
+        wait_until("everything to be removed", || {
             (self.workspaces().is_empty() && self.worktrees() == 1 && self.branches().is_empty())
                 .then_some(())
         });
@@ -153,7 +155,7 @@ impl Scene {
     }
 
     fn finished(&self, id: &str) -> Value {
-        until("the job to end", || Some(self.job(id)).filter(|job| job["finished_at"].is_string()))
+        wait_until("the job to end", || Some(self.job(id)).filter(|job| job["finished_at"].is_string()))
     }
 
     fn run(&self) -> Value {
@@ -184,31 +186,6 @@ fn git(directory: &Path, arguments: &[&str]) -> Command {
     command.args(["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always"]);
     command.args(arguments).current_dir(directory).env("GIT_CONFIG_GLOBAL", "/dev/null");
     command
-}
-
-/// Processes that work in the folder, or were told of it by an argument or a variable.
-fn left_over(folder: &Path) -> Vec<Pid> {
-    let ours = |process: &Path| {
-        let inside = fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
-        let told =
-            ["cmdline", "environ"].map(|file| fs::read(process.join(file)).unwrap_or_default()).concat();
-        inside || String::from_utf8_lossy(&told).contains(folder.to_str().unwrap())
-    };
-    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let ours = processes.filter(|process| ours(process));
-    let pids = ours.filter_map(|process| Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?));
-    pids.filter(|pid| *pid != rustix::process::getpid()).collect()
-}
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let patience = Instant::now() + Duration::from_mins(1);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < patience, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Status, kind of error and its message.

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Scene, came_to, until};
+use super::{Scene, came_to, wait_until};
 
 /// Each is up before any goes on, so that all have their workspaces at the same time.
 const COMMIT: &str = "echo $COWHAND_JOB_ID > $COWHAND_JOB_ID.txt; touch $SCENE/up.$COWHAND_JOB_ID; \
@@ -19,8 +19,8 @@ fn ten_jobs_each_commit_only_their_own_file() {
     for job in &jobs {
         assert_eq!(came_to(&scene.finished(job)), ["completed", "", ""]);
     }
-    until("the worktrees to be removed", || (scene.workspaces().is_empty()).then_some(()));
-    until("git to forget the worktrees", || (scene.worktrees() == 1).then_some(()));
+    wait_until("the worktrees to be removed", || (scene.workspaces().is_empty()).then_some(()));
+    wait_until("git to forget the worktrees", || (scene.worktrees() == 1).then_some(()));
     assert_eq!(scene.git(&["rev-parse", "HEAD"]), before);
     assert_eq!(scene.git(&["status", "--porcelain"]), "");
     for job in &jobs {
@@ -125,13 +125,13 @@ fn what_is_kept_is_limited_and_goes_with_its_job() {
     assert_eq!(scene.workspaces().len(), 3);
     scene.restart();
     let there = |job: &str| scene.root.join(format!(".cowhand/workspaces/{job}")).exists();
-    until("the oldest to go", || (!there(&jobs[0]) && scene.branches().len() == 2).then_some(()));
+    wait_until("the oldest to go", || (!there(&jobs[0]) && scene.branches().len() == 2).then_some(()));
     assert!(there(&jobs[1]) && there(&jobs[2]));
     assert_eq!(scene.worktrees(), 3);
     let said = scene.command(&["prune", "--max-jobs", "1"]).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     scene.restart();
-    until("the workspace of a pruned job to go", || (!there(&jobs[1])).then_some(()));
+    wait_until("the workspace of a pruned job to go", || (!there(&jobs[1])).then_some(()));
     assert!(there(&jobs[2]));
 }
 
@@ -143,9 +143,9 @@ fn a_clone_brings_its_commits_home() {
     let job = scene.run();
     let id = job["id"].as_str().unwrap();
     assert_eq!(came_to(&job), ["completed", "", ""]);
-    until("the clone to go", || scene.workspaces().is_empty().then_some(()));
+    wait_until("the clone to go", || scene.workspaces().is_empty().then_some(()));
     let branch = format!("cowhand/coder/{id}");
-    until("the branch to come", || (scene.branches() == [branch.clone()]).then_some(()));
+    wait_until("the branch to come", || (scene.branches() == [branch.clone()]).then_some(()));
     assert_eq!(scene.git(&["diff", "--name-status", "main", &branch]), "A\town");
     assert!(!fs::read_to_string(scene.repository().join(".git/config")).unwrap().contains("mark"));
     scene.git(&["merge", "--quiet", &branch]);
@@ -204,7 +204,7 @@ fn a_schedule_has_its_own_way() {
     }
     let (id, said) = run(Some("leaves-nothing"));
     assert!(own(&id, &said) && said.contains("set-up"), "{said}");
-    until("the one workspace to be removed", || (scene.workspaces().len() == kept).then_some(()));
+    wait_until("the one workspace to be removed", || (scene.workspaces().len() == kept).then_some(()));
     // What a sweep finds, it treats by the same rules.
     scene.restart();
     assert_eq!(scene.workspaces().len(), kept);

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::kill_process;
 use serde_json::json;
 
-use super::{Scene, came_to, git, left_over, until};
+use super::{Scene, came_to, git, left_over, wait_until};
 
 #[test]
 fn where_no_workspace_can_be_made_the_job_fails_and_says_why() {
@@ -42,7 +42,7 @@ fn where_no_workspace_can_be_made_the_job_fails_and_says_why() {
         assert_eq!([status, kind], ["failed", "start_failed"], "{settings}");
         assert!(message.contains(says), "{message}");
         let daemon = scene.daemon().unwrap();
-        until("what set-up left to be gone", || {
+        wait_until("what set-up left to be gone", || {
             left_over(scene.folder.path()).iter().all(|pid| *pid == daemon).then_some(())
         });
     }
@@ -63,7 +63,7 @@ fn set_up_comes_before_the_agent_and_can_be_cancelled() {
     scene.write_fleet("echo ran", &slow);
     scene.restart();
     let id = scene.trigger();
-    until("the set-up to begin", || scene.root.join("up").exists().then_some(()));
+    wait_until("the set-up to begin", || scene.root.join("up").exists().then_some(()));
     assert!(scene.command(&["cancel", &id]).output().unwrap().status.success());
     let job = scene.finished(&id);
     assert_eq!(
@@ -71,7 +71,7 @@ fn set_up_comes_before_the_agent_and_can_be_cancelled() {
         (Some("cancelled"), Some("not_started"))
     );
     let daemon = scene.daemon().unwrap();
-    until("the set-up to be gone", || {
+    wait_until("the set-up to be gone", || {
         left_over(scene.folder.path()).iter().all(|pid| *pid == daemon).then_some(())
     });
 }
@@ -95,7 +95,7 @@ fn hooks_of_the_repository_are_not_run_by_us() {
     let job = scene.run();
     assert_eq!(came_to(&job), ["completed", "", ""]);
     assert!(scene.diff(job["id"].as_str().unwrap()).contains("+x"));
-    until("the workspace to go", || scene.workspaces().is_empty().then_some(()));
+    wait_until("the workspace to go", || scene.workspaces().is_empty().then_some(()));
     let hooked = fs::read_to_string(scene.root.join("hooked")).unwrap_or_default();
     assert_eq!(hooked, "");
 }
@@ -138,7 +138,7 @@ fn commits_outlive_a_workspace_that_its_agent_removed() {
     let job = scene.run();
     let id = job["id"].as_str().unwrap();
     assert!(scene.diff(id).contains("+++ b/made"));
-    until("git to forget the worktree", || (scene.worktrees() == 1).then_some(()));
+    wait_until("git to forget the worktree", || (scene.worktrees() == 1).then_some(()));
     assert_eq!(scene.branches(), [format!("cowhand/coder/{id}")]);
 }
 
@@ -310,7 +310,7 @@ fn a_ref_that_leads_nowhere_holds_no_workspace() {
     for _ in 0..2 {
         assert_eq!(came_to(&scene.run()), ["completed", "", ""]);
     }
-    until("everything to be removed", || scene.workspaces().is_empty().then_some(()));
+    wait_until("everything to be removed", || scene.workspaces().is_empty().then_some(()));
     fs::remove_file(scene.repository().join(".git/refs/heads/zz")).unwrap();
     scene.assert_clean();
 }

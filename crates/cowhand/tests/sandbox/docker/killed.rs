@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::super::{Scene, User, until};
+use super::super::{Scene, User, wait_until};
 use super::plain;
 
 const WAITING: &str = "echo up; touch up; while [ ! -e go ]; do sleep 0.05; done; echo went on; touch over";
@@ -26,7 +26,7 @@ impl Running {
         let mut scene = plain(User::Root, WAITING, &json!({}));
         scene.start();
         let id = scene.trigger();
-        until("the agent", || scene.path("desk/up").exists().then_some(()));
+        wait_until("the agent", || scene.path("desk/up").exists().then_some(()));
         assert_eq!(scene.engine().containers().len(), 1);
         Self { scene, id }
     }
@@ -151,7 +151,7 @@ fn the_engine() {
     let (job, said) = running.scene.ended(&running.id);
     assert_eq!(job["status"], "failed", "{job:#}\n{said}");
     assert!(said.contains("cannot be heard any more"), "{said}");
-    until("no process to be left", || {
+    wait_until("no process to be left", || {
         super::super::mentioned(&running.scene.path("desk")).is_empty().then_some(())
     });
     assert!(!running.scene.path("desk/over").exists());

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::podman::IMAGE;
 use super::super::refusals::refused;
-use super::super::{Podman, Scene, User, until};
+use super::super::{Podman, Scene, User, wait_until};
 
 /// herdctl's key may say the most in the fleet's own file.
 fn herdctl(script: &str, docker: &Value) -> Scene {
@@ -42,7 +42,7 @@ fn herdctls_keys() {
     }
     scene.start();
     let id = scene.trigger();
-    until("the agent", || {
+    wait_until("the agent", || {
         let job = scene.json(&["job", &id]);
         assert!(matches!(job["status"].as_str(), Some("pending" | "running")), "{job:#}");
         scene.path("more/up").exists().then_some(())

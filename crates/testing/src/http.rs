@@ -6,17 +6,17 @@ use std::time::Duration;
 
 /// Status and body of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: String,
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
 }
 
-pub(crate) fn get(place: &str, path: &str) -> io::Result<Answer> {
+pub fn get(place: &str, path: &str) -> io::Result<Answer> {
     send(place, "GET", path, "", "")
 }
 
 /// A delivery for an unsigned webhook of `agent`.
-pub(crate) fn deliver(place: &str, hook: &str, id: &str) -> io::Result<Answer> {
+pub fn deliver(place: &str, hook: &str, id: &str) -> io::Result<Answer> {
     let headers = format!("x-github-delivery: {id}\r\ncontent-type: application/json\r\n");
     send(place, "POST", &format!("/hooks/{hook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))
 }

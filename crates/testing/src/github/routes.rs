@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{FakeIssue, LOGIN, REPO, World, plain};
 
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// Method and path, with the query.
-    pub(super) line: String,
+    pub(crate) line: String,
     method: String,
     path: String,
     query: Vec<(String, String)>,
@@ -26,7 +26,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn new(parts: &Parts, body: &Bytes) -> Self {
+    pub(crate) fn new(parts: &Parts, body: &Bytes) -> Self {
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let query = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         let path_and_query = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
@@ -62,13 +62,13 @@ fn ok(value: &Value) -> Response {
 }
 
 impl World {
-    pub(super) fn note(&mut self, asked: &Asked) {
+    pub(crate) fn note(&mut self, asked: &Asked) {
         self.requests.push(asked.line.clone());
         self.tokens.push(asked.header("authorization"));
         self.user_agents.push(asked.header("user-agent"));
     }
 
-    pub(super) fn route(&mut self, asked: &Asked) -> Response {
+    pub(crate) fn route(&mut self, asked: &Asked) -> Response {
         if let Some(to) = self.moved.get(&asked.path) {
             let status = if asked.method == "GET" { 301 } else { 307 };
             let mut response = plain(status, json!({ "message": "Moved" }).to_string());

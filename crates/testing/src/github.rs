@@ -16,15 +16,14 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-#[path = "fake/routes.rs"]
 mod routes;
 
-pub(crate) const REPO: &str = "my-org/my-repo";
-pub(crate) const LOGIN: &str = "cowhand-bot";
+pub const REPO: &str = "my-org/my-repo";
+pub const LOGIN: &str = "cowhand-bot";
 
 /// What goes wrong with the next request that fits.
 #[derive(Debug, Clone)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// This answer, and nothing is done.
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// It is done, and then this is the answer.
@@ -36,76 +35,76 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn status(status: u16) -> Self {
+    pub fn status(status: u16) -> Self {
         Self::Answer { status, headers: Vec::new(), body: json!({ "message": "planned" }).to_string() }
     }
 
-    pub(crate) fn with(status: u16, headers: &[(&'static str, &str)], message: &str) -> Self {
+    pub fn with(status: u16, headers: &[(&'static str, &str)], message: &str) -> Self {
         let headers = headers.iter().map(|&(name, value)| (name, value.to_owned())).collect();
         Self::Answer { status, headers, body: json!({ "message": message }).to_string() }
     }
 }
 
 #[derive(Debug, Clone, Default, Hash)]
-pub(crate) struct FakeIssue {
-    pub(crate) title: String,
-    pub(crate) body: String,
-    pub(crate) labels: Vec<String>,
-    pub(crate) is_closed: bool,
-    pub(crate) state_reason: Option<String>,
-    pub(crate) is_pull_request: bool,
-    pub(crate) created_at: Timestamp,
-    pub(crate) comments: Vec<FakeComment>,
+pub struct FakeIssue {
+    pub title: String,
+    pub body: String,
+    pub labels: Vec<String>,
+    pub is_closed: bool,
+    pub state_reason: Option<String>,
+    pub is_pull_request: bool,
+    pub created_at: Timestamp,
+    pub comments: Vec<FakeComment>,
     /// Laid over what would be answered, to make it odd.
-    pub(crate) odd: Option<Value>,
+    pub odd: Option<Value>,
 }
 
 #[derive(Debug, Clone, Hash)]
-pub(crate) struct FakeComment {
-    pub(crate) id: u64,
-    pub(crate) login: String,
-    pub(crate) body: String,
-    pub(crate) created_at: Timestamp,
-    pub(crate) updated_at: Timestamp,
+pub struct FakeComment {
+    pub id: u64,
+    pub login: String,
+    pub body: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
 }
 
 #[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) issues: BTreeMap<u64, FakeIssue>,
-    pub(crate) next_comment: u64,
+pub struct World {
+    pub issues: BTreeMap<u64, FakeIssue>,
+    pub next_comment: u64,
     /// Of the fake, moved by tests: GitHub's `Date`.
-    pub(crate) now: Timestamp,
-    pub(crate) remaining: u64,
-    pub(crate) scopes: Option<&'static str>,
-    pub(crate) is_private: bool,
-    pub(crate) has_issues: bool,
+    pub now: Timestamp,
+    pub remaining: u64,
+    pub scopes: Option<&'static str>,
+    pub is_private: bool,
+    pub has_issues: bool,
     /// That the repository knows.
-    pub(crate) labels: Vec<&'static str>,
+    pub labels: Vec<&'static str>,
     /// `(method and beginning of the path, fault)`, used up one by one.
-    pub(crate) faults: VecDeque<(String, Fault)>,
+    pub faults: VecDeque<(String, Fault)>,
     /// Paths that have moved, with where to.
-    pub(crate) moved: BTreeMap<String, String>,
-    pub(crate) requests: Vec<String>,
-    pub(crate) tokens: Vec<String>,
-    pub(crate) user_agents: Vec<String>,
+    pub moved: BTreeMap<String, String>,
+    pub requests: Vec<String>,
+    pub tokens: Vec<String>,
+    pub user_agents: Vec<String>,
     /// Answers that were not 304.
-    pub(crate) paid: usize,
+    pub paid: usize,
     /// Called with each request before it is answered, for what others do meanwhile.
-    pub(crate) meanwhile: Option<Meanwhile>,
+    pub meanwhile: Option<Meanwhile>,
     /// How many times the newest comment is not among those that are listed: a replica that is behind.
-    pub(crate) lag: usize,
+    pub lag: usize,
     /// For Apps: the public key, and how many tokens were sold.
-    pub(crate) app_key: Option<Vec<u8>>,
-    pub(crate) sold: usize,
-    pub(crate) token_life: SignedDuration,
-    pub(crate) good_tokens: Option<Vec<String>>,
+    pub app_key: Option<Vec<u8>>,
+    pub sold: usize,
+    pub token_life: SignedDuration,
+    pub good_tokens: Option<Vec<String>>,
     /// `(login, role)` of those who have a part in the repository.
-    pub(crate) people: Vec<(&'static str, &'static str)>,
+    pub people: Vec<(&'static str, &'static str)>,
 }
 
 type Deed = Box<dyn FnMut(&str, &mut World) + Send>;
 
-pub(crate) struct Meanwhile(pub(crate) Deed);
+pub struct Meanwhile(pub Deed);
 
 impl std::fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -114,7 +113,7 @@ impl std::fmt::Debug for Meanwhile {
 }
 
 impl World {
-    pub(crate) fn comment(&mut self, number: u64, login: &str, body: &str) -> u64 {
+    pub fn comment(&mut self, number: u64, login: &str, body: &str) -> u64 {
         self.next_comment += 1;
         let (id, now) = (self.next_comment, self.now);
         let (login, body) = (login.to_owned(), body.to_owned());
@@ -123,15 +122,15 @@ impl World {
         id
     }
 
-    pub(crate) fn later(&mut self, seconds: i64) {
+    pub fn later(&mut self, seconds: i64) {
         self.now += SignedDuration::from_secs(seconds);
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Fake {
+pub struct Fake {
     world: Arc<Mutex<World>>,
-    pub(crate) url: String,
+    pub url: String,
     server: JoinHandle<()>,
 }
 
@@ -142,7 +141,7 @@ impl Drop for Fake {
 }
 
 impl Fake {
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         // In the middle of a day, as a whole second, and now: the client compares it with its own clock.
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
         let world = World {
@@ -176,12 +175,12 @@ impl Fake {
         Self { world, url, server }
     }
 
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+    pub fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap()
     }
 
     /// With the ready label, older the smaller its number.
-    pub(crate) fn add(&self, number: u64, labels: &[&str]) {
+    pub fn add(&self, number: u64, labels: &[&str]) {
         let mut world = self.world();
         let created_at =
             world.now - SignedDuration::from_hours(1000) + SignedDuration::from_secs(number.cast_signed());
@@ -191,17 +190,17 @@ impl Fake {
         world.issues.insert(number, issue);
     }
 
-    pub(crate) fn fault(&self, request: &str, fault: Fault) {
+    pub fn fault(&self, request: &str, fault: Fault) {
         self.world().faults.push_back((request.to_owned(), fault));
     }
 
     /// What was asked since the last time, as `GET /repos/…` with the repository left out.
-    pub(crate) fn requests(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         let requests = std::mem::take(&mut self.world().requests);
         requests.into_iter().map(|request| request.replace(&format!("/repos/{REPO}"), "")).collect()
     }
 
-    pub(crate) fn issue(&self, number: u64) -> FakeIssue {
+    pub fn issue(&self, number: u64) -> FakeIssue {
         self.world().issues[&number].clone()
     }
 }
@@ -248,7 +247,7 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
     response
 }
 
-pub(crate) fn plain(status: u16, body: impl Into<Body>) -> Response {
+pub fn plain(status: u16, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     response

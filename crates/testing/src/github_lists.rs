@@ -13,26 +13,27 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-#[derive(Default)]
-pub(crate) struct World {
-    pub(crate) issues: Vec<Value>,
-    pub(crate) pulls: Vec<Value>,
+#[derive(Debug, Default)]
+pub struct World {
+    pub issues: Vec<Value>,
+    pub pulls: Vec<Value>,
     /// Answers that were not 304.
-    pub(crate) paid: usize,
-    pub(crate) asked: usize,
+    pub paid: usize,
+    pub asked: usize,
     /// Of issues, gone as soon as the first page was shown.
-    pub(crate) goes: Option<u64>,
+    pub goes: Option<u64>,
     /// Everything is refused like this.
-    pub(crate) refuses: Option<u16>,
+    pub refuses: Option<u16>,
     /// `(login, permission, role)`; others have none.
-    pub(crate) people: Vec<(&'static str, &'static str, &'static str)>,
+    pub people: Vec<(&'static str, &'static str, &'static str)>,
     /// Questions about people.
-    pub(crate) asked_about: Vec<String>,
+    pub asked_about: Vec<String>,
 }
 
-pub(crate) struct Fake {
-    pub(crate) world: Arc<Mutex<World>>,
-    pub(crate) url: String,
+#[derive(Debug)]
+pub struct Fake {
+    pub world: Arc<Mutex<World>>,
+    pub url: String,
     server: JoinHandle<()>,
 }
 
@@ -43,7 +44,7 @@ impl Drop for Fake {
 }
 
 impl Fake {
-    pub(crate) async fn start(issues: Vec<Value>, pulls: Vec<Value>) -> Self {
+    pub async fn start(issues: Vec<Value>, pulls: Vec<Value>) -> Self {
         let world = Arc::new(Mutex::new(World { issues, pulls, ..World::default() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -53,7 +54,7 @@ impl Fake {
     }
 
     /// `count` issues, the oldest first.
-    pub(crate) async fn with_issues(count: u64) -> Self {
+    pub async fn with_issues(count: u64) -> Self {
         Self::start((1..=count).map(issue).collect(), Vec::new()).await
     }
 }
@@ -81,7 +82,7 @@ impl World {
     }
 }
 
-pub(crate) fn issue(number: u64) -> Value {
+pub fn issue(number: u64) -> Value {
     let created_at = jiff::Timestamp::from_second(1_767_600_000 + i64::try_from(number).unwrap()).unwrap();
     json!({"number": number, "title": format!("Issue {number}"), "labels": [{"name": "agent"}], "created_at": created_at})
 }

@@ -6,12 +6,12 @@ use std::process::{Child, Command, Stdio};
 
 /// A mount namespace, held by a process that dies with the test.
 #[derive(Debug)]
-pub(crate) struct Namespace {
+pub struct Namespace {
     holder: Child,
 }
 
 impl Namespace {
-    pub(crate) fn new() -> Self {
+    pub fn start() -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private"]);
         command.args(["sh", "-c", "echo; exec sleep infinity"]).stdout(Stdio::piped());
@@ -23,19 +23,19 @@ impl Namespace {
     }
 
     /// A command that sees the disks of this namespace.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-m", "-t", &self.holder.id().to_string(), program]);
         command
     }
 
     /// A path inside, as it is reached from outside.
-    pub(crate) fn seen(&self, path: &Path) -> PathBuf {
+    pub fn seen(&self, path: &Path) -> PathBuf {
         let root = Path::new("/proc").join(self.holder.id().to_string()).join("root");
         root.join(path.strip_prefix("/").unwrap())
     }
 
-    pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
+    pub fn run(&self, program: &str, arguments: &[&str]) {
         let output = self.command(program).args(arguments).output().unwrap();
         assert!(
             output.status.success(),
@@ -54,14 +54,14 @@ impl Drop for Namespace {
 
 /// An ext4 disk in a file, which an error makes read-only under whoever has files open on it.
 #[derive(Debug)]
-pub(crate) struct Ext4 {
+pub struct Ext4 {
     image: PathBuf,
     place: PathBuf,
 }
 
 impl Ext4 {
     /// The image is at `image`, outside of the disk.
-    pub(crate) fn mount(namespace: &Namespace, image: PathBuf, place: &Path) -> Self {
+    pub fn mount(namespace: &Namespace, image: PathBuf, place: &Path) -> Self {
         fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
         namespace.run("mkfs.ext4", &["-q", "-O", "^has_journal", image.to_str().unwrap()]);
         let disk = Self { image, place: place.to_owned() };
@@ -75,7 +75,7 @@ impl Ext4 {
     }
 
     /// As the kernel does when the disk fails.
-    pub(crate) fn make_read_only(&self) {
+    pub fn make_read_only(&self) {
         let found =
             Command::new("losetup").args(["-n", "-O", "NAME", "-j"]).arg(&self.image).output().unwrap();
         let device = String::from_utf8(found.stdout).unwrap();
@@ -84,7 +84,7 @@ impl Ext4 {
     }
 
     /// With nobody on it any more.
-    pub(crate) fn repair(&self, namespace: &Namespace) {
+    pub fn repair(&self, namespace: &Namespace) {
         namespace.run("umount", &[self.place.to_str().unwrap()]);
         // 1 and 2 say that something was repaired.
         let repaired =

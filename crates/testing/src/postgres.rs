@@ -10,13 +10,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Stopped and removed when dropped.
-pub(crate) struct Postgres {
+#[derive(Debug)]
+pub struct Postgres {
     server: Option<Child>,
     data: TempDir,
 }
 
 impl Postgres {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let data = tempfile::Builder::new().prefix("cowhand-pg-").tempdir().expect("a folder for the server");
         copy_template(data.path());
         let mut postgres = Self { server: None, data };
@@ -24,12 +25,12 @@ impl Postgres {
         postgres
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("postgres:///postgres?host={}&user=postgres", self.data.path().display())
     }
 
     /// It is away until it is started again; its data stays.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         // At once, since the data is thrown away, but not by force: a killed server leaves a segment of shared memory
         // behind, and after some thousands of them no other starts on this machine.
         let Some(mut server) = self.server.take() else { return };
@@ -37,7 +38,7 @@ impl Postgres {
         server.wait().ok();
     }
 
-    pub(crate) fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         self.server = Some(serve(self.data.path()));
         self.wait_until_ready();
     }
@@ -85,7 +86,8 @@ impl Drop for Postgres {
 
 /// `initdb` takes seconds, a copy of its work a moment: the first test makes it, the others wait for it.
 fn copy_template(to: &Path) {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let cache = target_folder().join("tmp");
+    fs::create_dir_all(&cache).unwrap();
     let template = cache.join("postgres-template");
     let lock = fs::File::create(cache.join("postgres-template.lock")).unwrap();
     lock.lock().unwrap();
@@ -97,6 +99,12 @@ fn copy_template(to: &Path) {
     drop(lock);
     run(Command::new("cp").arg("-a").arg(template.join("db")).arg(to));
     give_to_server_user(to);
+}
+
+/// The program of a test is at `target/PROFILE/deps/NAME`.
+fn target_folder() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    program.ancestors().nth(3).expect("a program of cargo's").to_owned()
 }
 
 fn make_template(template: &Path) {

@@ -1,0 +1,16 @@
+//! What the tests of all crates share: servers, disks and fakes of a test's own, waiting for a condition, looking for
+//! processes. It knows only `cowhand-core`; a test that needs the program gives its path.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+pub mod disk;
+pub mod github;
+pub mod github_lists;
+pub mod http;
+mod on_both;
+pub mod postgres;
+pub mod process;
+pub mod tmpfs;
+mod wait;
+
+pub use wait::{wait_at_most, wait_until};

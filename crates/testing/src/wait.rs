@@ -1,0 +1,27 @@
+//! Waiting for a condition.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Generous, since machines are shared: only a test that fails waits that long.
+const PATIENCE: Duration = Duration::from_mins(2);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Calls `look` until it returns something. Panics after two minutes.
+#[track_caller]
+pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_at_most(PATIENCE, what, look)
+}
+
+/// Calls `look` until it returns something. Panics after `patience`.
+#[track_caller]
+pub fn wait_at_most<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + patience;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        thread::sleep(PAUSE);
+    }
+}
