@@ -221,17 +221,17 @@ mod tests {
         for (runtime, stderr, expected) in [
             (
                 Runtime::Claude,
-                include_str!("../../../cowhand/tests/samples/claude/resume-missing.stderr"),
+                include_str!("../../tests/samples/claude/resume-missing.stderr"),
                 true,
             ),
             (
                 Runtime::Codex,
-                include_str!("../../../cowhand/tests/samples/codex/resume-missing.stderr"),
+                include_str!("../../tests/samples/codex/resume-missing.stderr"),
                 true,
             ),
             (
                 Runtime::Opencode,
-                include_str!("../../../cowhand/tests/samples/opencode/resume-missing.stderr"),
+                include_str!("../../tests/samples/opencode/resume-missing.stderr"),
                 true,
             ),
             (Runtime::Gemini, "Error resuming session: No previous sessions found for this project.", true),
@@ -241,7 +241,7 @@ mod tests {
         ] {
             assert_eq!(says_missing(runtime, id, stderr), expected, "{runtime:?} {stderr}");
         }
-        let gemini = include_str!("../../../cowhand/tests/samples/gemini/resume-missing.stderr");
+        let gemini = include_str!("../../tests/samples/gemini/resume-missing.stderr");
         assert!(says_missing(Runtime::Gemini, "7b6e5a00-0000-4000-8000-00000000dead", gemini));
     }
 

@@ -1,0 +1,435 @@
+//! Time moved by hand, on both databases: what fires when, through sleep, clock changes and restarts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod steps;
+
+use cowhand_system::clock::Clock;
+use cowhand_engine::daemon::tick::{AtOnce, Tick, tick};
+use cowhand_store::{Claim, Starter, Store};
+use cowhand_core::budget::Purse;
+use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
+use cowhand_core::policy::Retry;
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::uptime::Uptime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan};
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::on_both;
+
+/// A fleet of one agent, driven by hand: jobs start when they have a place and take as long as they are told.
+struct Story {
+    store: Store,
+    roster: Roster,
+    url: String,
+    now: Timestamp,
+    clock: Clock,
+    uptime: Uptime,
+    job_takes: SignedDuration,
+    retry: Retry,
+    lease: SignedDuration,
+    /// What jobs come to.
+    outcome: Outcome,
+    running: Vec<(cowhand_core::id::JobId, i64, Timestamp)>,
+    /// `HH:MM schedule` of each start.
+    started: Vec<String>,
+    _keep: Box<dyn std::any::Any + Send>,
+}
+
+impl Story {
+    async fn begin(database: &str, start: &str, schedules: &[(&str, &str)]) -> Self {
+        let (url, keep): (String, Box<dyn std::any::Any + Send>) = if database == "postgres" {
+            let server = Postgres::start();
+            (server.url(), Box::new(server))
+        } else {
+            let folder = tempfile::tempdir().unwrap();
+            (folder.path().join("store.db").display().to_string(), Box::new(folder))
+        };
+        let now: Timestamp = start.parse().unwrap();
+        let roster = roster(schedules);
+        let clock = Clock::by_hand(now);
+        let store = Store::open(&url).await.unwrap().with_clock(clock.clone());
+        store.load_schedules(roster.clone(), now).await.unwrap();
+        let (running, started) = (Vec::new(), Vec::new());
+        Self {
+            store,
+            roster,
+            url,
+            now,
+            uptime: Uptime::since(clock.moment()),
+            clock,
+            job_takes: SignedDuration::from_mins(2),
+            retry: Retry::default(),
+            lease: SignedDuration::from_hours(1_000_000),
+            outcome: Outcome::Completed { summary: None },
+            running,
+            started,
+            _keep: keep,
+        }
+    }
+
+    fn job_takes(mut self, minutes: i64) -> Self {
+        self.job_takes = SignedDuration::from_mins(minutes);
+        self
+    }
+
+    fn places(mut self, max_concurrent: u32) -> Self {
+        self.roster.agents[0].max_concurrent = max_concurrent;
+        self
+    }
+
+    /// Lets time pass as a daemon would see it: to the next wake or the next end of a job.
+    async fn until(&mut self, end: &str) {
+        let end: Timestamp = end.parse().unwrap();
+        loop {
+            let next = self.look().await;
+            let next_end = self.running.iter().map(|(.., end)| *end).min();
+            let next = [next, next_end].into_iter().flatten().min().unwrap_or(Timestamp::MAX);
+            if next > end {
+                self.clock.set(end);
+                self.look().await;
+                return;
+            }
+            self.clock.set(next.max(self.now.checked_add(1.microsecond()).unwrap()));
+        }
+    }
+
+    /// The machine sleeps: nothing is looked at in between.
+    async fn sleep_until(&mut self, time: &str) {
+        self.clock.suspend(time.parse().unwrap());
+        self.look().await;
+    }
+
+    /// The machine is so busy that nothing is looked at in between.
+    async fn hang_until(&mut self, time: &str) {
+        self.clock.set(time.parse().unwrap());
+        self.look().await;
+    }
+
+    /// Somebody sets the clock, and jobs run on.
+    async fn set_clock(&mut self, time: &str) {
+        let time: Timestamp = time.parse().unwrap();
+        let by = time.duration_since(self.now);
+        for (.., end) in &mut self.running {
+            *end = end.checked_add(by).unwrap();
+        }
+        self.clock.step(time);
+        self.look().await;
+    }
+
+    async fn look(&mut self) -> Option<Timestamp> {
+        self.now = self.clock.now();
+        self.uptime.look(self.clock.reading());
+        self.finish_jobs().await;
+        let mut started = Vec::new();
+        let mut begin = |job, epoch| started.push((job, epoch));
+        let lease = self.lease;
+        let at_once = AtOnce { node: "node", lease, expect: &|| (), holds: &|_| false, begin: &mut begin };
+        let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();
+        for start in tick.start {
+            let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
+            if let Claim::Claimed { job, epoch } = claim.await.unwrap() {
+                started.push((job, epoch));
+            }
+        }
+        for (job, epoch) in started {
+            self.begun(&job, epoch);
+        }
+        let most = self.roster.agents[0].max_concurrent as usize;
+        assert!(self.running.len() <= most, "{} at once", self.running.len());
+        tick.wake_at
+    }
+
+    fn begun(&mut self, job: &Job, epoch: i64) {
+        let name = job.schedule().map(ToString::to_string).unwrap_or_default();
+        let clock = TimeZone::UTC.to_datetime(self.now).strftime("%d %H:%M").to_string();
+        self.started.push(format!("{clock} {name}"));
+        self.running.push((job.id().clone(), epoch, self.now.checked_add(self.job_takes).unwrap()));
+    }
+
+    async fn finish_jobs(&mut self) {
+        let (over, running) =
+            std::mem::take(&mut self.running).into_iter().partition(|(.., end)| *end <= self.now);
+        self.running = running;
+        let over: Vec<(cowhand_core::id::JobId, i64, Timestamp)> = over;
+        for (job, epoch, end) in over {
+            let (outcome, retry) = (self.outcome.clone(), self.retry.clone());
+            self.store.settle(job, epoch, outcome, retry, end).await.unwrap();
+        }
+    }
+
+    /// The daemon is killed and starts again at some later time.
+    async fn restart_at(&mut self, time: &str) {
+        self.clock.set(time.parse().unwrap());
+        self.begin_again().await;
+    }
+
+    /// The machine is booted, and a daemon starts.
+    async fn reboot_at(&mut self, time: &str) {
+        self.clock.reboot(time.parse().unwrap());
+        self.begin_again().await;
+    }
+
+    async fn begin_again(&mut self) {
+        self.now = self.clock.now();
+        self.store = Store::open(&self.url).await.unwrap().with_clock(self.clock.clone());
+        self.uptime = Uptime::since(self.clock.moment());
+        self.store.load_schedules(self.roster.clone(), self.now).await.unwrap();
+        self.look().await;
+    }
+
+    fn started(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.started)
+    }
+
+    async fn ledger(&self) -> Vec<String> {
+        let rows = self.store.ledger(self.roster.agents[0].schedules[0].id, 100).await.unwrap();
+        rows.iter()
+            .rev()
+            .map(|row| format!("{} {}", row.due.strftime("%H:%M"), row.outcome.as_str()))
+            .collect()
+    }
+}
+
+fn roster(schedules: &[(&str, &str)]) -> Roster {
+    const TIMING: [&str; 5] = ["misfire", "overlap", "max_lateness", "active_hours", "end_at"];
+    let mut agent = Agent::new("a".parse().unwrap());
+    for (name, json) in schedules {
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
+        let (timing, trigger): (serde_json::Map<_, _>, serde_json::Map<_, _>) = json
+            .as_object()
+            .unwrap()
+            .clone()
+            .into_iter()
+            .partition(|(key, _)| TIMING.contains(&key.as_str()));
+        let trigger: cowhand_core::trigger::TriggerConfig = serde_json::from_value(trigger.into()).unwrap();
+        let zone = match &trigger {
+            cowhand_core::trigger::TriggerConfig::Cron { timezone: Some(zone), .. } => zone.clone(),
+            _ => cowhand_core::policy::Zone::UTC,
+        };
+        let timing = serde_json::from_value(timing.into()).unwrap();
+        let schedule = Schedule::new(&agent.name, name.parse().unwrap(), trigger);
+        agent.schedules.push(Schedule { timing, zone, ..schedule });
+    }
+    Roster::of(vec![agent])
+}
+
+on_both! {
+    intervals_count_from_completion,
+    the_documented_timeline,
+    a_place_that_frees_is_used,
+    a_night_with_a_gap_and_a_night_with_an_overlap,
+    sleep_is_made_up_once,
+    often_daily_and_weekly_side_by_side,
+    the_documented_agent_with_five_schedules,
+    each_misfire_policy_after_a_restart,
+    a_clock_set_back_fires_nothing_twice,
+    a_restart_in_the_middle_of_a_firing,
+    ticking_twice_changes_nothing,
+    what_is_lost_is_what_stood_in,
+}
+
+const EVERY: &str = r#"{"type":"interval","interval":"5m"}"#;
+
+async fn intervals_count_from_completion(database: &str) {
+    let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(3);
+    story.until("2026-01-05T10:20:00Z").await;
+    assert_eq!(story.started(), ["05 10:00 poll", "05 10:08 poll", "05 10:16 poll"]);
+}
+
+/// 10:00 to 10:03, 10:08 to 10:15, 10:20.
+async fn the_documented_timeline(database: &str) {
+    let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(3);
+    story.until("2026-01-05T10:05:00Z").await;
+    story = story.job_takes(7);
+    story.until("2026-01-05T10:21:00Z").await;
+    assert_eq!(story.started(), ["05 10:00 poll", "05 10:08 poll", "05 10:20 poll"]);
+}
+
+async fn a_place_that_frees_is_used(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let start = "2026-01-05T09:59:00Z";
+    let mut story = Story::begin(database, start, &[("a", hourly), ("b", hourly), ("c", hourly)]).await;
+    story = story.places(2).job_takes(7);
+    story.until("2026-01-05T10:30:00Z").await;
+    assert_eq!(story.started(), ["05 10:00 a", "05 10:00 b", "05 10:07 c"]);
+}
+
+async fn a_night_with_a_gap_and_a_night_with_an_overlap(database: &str) {
+    let nightly = r#"{"type":"cron","expression":"30 2 * * *","timezone":"Europe/Berlin"}"#;
+    let steps = r#"{"type":"cron","expression":"*/30 2 * * *","timezone":"Europe/Berlin"}"#;
+    let schedules = [("nightly", nightly), ("steps", steps)];
+    let mut spring = Story::begin(database, "2026-03-28T22:00:00Z", &schedules).await.places(2);
+    spring.until("2026-03-29T22:00:00Z").await;
+    assert_eq!(
+        spring.started(),
+        ["29 01:00 nightly"],
+        "02:30 runs right after the gap; steps have no 02 o'clock"
+    );
+    let mut autumn = Story::begin(database, "2026-10-24T22:00:00Z", &schedules).await.places(2);
+    autumn.until("2026-10-25T22:00:00Z").await;
+    let expected =
+        ["25 00:00 steps", "25 00:30 nightly", "25 00:30 steps", "25 01:00 steps", "25 01:30 steps"];
+    assert_eq!(autumn.started(), expected, "02:30 runs once; steps follow elapsed time");
+}
+
+async fn sleep_is_made_up_once(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let schedules = [("hourly", hourly), ("poll", EVERY)];
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &schedules).await.places(2);
+    story.until("2026-01-05T10:01:30Z").await;
+    story.started();
+    story.sleep_until("2026-01-05T14:20:00Z").await;
+    assert_eq!(story.started(), ["05 14:20 hourly", "05 14:20 poll"]);
+    assert_eq!(
+        story.ledger().await,
+        ["10:00 ran", "11:00 coalesced", "12:00 coalesced", "13:00 coalesced", "14:00 ran"]
+    );
+}
+
+async fn often_daily_and_weekly_side_by_side(database: &str) {
+    let schedules = [
+        ("often", r#"{"type":"interval","interval":"6h"}"#),
+        ("daily", r#"{"type":"cron","cron":"0 9 * * *"}"#),
+        ("weekly", r#"{"type":"cron","cron":"0 10 * * 1"}"#),
+    ];
+    // A Saturday.
+    let mut story = Story::begin(database, "2026-01-03T00:00:00Z", &schedules).await.places(3).job_takes(60);
+    story.until("2026-01-06T00:00:00Z").await;
+    let started = story.started();
+    let of = |name: &str| -> Vec<&str> {
+        started.iter().filter_map(|start| start.strip_suffix(name)).map(str::trim_end).collect()
+    };
+    assert_eq!(of("daily"), ["03 09:00", "04 09:00", "05 09:00"]);
+    assert_eq!(of("weekly"), ["05 10:00"]);
+    assert_eq!(of("often")[..4], ["03 00:00", "03 07:00", "03 14:00", "03 21:00"], "from end to start");
+    assert_eq!(of("often").len(), 11);
+}
+
+/// On a Monday morning, with two places: what has none waits for one, and the webhook is nobody's hour.
+async fn the_documented_agent_with_five_schedules(database: &str) {
+    let schedules = [
+        ("health-check", EVERY),
+        ("security-scan", r#"{"type":"cron","cron":"0 * * * *"}"#),
+        ("daily-capacity", r#"{"type":"cron","cron":"0 8 * * *"}"#),
+        ("weekly-review", r#"{"type":"cron","cron":"0 10 * * 1"}"#),
+        ("deploy", r#"{"type":"webhook","allow_unsigned":true}"#),
+    ];
+    let mut story = Story::begin(database, "2026-01-05T07:56:00Z", &schedules).await.places(2).job_takes(6);
+    story.until("2026-01-05T10:15:00Z").await;
+    let started = story.started();
+    let of = |name: &str| -> Vec<&str> {
+        started.iter().filter_map(|start| start.strip_suffix(name)).map(str::trim_end).collect()
+    };
+    assert_eq!(of("security-scan"), ["05 08:00", "05 09:00", "05 10:00"], "{started:?}");
+    assert_eq!(of("daily-capacity"), ["05 08:02"], "the first check ran until then: {started:?}");
+    assert_eq!(of("weekly-review"), ["05 10:03"], "after another check: {started:?}");
+    assert_eq!(of("health-check")[..3], ["05 07:56", "05 08:07", "05 08:18"], "{started:?}");
+    assert_eq!(of("deploy"), [] as [&str; 0]);
+}
+
+async fn each_misfire_policy_after_a_restart(database: &str) {
+    for (policy, starts, rows) in [
+        (
+            "run_once",
+            vec!["05 13:10 s"],
+            vec!["10:00 ran", "11:00 coalesced", "12:00 coalesced", "13:00 ran"],
+        ),
+        ("skip", vec![], vec!["10:00 ran", "11:00 missed", "12:00 missed", "13:00 missed"]),
+        (
+            "run_all",
+            vec!["05 13:10 s", "05 13:12 s", "05 13:14 s"],
+            vec!["10:00 ran", "11:00 ran", "12:00 ran", "13:00 ran"],
+        ),
+    ] {
+        let hourly = format!(r#"{{"type":"cron","expression":"0 * * * *","misfire":"{policy}"}}"#);
+        let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", &hourly)]).await;
+        story.until("2026-01-05T10:30:00Z").await;
+        story.started();
+        story.restart_at("2026-01-05T13:10:00Z").await;
+        story.until("2026-01-05T13:30:00Z").await;
+        assert_eq!(story.started(), starts, "{policy}");
+        assert_eq!(story.ledger().await, rows, "{policy}");
+    }
+}
+
+async fn a_clock_set_back_fires_nothing_twice(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", hourly)]).await;
+    story.until("2026-01-05T12:30:00Z").await;
+    assert_eq!(story.started().len(), 3);
+    story.set_clock("2026-01-05T09:30:00Z").await;
+    story.until("2026-01-05T12:59:00Z").await;
+    assert_eq!(story.started(), [] as [&str; 0]);
+    story.until("2026-01-05T13:01:00Z").await;
+    assert_eq!(story.started(), ["05 13:00 s"]);
+}
+
+async fn a_restart_in_the_middle_of_a_firing(database: &str) {
+    let hourly = r#"{"type":"cron","expression":"0 * * * *"}"#;
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", hourly)]).await;
+    story.look().await;
+    story.clock.set("2026-01-05T10:00:00Z".parse().unwrap());
+    // The firing and its job are recorded; the daemon dies before it starts anything.
+    let now = story.clock.now();
+    let recorded = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
+    assert_eq!(recorded.start.len(), 1);
+    story.restart_at("2026-01-05T10:20:00Z").await;
+    assert_eq!(story.started(), ["05 10:20 s"], "once, as soon as it is back");
+    assert_eq!(story.ledger().await, ["10:00 ran"]);
+}
+
+async fn ticking_twice_changes_nothing(database: &str) {
+    let schedules = [("poll", EVERY), ("hourly", r#"{"type":"cron","expression":"0 * * * *"}"#)];
+    let story = Story::begin(database, "2026-01-05T10:00:00Z", &schedules).await;
+    let now: Timestamp = "2026-01-05T12:00:00Z".parse().unwrap();
+    story.clock.set(now);
+    let first = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
+    let events = story.store.last_event().await.unwrap();
+    assert!(first.fired > 0);
+    for _ in 0..3 {
+        let again = tick(&story.store, &story.roster, now, &story.uptime, None).await.unwrap();
+        assert_eq!(again, Tick { fired: 0, ..first.clone() });
+    }
+    assert_eq!(story.store.last_event().await.unwrap(), events);
+}
+
+/// The agent itself would have told what it spends; what stood in for it tells that only in the end, so when its node is
+/// gone all that was reserved counts.
+async fn what_is_lost_is_what_stood_in(database: &str) {
+    for (provider, assumed) in [("claude", None), ("spare", Some(2.0))] {
+        let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[]).await;
+        // Without a boot clock leases count on the time that is handed in.
+        story.store = Store::open(&story.url).await.unwrap();
+        story.roster.agents[0].settings = serde_json::from_str(
+            r#"{"budget":{"per_job_usd":2},"fallback":[{"runtime":"acp","provider":"spare","command":["x"]}]}"#,
+        )
+        .unwrap();
+        let new = NewJob {
+            agent: "a".parse().unwrap(),
+            trigger_type: TriggerType::Manual,
+            schedule: None,
+            prompt: None,
+            origin: None,
+            work_item: None,
+            chat: None,
+            confined: None,
+            not_before: None,
+        };
+        let job = story.store.add_job(new, story.now).await.unwrap().id().clone();
+        let starter = Starter {
+            node: "node".into(),
+            lease: SignedDuration::from_mins(1),
+            max_concurrent: 1,
+            session_key: None,
+            purse: Purse::of(&story.roster, &story.roster.agents[0], story.now),
+            seat: Some(story.roster.seat_at(provider)),
+        };
+        let claim = story.store.claim_in_turn(job.clone(), starter, story.now).await.unwrap();
+        assert!(matches!(claim, Claim::Claimed { .. }), "{claim:?}");
+        let later = story.now + SignedDuration::from_mins(2);
+        tick(&story.store, &story.roster, later, &story.uptime, None).await.unwrap();
+        let lost = story.store.job(job).await.unwrap().unwrap();
+        assert_eq!(lost.usage().and_then(|usage| usage.assumed_usd), assumed, "{provider}: {lost:?}");
+    }
+}

@@ -1,0 +1,103 @@
+//! How many durable firings a second the store takes, and what group commit is worth.
+//!
+//! `cargo bench -p cowhand --bench store [-- postgres://…]`. The limit, measured in the same run on the same disk,
+//! is a bare append of one line and a sync: what one firing would cost if each had to wait for a sync of its own.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
+
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use cowhand_store::{Decision, Firing, Store};
+use cowhand_core::id::{AgentName, ScheduleId};
+use cowhand_core::job::{NewJob, TriggerType};
+use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::trigger::{Occurrence, TriggerConfig};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+const TIME: Duration = Duration::from_secs(3);
+
+#[tokio::main]
+async fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
+    let place = url.unwrap_or_else(|| folder.path().join("store.db").display().to_string());
+    let store = Store::open(&place).await.unwrap();
+    let (roster, schedule) = roster();
+    store.load_schedules(roster, Timestamp::now()).await.unwrap();
+    let limit = syncs_a_second(&folder.path().join("sync"));
+    println!("append and sync one line       {limit:>9.0} /s   (limit of one sync each)");
+    let mut next = Timestamp::now().as_second();
+    for callers in [1, 8, 64, 256] {
+        let fired = firings_a_second(&store, schedule, callers, &mut next).await;
+        println!(
+            "fire_once, {callers:>3} callers at once  {fired:>9.0} /s   ({:.2} of the limit)",
+            fired / limit
+        );
+    }
+    store.close().await;
+}
+
+fn syncs_a_second(path: &std::path::Path) -> f64 {
+    let mut file = File::create(path).unwrap();
+    let start = Instant::now();
+    let mut count = 0.0;
+    while start.elapsed() < TIME {
+        file.write_all(&[b'x'; 512]).unwrap();
+        file.sync_data().unwrap();
+        count += 1.0;
+    }
+    count / start.elapsed().as_secs_f64()
+}
+
+/// Each firing writes a firing, a job, the schedule's progress and two events.
+async fn firings_a_second(store: &Store, schedule: ScheduleId, callers: i64, next: &mut i64) -> f64 {
+    let mut tasks = JoinSet::new();
+    let start = Instant::now();
+    for caller in 0..callers {
+        let (store, first) = (store.clone(), *next + caller);
+        let step = usize::try_from(callers).unwrap();
+        tasks.spawn(async move {
+            let mut done = 0_u32;
+            for second in (first..).step_by(step) {
+                if start.elapsed() >= TIME {
+                    break;
+                }
+                let due = Timestamp::from_second(second).unwrap();
+                let key = Occurrence::Cron(due).key(0);
+                let firing = Firing { schedule, key, due, decision: Decision::Run(job()) };
+                store.fire_once(firing, due).await.unwrap();
+                done += 1;
+            }
+            done
+        });
+    }
+    let done: u32 = tasks.join_all().await.into_iter().sum();
+    *next += i64::from(done) * 2 + callers;
+    f64::from(done) / start.elapsed().as_secs_f64()
+}
+
+fn job() -> NewJob {
+    NewJob {
+        agent: "bench".parse().unwrap(),
+        trigger_type: TriggerType::Schedule,
+        schedule: Some("s".parse().unwrap()),
+        prompt: Some("Look for what is new and tidy up.".to_owned()),
+        origin: None,
+        work_item: None,
+        chat: None,
+        confined: None,
+        not_before: None,
+    }
+}
+
+fn roster() -> (Roster, ScheduleId) {
+    let name: AgentName = "bench".parse().unwrap();
+    let trigger = TriggerConfig::Cron { expression: "* * * * * *".parse().unwrap(), timezone: None };
+    let schedule = Schedule::new(&name, "s".parse().unwrap(), trigger);
+    let id = schedule.id;
+    let agent = Agent { schedules: vec![schedule], ..Agent::new(name) };
+    (Roster::of(vec![agent]), id)
+}

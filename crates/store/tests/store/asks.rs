@@ -1,0 +1,183 @@
+//! Asks: made by a running attempt, answered once, over when nobody answers or the attempt ends.
+
+use cowhand_store::audit;
+use cowhand_store::{AskAnswered, AskMade, Claim, Store};
+use cowhand_core::actor::Actor;
+use cowhand_core::ask::{Answer, Ask, AskRefused, AskState, AskStatus, Asked, Denial};
+use cowhand_core::event::Fact;
+use cowhand_core::id::JobId;
+use cowhand_core::job::Outcome;
+use cowhand_core::policy::Retry;
+use cowhand_core::retention::Limit;
+use jiff::SignedDuration;
+use serde_json::json;
+
+use crate::conformance::event_types;
+use crate::{Place, at, hand_job, no_such_job, on_both, with_schedule};
+
+on_both! {
+    an_ask_is_made_once_and_answered_once,
+    nobody_answers_in_time,
+    the_end_of_an_attempt_ends_its_asks,
+    only_an_attempt_that_runs_can_ask,
+    two_who_answer_get_one_answer,
+    an_agent_cannot_ask_without_end,
+    what_was_denied_is_counted_and_bounded,
+}
+
+async fn running(store: &Store) -> (JobId, i64) {
+    let job = store.add_job(hand_job(), at(1)).await.unwrap();
+    let lease = SignedDuration::from_mins(1);
+    match store.claim(job.id().clone(), 100, "n1".into(), lease, at(2)).await.unwrap() {
+        Claim::Claimed { job, epoch } => (job.id().clone(), epoch),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn tool() -> Asked {
+    Asked::Tool { tool: "Bash".into(), input: json!({ "command": "ls \u{0}" }) }
+}
+
+async fn ask(store: &Store, job: &JobId, key: &str) -> Ask {
+    match store.make_ask(job.clone(), 1, key.into(), tool(), at(100), at(3)).await.unwrap() {
+        AskMade::Made(ask) => ask,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn an_ask_is_made_once_and_answered_once(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let (job, _) = running(&store).await;
+    let first = ask(&store, &job, "k1").await;
+    assert_eq!((first.id.number, first.attempt, &first.what), (1, 1, &tool()));
+    assert_eq!(ask(&store, &job, "k1").await, first, "the same key is the same ask");
+    let second = ask(&store, &job, "k2").await;
+    assert_eq!(store.open_asks(10).await.unwrap(), [first.clone(), second.clone()]);
+
+    let jo = Actor::Person { uid: 7, name: Some("jo".into()) };
+    let allow = Answer::Allow { message: Some("be quick".into()) };
+    let answered = audit::by(jo.clone(), store.answer_ask(first.id.clone(), allow, at(4))).await.unwrap();
+    let AskAnswered::Done(answered) = answered else { panic!("{answered:?}") };
+    let AskState::Allowed(said) = &answered.state else { panic!("{answered:?}") };
+    assert_eq!((said.by.as_ref(), said.message.as_deref()), (Some(&jo), Some("be quick")));
+    assert_eq!(store.ask(first.id.clone()).await.unwrap(), Some(answered.clone()));
+    assert_eq!(ask(&store, &job, "k1").await, answered, "who asks again hears the answer");
+
+    let again = store.answer_ask(first.id.clone(), Answer::Deny { message: None }, at(5)).await.unwrap();
+    let over = AskRefused::Over { id: first.id.clone(), status: AskStatus::Allowed };
+    assert_eq!(again, AskAnswered::Refused(over));
+    let words = store.answer_ask(second.id.clone(), Answer::Text("x".into()), at(5)).await.unwrap();
+    assert_eq!(words, AskAnswered::Refused(AskRefused::NeedsVerdict(second.id.clone())));
+    assert_eq!(store.open_asks(10).await.unwrap(), [second]);
+    assert_eq!(store.asks_of(job).await.unwrap().len(), 2);
+    assert_eq!(store.last_asks(1).await.unwrap().len(), 1);
+    assert_eq!(event_types(&store).await[2..], ["ask:made", "ask:made", "ask:answered"]);
+    let event = store.events_after(0, 100).await.unwrap().pop().unwrap();
+    assert_eq!(event.by, Some(jo));
+    assert_eq!(event.fact, Fact::AskAnswered { ask: first.id, status: AskStatus::Allowed });
+}
+
+async fn nobody_answers_in_time(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let (job, _) = running(&store).await;
+    let made = ask(&store, &job, "k").await;
+    store.expire_asks(at(99)).await.unwrap();
+    assert_eq!(store.ask(made.id.clone()).await.unwrap().unwrap().state, AskState::Open);
+    let late = store.answer_ask(made.id.clone(), Answer::Allow { message: None }, at(100)).await.unwrap();
+    let over = AskRefused::Over { id: made.id.clone(), status: AskStatus::Expired };
+    assert_eq!(late, AskAnswered::Refused(over), "also before anybody wrote down that it is over");
+    store.expire_asks(at(100)).await.unwrap();
+    store.expire_asks(at(101)).await.unwrap();
+    let state = store.ask(made.id).await.unwrap().unwrap().state;
+    assert_eq!(state, AskState::Expired { answered_at: at(100) });
+    assert_eq!(event_types(&store).await[2..], ["ask:made", "ask:expired"]);
+}
+
+async fn the_end_of_an_attempt_ends_its_asks(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let (job, epoch) = running(&store).await;
+    let open = ask(&store, &job, "k1").await;
+    let answered = ask(&store, &job, "k2").await;
+    store.answer_ask(answered.id.clone(), Answer::Deny { message: None }, at(4)).await.unwrap();
+    let outcome = Outcome::Completed { summary: None };
+    store.settle(job.clone(), epoch, outcome, Retry::default(), at(5)).await.unwrap();
+    let states: Vec<_> =
+        store.asks_of(job.clone()).await.unwrap().iter().map(|ask| ask.state.status()).collect();
+    assert_eq!(states, [AskStatus::Ended, AskStatus::Denied]);
+    let late = store.answer_ask(open.id.clone(), Answer::Allow { message: None }, at(6)).await.unwrap();
+    assert!(matches!(late, AskAnswered::Refused(AskRefused::Over { status: AskStatus::Ended, .. })));
+    assert_eq!(store.open_asks(10).await.unwrap(), []);
+    // They go with their job.
+    store.prune(vec![(job.clone(), Limit::MaxAge)], at(7)).await.unwrap();
+    assert_eq!(store.ask(open.id.clone()).await.unwrap(), None);
+    let gone = store.answer_ask(open.id, Answer::Allow { message: None }, at(8)).await.unwrap();
+    assert_eq!(gone, AskAnswered::NoAsk);
+}
+
+async fn only_an_attempt_that_runs_can_ask(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let waiting = store.add_job(hand_job(), at(1)).await.unwrap();
+    let (running, _) = running(&store).await;
+    for (job, attempt) in [(waiting.id(), 1), (waiting.id(), 0), (&running, 2), (&running, 0)] {
+        let made = store.make_ask(job.clone(), attempt, "k".into(), tool(), at(100), at(3)).await.unwrap();
+        assert_eq!(made, AskMade::NotRunning, "{attempt}");
+    }
+    let made = store.make_ask(no_such_job(), 1, "k".into(), tool(), at(100), at(3)).await;
+    assert!(made.is_err());
+}
+
+async fn two_who_answer_get_one_answer(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let (job, _) = running(&store).await;
+    for round in 0..10 {
+        let made = ask(&store, &job, &format!("k{round}")).await;
+        let answer = |answer: Answer| {
+            let (store, id) = (store.clone(), made.id.clone());
+            tokio::spawn(async move { store.answer_ask(id, answer, at(4)).await.unwrap() })
+        };
+        let both = [answer(Answer::Allow { message: None }), answer(Answer::Deny { message: None })];
+        let mut done = 0;
+        for one in both {
+            done += usize::from(matches!(one.await.unwrap(), AskAnswered::Done(_)));
+        }
+        assert_eq!(done, 1);
+    }
+}
+
+async fn an_agent_cannot_ask_without_end(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let (job, _) = running(&store).await;
+    for number in 0..50 {
+        ask(&store, &job, &format!("k{number}")).await;
+    }
+    let more = store.make_ask(job.clone(), 1, "more".into(), tool(), at(100), at(3)).await.unwrap();
+    assert_eq!(more, AskMade::TooMany);
+    assert_eq!(ask(&store, &job, "k0").await.id.number, 1, "what it asked before is still known");
+}
+
+/// An agent that tries for ever fills neither the table nor the events.
+async fn what_was_denied_is_counted_and_bounded(place: Place) {
+    let (store, _) = with_schedule(&place).await;
+    let (job, epoch) = running(&store).await;
+    let deny = async |tool: &str, attempt: u32, now: i64| {
+        store.denied(job.clone(), attempt, tool.to_owned(), "Bash(rm *)".into(), at(now)).await.unwrap();
+    };
+    for now in 3..6 {
+        deny("Bash", 1, now).await;
+    }
+    deny("Bash", 2, 6).await;
+    let (tool, rule) = ("Bash".to_owned(), "Bash(rm *)".to_owned());
+    let one = Denial { tool, rule, times: 3, first_at: at(3), last_at: at(5) };
+    assert_eq!(store.denials_of(job.clone()).await.unwrap(), [one], "another attempt does not run");
+    assert_eq!(event_types(&store).await[2..], ["ask:denied"]);
+    for number in 0..200 {
+        deny(&format!("tool{number}"), 1, 7).await;
+    }
+    assert_eq!(store.denials_of(job.clone()).await.unwrap().len(), 100);
+    let types = event_types(&store).await;
+    assert_eq!(types.iter().filter(|name| **name == "ask:denied").count(), 100);
+    let done = Outcome::Completed { summary: None };
+    store.settle(job.clone(), epoch, done, Retry::default(), at(8)).await.unwrap();
+    store.prune(vec![(job.clone(), Limit::MaxAge)], at(9)).await.unwrap();
+    assert_eq!(store.denials_of(job).await.unwrap(), []);
+}

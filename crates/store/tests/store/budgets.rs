@@ -1,0 +1,488 @@
+//! Budgets under load: what is reserved is nobody else's, what is heard is not forgotten.
+
+use std::collections::BTreeMap;
+
+use cowhand_store::{Claim, Decision, Fired, Firing, Hearing, Settled, Starter, Store};
+use cowhand_core::attempt::{Limit, Settlement};
+use cowhand_core::breaker::Breaker;
+use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Purse, Scope, Window};
+use cowhand_core::event::Fact;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
+use cowhand_core::policy::Retry;
+use cowhand_core::provider::{Provider, Seat};
+use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::schedule::ScheduleState;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use tokio::task::JoinSet;
+
+use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
+
+on_both! {
+    nobody_reserves_what_is_reserved,
+    two_stores_never_spend_the_same_reserve_twice,
+    firing_and_claiming_reserves_too,
+    what_was_heard_is_not_forgotten,
+    a_reservation_ends_with_its_attempt,
+    what_a_run_may_need_is_learnt,
+    what_nobody_told_is_assumed,
+    a_command_that_uses_no_model_learns_to_share,
+    a_run_is_told_what_it_passes,
+    a_schedule_that_keeps_failing_pauses,
+    a_job_is_empty_as_a_whole,
+    a_person_proves_that_it_works,
+    days_are_those_of_the_zone,
+    items_and_jobs_have_their_sums,
+}
+
+const LEASE: SignedDuration = SignedDuration::from_hours(1);
+
+fn per_day(dollars: f64) -> Budget {
+    Budget { per_day_usd: Some(dollars), ..Budget::default() }
+}
+
+fn purse(own: Budget, fleet: Budget) -> Purse {
+    let (day, month) = (Period::day(at(0), &TimeZone::UTC), Period::month(at(0), &TimeZone::UTC));
+    Purse { own, fleet, day, month }
+}
+
+fn starter(purse: Purse) -> Starter {
+    Starter {
+        node: "node".into(),
+        lease: LEASE,
+        max_concurrent: 1_000,
+        session_key: None,
+        purse: Some(purse),
+        seat: None,
+    }
+}
+
+fn cost(dollars: f64) -> JobUsage {
+    let used = ModelUsage { input_tokens: 100, cost_usd: Some(dollars), ..ModelUsage::default() };
+    let per_model = BTreeMap::from([("m".to_owned(), used)]);
+    JobUsage { per_model, total_cost_usd: Some(dollars), ..JobUsage::default() }
+}
+
+fn job_of(agent: &str) -> NewJob {
+    NewJob { agent: agent.parse().unwrap(), ..hand_job() }
+}
+
+async fn add(store: &Store, new: NewJob) -> JobId {
+    store.add_job(new, at(0)).await.unwrap().id().clone()
+}
+
+async fn claim(store: &Store, id: &JobId, purse: Purse) -> Claim {
+    store.claim_in_turn(id.clone(), starter(purse), at(1)).await.unwrap()
+}
+
+async fn claimed(store: &Store, id: &JobId, purse: Purse) -> i64 {
+    match claim(store, id, purse).await {
+        Claim::Claimed { epoch, .. } => epoch,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn completed(usage: Option<JobUsage>) -> Settlement {
+    Settlement { usage, ..Outcome::Completed { summary: None }.into() }
+}
+
+async fn spent(store: &Store) -> u64 {
+    let rows = store.spent(Timestamp::MIN, at(1_000_000_000)).await.unwrap();
+    let microdollars = |dollars: Option<f64>| Amount::of(&cost(dollars.unwrap_or_default())).microdollars;
+    rows.iter().map(|row| microdollars(row.usage.cost_usd)).sum()
+}
+
+/// Ten dollars, three for a job: three of sixteen start, whoever asks and at the same moment.
+async fn nobody_reserves_what_is_reserved(place: Place) {
+    let store = place.open().await;
+    let own = Budget { per_job_usd: Some(3.0), ..per_day(10.0) };
+    let mut jobs = Vec::new();
+    for _ in 0..16 {
+        jobs.push(add(&store, hand_job()).await);
+    }
+    let mut tasks = JoinSet::new();
+    for id in jobs {
+        let store = store.clone();
+        tasks.spawn(async move { claim(&store, &id, purse(own, Budget::default())).await });
+    }
+    let mut epochs = Vec::new();
+    for answer in tasks.join_all().await {
+        match answer {
+            Claim::Claimed { job, epoch } => epochs.push((job.id().clone(), epoch)),
+            Claim::OverBudget(OverBudget {
+                scope: Scope::Agent,
+                window: Window::Day,
+                limit: 10_000_000,
+                ..
+            }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(epochs.len(), 3);
+    // They spend less than they might, and that is all that counts then.
+    for (id, epoch) in epochs {
+        store.settle(id, epoch, completed(Some(cost(0.5))), Retry::default(), at(2)).await.unwrap();
+    }
+    let next = add(&store, hand_job()).await;
+    claimed(&store, &next, purse(own, Budget::default())).await;
+    assert_eq!(spent(&store).await, 1_500_000);
+}
+
+/// Two stores on one database stand for two processes; each has eight agents, and the fleet has one budget.
+async fn two_stores_never_spend_the_same_reserve_twice(place: Place) {
+    let stores = [place.open().await, place.open().await];
+    let own = Budget { per_job_usd: Some(1.0), ..Budget::default() };
+    for round in 0..3 {
+        let mut jobs = Vec::new();
+        for number in 0..24 {
+            jobs.push(add(&stores[0], job_of(&format!("agent-{}", number % 8))).await);
+        }
+        let mut tasks = JoinSet::new();
+        for (number, id) in jobs.into_iter().enumerate() {
+            let store = stores[number % 2].clone();
+            tasks.spawn(async move {
+                let claim = claim(&store, &id, purse(own, per_day(15.0))).await;
+                (store, claim)
+            });
+        }
+        let mut running = Vec::new();
+        for (store, claim) in tasks.join_all().await {
+            match claim {
+                Claim::Claimed { job, epoch } => running.push((store, job.id().clone(), epoch)),
+                Claim::OverBudget(over) => assert_eq!((over.scope, over.window), (Scope::Fleet, Window::Day)),
+                other => panic!("{other:?}"),
+            }
+        }
+        // Each spends all that it has reserved: 5 dollars of 15 in each round.
+        let expected = 15 - 5 * round;
+        assert_eq!(running.len(), expected, "round {round}");
+        for (number, (store, id, epoch)) in running.into_iter().enumerate() {
+            let usage = if number < 5 { Some(cost(1.0)) } else { Some(cost(0.0)) };
+            store.settle(id, epoch, completed(usage), Retry::default(), at(2)).await.unwrap();
+        }
+    }
+    assert_eq!(spent(&stores[1]).await, 15_000_000, "never a cent more");
+}
+
+async fn firing_and_claiming_reserves_too(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let own = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
+    let mut tasks = JoinSet::new();
+    for number in 0..8 {
+        let store = store.clone();
+        let decision = Decision::Run(new_job());
+        let firing = Firing { schedule, key: cron_key(number), due: at(number), decision };
+        tasks.spawn(async move {
+            store.fire_and_claim(firing, starter(purse(own, Budget::default())), at(9)).await.unwrap()
+        });
+    }
+    let fired = tasks.join_all().await;
+    let at_once = fired.iter().filter(|fired| matches!(fired, Fired::Claimed { .. })).count();
+    let waiting = fired.iter().filter(|fired| matches!(fired, Fired::Recorded(Some(_)))).count();
+    assert_eq!((at_once, waiting), (1, 7), "the others wait");
+}
+
+/// The node is gone: what it told counts, and until that is settled what it reserved.
+async fn what_was_heard_is_not_forgotten(place: Place) {
+    let store = place.open().await;
+    let own = Budget { per_job_usd: Some(4.0), ..per_day(5.0) };
+    let purse = || purse(own, Budget::default());
+    let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
+    let epoch = claimed(&store, &first, purse()).await;
+    for dollars in [0.5, 1.0, 1.25] {
+        let heard = store.hear(first.clone(), epoch, cost(dollars), Some(purse())).await.unwrap();
+        assert_eq!(heard, Hearing::Noted(None));
+    }
+    let heard = store.hear(first.clone(), epoch + 1, cost(9.0), Some(purse())).await.unwrap();
+    assert_eq!(heard, Hearing::Fenced, "only its own node is believed");
+    assert!(matches!(claim(&store, &second, purse()).await, Claim::OverBudget(_)), "it is still reserved");
+    let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
+    assert_eq!(attempts[0].usage.as_ref().and_then(|usage| usage.total_cost_usd), Some(1.25));
+    let later = at(1) + LEASE + LEASE;
+    let settled = store.release_lapsed(first.clone(), epoch, false, Retry::default(), later).await.unwrap();
+    let Settled::Done(job) = settled else { panic!("{settled:?}") };
+    assert_eq!(job.usage().and_then(|usage| usage.total_cost_usd), Some(1.25));
+    assert_eq!(spent(&store).await, 1_250_000);
+    assert!(
+        matches!(claim(&store, &second, purse()).await, Claim::OverBudget(_)),
+        "1.25 and 4 are more than 5"
+    );
+}
+
+async fn a_reservation_ends_with_its_attempt(place: Place) {
+    let store = place.open().await;
+    let own = Budget { per_job_usd: Some(5.0), ..per_day(5.0) };
+    let purse = || purse(own, Budget::default());
+    let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
+    let epoch = claimed(&store, &first, purse()).await;
+    assert!(matches!(claim(&store, &second, purse()).await, Claim::OverBudget(_)));
+    store.give_back(first.clone(), epoch, NotBegun::Interrupted, at(2)).await.unwrap();
+    let epoch = claimed(&store, &second, purse()).await;
+    store.settle(second, epoch, Outcome::lost("gone"), Retry::default(), at(3)).await.unwrap();
+    let third = add(&store, hand_job()).await;
+    claimed(&store, &third, purse()).await;
+    assert_eq!(spent(&store).await, 0);
+}
+
+async fn what_a_run_may_need_is_learnt(place: Place) {
+    let store = place.open().await;
+    let purse = || purse(per_day(5.0), Budget::default());
+    let mut jobs = Vec::new();
+    for _ in 0..6 {
+        jobs.push(add(&store, hand_job()).await);
+    }
+    // Nobody knows what one costs: it has all of the day to itself.
+    let epoch = claimed(&store, &jobs[0], purse()).await;
+    assert!(matches!(claim(&store, &jobs[1], purse()).await, Claim::OverBudget(_)));
+    store.settle(jobs[0].clone(), epoch, completed(Some(cost(1.0))), Retry::default(), at(2)).await.unwrap();
+    // Four dollars are left, for four like that.
+    for id in &jobs[1..5] {
+        claimed(&store, id, purse()).await;
+    }
+    let Claim::OverBudget(over) = claim(&store, &jobs[5], purse()).await else {
+        panic!("a fifth one started")
+    };
+    assert_eq!(
+        (over.spent, over.reserved, over.needed, over.may_pass()),
+        (1_000_000, 4_000_000, 1_000_000, true)
+    );
+    let agent = Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) };
+    let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
+    let (own, dearest) = ledger.agents[&"coder".parse().unwrap()];
+    assert_eq!((own.day.microdollars, own.held.microdollars), (1_000_000, 4_000_000));
+    assert_eq!((dearest.microdollars, ledger.fleet), (Some(1_000_000), own));
+}
+
+/// Ten thousand tokens, and nobody says what they cost: a dollar counts. Of what is not known at all, all that was reserved.
+async fn what_nobody_told_is_assumed(place: Place) {
+    let store = place.open().await;
+    let own = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
+    let purse = || purse(own, Budget::default());
+    let used = ModelUsage { input_tokens: 10_000, ..ModelUsage::default() };
+    let per_model = BTreeMap::from([("m".to_owned(), used)]);
+    let tokens = JobUsage { per_model, ..JobUsage::default() };
+    let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
+    let epoch = claimed(&store, &first, purse()).await;
+    let settled =
+        store.settle(first.clone(), epoch, completed(Some(tokens)), Retry::default(), at(2)).await.unwrap();
+    let Settled::Done(job) = settled else { panic!("{settled:?}") };
+    let usage = job.usage().unwrap();
+    assert_eq!((usage.total_cost_usd, usage.assumed_usd), (None, Some(1.0)));
+    let epoch = claimed(&store, &second, purse()).await;
+    let later = at(1) + LEASE + LEASE;
+    store.release_lapsed(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
+    assert_eq!(spent(&store).await, 4_000_000);
+    let jobs = store.spent_on_jobs(at(0), at(1_000_000), 10).await.unwrap();
+    let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();
+    assert_eq!(of_jobs, [(second, 3_000_000), (first, 1_000_000)]);
+    // What is assumed says nothing about what the next one will need.
+    let agent = Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) };
+    let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
+    let (_, dearest) = ledger.agents[&"coder".parse().unwrap()];
+    assert_eq!((dearest.microdollars, dearest.tokens), (None, Some(10_000)));
+}
+
+/// The first one has the day to itself. Since it used nothing, the next ones stand in nobody's way.
+async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
+    let store = place.open().await;
+    let purse = || purse(Budget::default(), per_day(5.0));
+    let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
+    let other = add(&store, job_of("other")).await;
+    let epoch = claimed(&store, &first, purse()).await;
+    assert!(matches!(claim(&store, &other, purse()).await, Claim::OverBudget(_)));
+    store.settle(first, epoch, completed(None), Retry::default(), at(2)).await.unwrap();
+    claimed(&store, &second, purse()).await;
+    claimed(&store, &other, purse()).await;
+}
+
+fn budget_settings(dollars: f64) -> cowhand_core::shape::Agent {
+    cowhand_core::shape::Agent { budget: Some(per_day(dollars)), ..Default::default() }
+}
+
+async fn a_run_is_told_what_it_passes(place: Place) {
+    let store = place.open().await;
+    let own = Budget { per_job_usd: Some(1.0), ..Budget::default() };
+    let purse = || purse(own, per_day(2.0));
+    let (first, second) = (add(&store, job_of("a")).await, add(&store, job_of("b")).await);
+    let one = claimed(&store, &first, purse()).await;
+    let two = claimed(&store, &second, purse()).await;
+    let hear = async |id: &JobId, epoch, dollars| match store
+        .hear(id.clone(), epoch, cost(dollars), Some(purse()))
+        .await
+        .unwrap()
+    {
+        Hearing::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
+        Hearing::Fenced => panic!("{id} is not ours"),
+    };
+    assert_eq!(hear(&first, one, 0.999_999).await, None);
+    assert_eq!(hear(&first, one, 1.0).await, Some((Scope::Agent, Window::Job, 1_000_000)));
+    // It did not stop at once, and the other one pays for that.
+    assert_eq!(hear(&first, one, 1.5).await.map(|over| over.1), Some(Window::Job));
+    assert_eq!(hear(&second, two, 0.4).await, None);
+    assert_eq!(hear(&second, two, 0.5).await, Some((Scope::Fleet, Window::Day, 2_000_000)));
+}
+
+fn failed(message: &str, breaker: Breaker) -> Settlement {
+    let error = JobError { kind: ErrorKind::Exit, message: message.to_owned() };
+    let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+    Settlement { breaker: Some(breaker), ..outcome.into() }
+}
+
+async fn fire_and_settle(
+    store: &Store,
+    schedule: cowhand_core::id::ScheduleId,
+    number: i64,
+    settlement: Settlement,
+) {
+    let firing =
+        Firing { schedule, key: cron_key(number), due: at(number), decision: Decision::Run(new_job()) };
+    let Fired::Recorded(Some(job)) = store.fire_once(firing, at(number)).await.unwrap() else {
+        panic!("{number} was fired before")
+    };
+    let id = job.id().clone();
+    let claim = store.claim(id.clone(), 9, "node".into(), LEASE, at(number)).await.unwrap();
+    let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+    store.settle(id, epoch, settlement, Retry::default(), at(number)).await.unwrap();
+}
+
+async fn a_schedule_that_keeps_failing_pauses(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let breaker = Breaker { failures: 3, ..Breaker::default() };
+    for number in 1..=3 {
+        assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
+        fire_and_settle(&store, schedule, number, failed(&format!("no file {number}"), breaker)).await;
+    }
+    let until = at(3) + SignedDuration::from_mins(15);
+    let reason = "3 jobs in a row failed the same way: no file 3 (exit)".to_owned();
+    let paused = ScheduleState::Paused { reason: reason.clone(), until };
+    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, paused);
+    let events = store.events_after(0, 100).await.unwrap();
+    let told: Vec<_> =
+        events.iter().filter(|event| matches!(event.fact, Fact::SchedulePaused { .. })).collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].fact, Fact::SchedulePaused { reason, until });
+    // The pause outlives a reload and the process.
+    store.load_schedules(roster(&[HOURLY]), at(4)).await.unwrap();
+    let again = place.open().await;
+    assert_eq!(again.schedule(schedule).await.unwrap().unwrap().state, paused);
+    assert!(!store.resume(schedule, until - SignedDuration::from_secs(1)).await.unwrap());
+    assert!(store.resume(schedule, until).await.unwrap());
+    assert!(!store.resume(schedule, until).await.unwrap(), "once");
+    // The probe fails, and the next one does not.
+    fire_and_settle(&store, schedule, 1_000, failed("something else", breaker)).await;
+    let ScheduleState::Paused { until, .. } = store.schedule(schedule).await.unwrap().unwrap().state else {
+        panic!("it goes on")
+    };
+    assert_eq!(until, at(1_000) + SignedDuration::from_mins(30));
+    assert!(store.resume(schedule, until).await.unwrap());
+    let done = Settlement { breaker: Some(breaker), ..completed(None) };
+    fire_and_settle(&store, schedule, 9_000, done).await;
+    let record = store.schedule(schedule).await.unwrap().unwrap();
+    assert_eq!((record.state, record.fuse), (ScheduleState::Active, cowhand_core::breaker::Fuse::default()));
+}
+
+async fn a_person_proves_that_it_works(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let breaker = Breaker { failures: 1, ..Breaker::default() };
+    fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
+    assert!(matches!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Paused { .. }));
+    let key = cowhand_core::trigger::Occurrence::Manual("me").key(0);
+    let firing = Firing { schedule, key, due: at(2), decision: Decision::Run(new_job()) };
+    let Fired::Recorded(Some(job)) = store.fire_once(firing, at(2)).await.unwrap() else {
+        panic!("not fired")
+    };
+    let claim = store.claim(job.id().clone(), 9, "node".into(), LEASE, at(2)).await.unwrap();
+    let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+    store.settle(job.id().clone(), epoch, completed(None), Retry::default(), at(3)).await.unwrap();
+    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
+    // And the other way: a person who says so.
+    fire_and_settle(&store, schedule, 5, failed("no", breaker)).await;
+    assert!(store.enable(schedule, at(6)).await.unwrap());
+    assert_eq!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Active);
+}
+
+/// What was spent shortly before midnight is not part of the day after, wherever that midnight is.
+async fn days_are_those_of_the_zone(place: Place) {
+    let store = place.open().await;
+    let zone = TimeZone::get("Asia/Kathmandu").unwrap();
+    let midnight = Period::day(at(0), &zone).end;
+    for (seconds, dollars) in [(-1, 1.0), (0, 2.0)] {
+        let now = midnight + SignedDuration::from_secs(seconds);
+        let id = add(&store, hand_job()).await;
+        let claim = store.claim(id.clone(), 9, "node".into(), LEASE, now).await.unwrap();
+        let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+        store.settle(id, epoch, completed(Some(cost(dollars))), Retry::default(), now).await.unwrap();
+    }
+    let mut roster =
+        Roster::of(vec![Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) }]);
+    roster.zone = "Asia/Kathmandu".parse().unwrap();
+    let day = async |now| store.spending(&roster, now).await.unwrap().fleet.day.microdollars;
+    assert_eq!(day(midnight - SignedDuration::from_secs(1)).await, 3_000_000, "nothing lies ahead of now");
+    assert_eq!(day(midnight).await, 2_000_000);
+}
+
+async fn items_and_jobs_have_their_sums(place: Place) {
+    let store = place.open().await;
+    let item: cowhand_core::work::WorkItem = serde_json::from_value(serde_json::json!({
+        "id": "files-7", "source": "files", "external_id": "7", "title": "Mend the roof", "description": "",
+        "priority": "medium", "labels": [], "metadata": {}, "url": "", "created_at": at(0), "updated_at": at(0),
+    }))
+    .unwrap();
+    for (agent, item, dollars) in [("a", Some(&item), 1.0), ("b", Some(&item), 0.5), ("a", None, 3.0)] {
+        let id = add(&store, NewJob { work_item: item.cloned(), ..job_of(agent) }).await;
+        let claim = store.claim(id.clone(), 9, "node".into(), LEASE, at(1)).await.unwrap();
+        let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+        store.settle(id, epoch, completed(Some(cost(dollars))), Retry::default(), at(2)).await.unwrap();
+    }
+    let items = store.spent_on_items(at(0), 9).await.unwrap();
+    let seen: Vec<_> =
+        items.iter().map(|row| (row.item.as_str(), row.attempts, row.usage.cost_usd)).collect();
+    assert_eq!(seen, [("files-7", 2, Some(1.5))]);
+    assert_eq!(store.spent_on_items(at(3), 9).await.unwrap(), [], "nobody worked on it since");
+    let jobs = store.spent_on_jobs(at(0), at(9), 2).await.unwrap();
+    let seen: Vec<_> =
+        jobs.iter().map(|row| (row.agent.as_str(), row.amount.microdollars, row.attempts)).collect();
+    assert_eq!(seen, [("a", 3_000_000, 1), ("a", 1_000_000, 1)]);
+}
+
+/// What a job did before it was parked is not forgotten when it ends in words.
+async fn a_job_is_empty_as_a_whole(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
+    let fuse = async || store.schedule(schedule).await.unwrap().unwrap();
+    let seat = || Seat { provider: "claude".into(), limits: Provider::default() };
+    for (number, worked) in [(1, true), (1_000, false)] {
+        let firing =
+            Firing { schedule, key: cron_key(number), due: at(number), decision: Decision::Run(new_job()) };
+        let Fired::Recorded(Some(job)) = store.fire_once(firing, at(number)).await.unwrap() else {
+            panic!("fired before")
+        };
+        let id = job.id().clone();
+        let claim = async |second| {
+            let starter = Starter {
+                node: "node".into(),
+                lease: LEASE,
+                max_concurrent: 9,
+                session_key: None,
+                purse: None,
+                seat: Some(seat()),
+            };
+            match store.claim_in_turn(id.clone(), starter, at(second)).await.unwrap() {
+                Claim::Claimed { epoch, .. } => epoch,
+                other => panic!("{other:?}"),
+            }
+        };
+        let epoch = claim(number).await;
+        let error = JobError { kind: ErrorKind::RateLimited, message: "the limit".into() };
+        let limited = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        let limit = Some(Limit { resets_at: Some(at(number + 10)) });
+        let limited = Settlement { limit, used_no_tool: !worked, ..limited.into() };
+        store.settle(id.clone(), epoch, limited, Retry::default(), at(number + 1)).await.unwrap();
+        let epoch = claim(number + 10).await;
+        let words = Settlement { breaker: Some(breaker), used_no_tool: true, ..completed(None) };
+        store.settle(id.clone(), epoch, words, Retry::default(), at(number + 11)).await.unwrap();
+        let paused = matches!(fuse().await.state, ScheduleState::Paused { .. });
+        assert_eq!(paused, !worked, "{number}");
+    }
+}

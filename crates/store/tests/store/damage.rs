@@ -1,0 +1,81 @@
+//! What is broken is said, and nothing is emptied.
+
+use cowhand_store::{Store, StoreError};
+use sqlx::Connection;
+
+use crate::{Place, at, hand_job};
+
+async fn refuse(url: &str) -> StoreError {
+    match Store::open(url).await {
+        Err(error) => error,
+        Ok(_) => panic!("{url} was opened"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.db");
+    let letter = "Dear diary, this is not a database. ".repeat(100);
+    std::fs::write(&file, &letter).unwrap();
+    let error = refuse(&file.display().to_string()).await.to_string();
+    assert!(error.contains("store.db") && error.contains("not a database"), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), letter);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = refuse(&folder.path().join("gone/store.db").display().to_string()).await.to_string();
+    assert!(error.contains("gone/store.db"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named_without_its_password() {
+    let error = refuse("postgres://me:hunter2@127.0.0.1:1/fleet").await.to_string();
+    assert!(error.contains("postgres://127.0.0.1:1/fleet"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+}
+
+#[tokio::test]
+async fn a_store_from_a_newer_version_is_refused() {
+    let place = Place::sqlite();
+    place.open().await.close().await;
+    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", place.url)).await.unwrap();
+    let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
+                 values (9001, 'from the future', 1, x'00', 0)";
+    sqlx::query(newer).execute(&mut file).await.unwrap();
+    file.close().await.unwrap();
+    let error = refuse(&place.url).await;
+    assert!(matches!(error, StoreError::Newer { found: 9001, .. }), "{error}");
+    assert!(error.to_string().contains("newer cowhand"), "{error}");
+}
+
+#[tokio::test]
+async fn a_row_that_nobody_could_have_written_is_an_error() {
+    let place = Place::sqlite();
+    let store = place.open().await;
+    let job = store.add_job(hand_job(), at(0)).await.unwrap();
+    let mut file = sqlx::SqliteConnection::connect(&format!("sqlite://{}", place.url)).await.unwrap();
+    for damage in [
+        "update jobs set status = 'done'",
+        "update jobs set status = 'completed'",
+        "update jobs set id = '../x'",
+    ] {
+        let mut transaction = file.begin().await.unwrap();
+        sqlx::query(damage).execute(&mut *transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+        let listed = store.jobs(cowhand_store::JobFilter::default(), 10).await;
+        assert!(matches!(listed, Err(StoreError::Unreadable { .. })), "{damage}: {listed:?}");
+    }
+    drop(job);
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    let place = Place::sqlite();
+    let store = place.open().await;
+    let other = store.clone();
+    store.close().await;
+    assert!(matches!(other.add_job(hand_job(), at(0)).await, Err(StoreError::Closed)));
+}

@@ -1,0 +1,429 @@
+//! Work items in hand: the row is the lock, and it is there until the last word is said.
+
+use cowhand_store::{
+    Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
+};
+use cowhand_core::event::Fact;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
+use cowhand_core::policy::Retry;
+use cowhand_core::report::{Report, ReportedOutcome};
+use cowhand_core::schedule::{FiringOutcome, SkipReason};
+use cowhand_core::shape::WorkSource;
+use cowhand_core::trigger::{FiringKey, Occasion};
+use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use crate::{Place, at, cron_key, hand_job, on_both, with_schedule};
+use cowhand_store::{Decision, Fired, Firing, Prepared, Pruned};
+
+on_both! {
+    one_of_many_takes_an_item,
+    an_item_through_its_whole_life,
+    what_failed_too_often_is_left_for_a_person,
+    what_was_put_back_by_us_is_not_counted_anew,
+    a_failure_to_start_is_not_counted,
+    firings_of_a_schedule_are_prepared_in_their_order,
+    what_its_agent_reports_is_what_the_source_is_told,
+    a_claim_that_nobody_finished_is_taken_back,
+    what_is_owed_has_one_payer_at_a_time,
+    who_thinks_better_of_it_is_heard,
+    a_waiting_job_that_is_cancelled_gives_its_item_back,
+    a_job_whose_claim_ran_out_does_not_start,
+    a_firing_is_prepared_by_one,
+    a_firing_knows_all_its_jobs,
+    the_fleet_has_one_name,
+}
+
+fn item(id: &str) -> WorkItem {
+    serde_json::from_value(json!({
+        "id": format!("files-{id}"), "source": "files", "external_id": id, "title": format!("Do {id}"),
+        "description": "Please.", "priority": "medium", "labels": [], "metadata": {}, "url": "file:///x",
+        "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z",
+    }))
+    .unwrap()
+}
+
+fn taking(id: &str) -> Taking {
+    let source: WorkSource =
+        serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 2})).unwrap();
+    Taking {
+        queue: "files tasks".to_owned(),
+        item: item(id),
+        source,
+        node: "n1".to_owned(),
+        agent: "a".parse().unwrap(),
+        schedule: None,
+        until: at(300),
+        unless: Unless { given_up: true, released_since: None },
+    }
+}
+
+/// Also what was given up: a person has put it back.
+async fn take(store: &Store, id: &str) -> JobId {
+    let mut taken = store.take_item(taking(id), None, at(0)).await.unwrap();
+    if taken == Taken::PutBack {
+        let put_back = Taking { unless: Unless::default(), ..taking(id) };
+        taken = store.take_item(put_back, None, at(0)).await.unwrap();
+    }
+    match taken {
+        Taken::Ours(holder) => holder,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Claimed, with its job.
+async fn hold(store: &Store, schedule: cowhand_core::id::ScheduleId, id: &str) -> JobId {
+    let holder = take(store, id).await;
+    let new = NewJob { work_item: Some(item(id)), ..hand_job() };
+    let of = OfFiring { schedule, key: cron_key(1) };
+    let job = store.hold_item(holder.clone(), new, of, at(3600), at(1)).await.unwrap().unwrap();
+    assert_eq!(job.id(), &holder);
+    holder
+}
+
+async fn run(store: &Store, job: &JobId, outcome: Outcome) {
+    let lease = SignedDuration::from_secs(30);
+    let Claim::Claimed { epoch, .. } =
+        store.claim(job.clone(), 9, "n1".to_owned(), lease, at(2)).await.unwrap()
+    else {
+        panic!("claimed")
+    };
+    let settled = store.settle(job.clone(), epoch, outcome, Retry::default(), at(3)).await.unwrap();
+    assert!(matches!(settled, Settled::Done(_)));
+}
+
+fn failed() -> Outcome {
+    let error = JobError { kind: ErrorKind::Lost, message: "gone".to_owned() };
+    Outcome::Failed { reason: FailReason::Error, error, summary: None }
+}
+
+async fn one_of_many_takes_an_item(place: Place) {
+    let store = place.open().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let store = store.clone();
+        tasks.spawn(async move { store.take_item(taking("x"), None, at(0)).await.unwrap() });
+    }
+    let taken = tasks.join_all().await;
+    assert_eq!(taken.iter().filter(|taken| matches!(taken, Taken::Ours(_))).count(), 1);
+    assert_eq!(taken.iter().filter(|taken| **taken == Taken::Held).count(), 15);
+}
+
+async fn an_item_through_its_whole_life(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    let job = store.job(holder.clone()).await.unwrap().unwrap();
+    assert_eq!(job.work_item(), Some(&item("x")));
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Held);
+    run(&store, &holder, Outcome::Completed { summary: Some("Done.".to_owned()) }).await;
+    // In the transaction that ended the job.
+    let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
+        panic!("{owed:?}")
+    };
+    assert_eq!((result.outcome, result.summary.as_str()), (WorkOutcome::Success, "Done."));
+    assert!(matches!(store.take_item(taking("x"), None, at(4)).await.unwrap(), Taken::Held), "not yet");
+    store.paid(owed, at(5)).await.unwrap();
+    assert!(store.items().await.unwrap().is_empty());
+    assert_eq!(store.next_item_time().await.unwrap(), None);
+    let events = store.events_after(0, 100).await.unwrap();
+    let facts: Vec<&str> = events.iter().map(|event| event.fact.type_name()).collect();
+    assert_eq!(facts[1..], ["work:claimed", "job:created", "job:started", "job:completed", "work:reported"]);
+    assert!(events[1..].iter().all(|event| event.job.as_ref() == Some(&holder)));
+}
+
+async fn a_firing_knows_all_its_jobs(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let decision = Decision::Prepare(Occasion::default());
+    let firing = Firing { schedule, key: cron_key(1), due: at(1), decision };
+    assert!(matches!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None)));
+    let first = hold(&store, schedule, "x").await;
+    let second = hold(&store, schedule, "y").await;
+    run(&store, &second, failed()).await;
+    store.prepared(schedule, cron_key(1), Prepared::Jobs { more: false }, None, at(4)).await.unwrap();
+    let ledger = store.ledger(schedule, 10).await.unwrap();
+    let jobs = |row: &cowhand_store::LedgerRow| -> Vec<(JobId, JobStatus)> {
+        row.jobs.iter().map(|job| (job.id.clone(), job.status)).collect()
+    };
+    let expected = [(first.clone(), JobStatus::Pending), (second.clone(), JobStatus::Failed)];
+    assert_eq!((ledger.len(), jobs(&ledger[0])), (1, expected.to_vec()));
+    assert_eq!(ledger[0].job.as_ref(), Some(&first));
+    let between = store.firings_between(vec![schedule], (at(0), at(9)), 10).await.unwrap();
+    assert_eq!(between, std::slice::from_ref(&ledger));
+    assert_eq!(store.firing(schedule, cron_key(1)).await.unwrap(), Some(ledger[0].clone()));
+    assert_eq!(store.jobs_by_suffix(second.suffix()).await.unwrap(), std::slice::from_ref(&second));
+    assert!(store.jobs_by_suffix("nosuch").await.unwrap().is_empty());
+    // A job that is gone is gone from its firing, too; that it was the first stays known.
+    store.cancel(first.clone(), at(5)).await.unwrap();
+    assert!(matches!(store.remove_job(first.clone(), at(6)).await.unwrap(), Pruned::Done(_)));
+    let ledger = store.ledger(schedule, 10).await.unwrap();
+    assert_eq!(jobs(&ledger[0]), [(second, JobStatus::Failed)]);
+    assert_eq!(ledger[0].job, Some(first));
+}
+
+async fn what_failed_too_often_is_left_for_a_person(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    for round in 1..=2 {
+        let holder = hold(&store, schedule, "x").await;
+        run(&store, &holder, failed()).await;
+        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
+        let released = matches!(closing, Closing::Release(_));
+        assert_eq!(released, round == 1, "the second failure is the last: {closing:?}");
+        store.paid(owed, at(5)).await.unwrap();
+    }
+    let known = store.item_failures().await.unwrap().remove(0);
+    assert_eq!((known.failures, known.state, known.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
+    assert_eq!((known.reason.as_deref(), known.item.as_ref()), (Some("gone"), Some(&item("x"))));
+    // Whoever finds it offered has to make sure that a person has put it back.
+    assert_eq!(store.take_item(taking("x"), None, at(6)).await.unwrap(), Taken::PutBack);
+    let person = "me@files-x".to_owned();
+    let taken = store.take_item(taking("x"), Some(person.clone()), at(6)).await.unwrap();
+    assert!(matches!(taken, Taken::Ours(_)));
+    store.leave_item(person).await.unwrap();
+    assert_eq!(store.item_failures().await.unwrap().len(), 1, "it is still known");
+    let put_back = Taking { unless: Unless::default(), ..taking("x") };
+    let Taken::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else { panic!("ours") };
+    assert!(store.item_failures().await.unwrap().is_empty(), "the count starts anew");
+    store.leave_item(holder.to_string()).await.unwrap();
+}
+
+/// With fewer attempts than were made before, an item that cowhand itself has put back is left for a person.
+async fn what_was_put_back_by_us_is_not_counted_anew(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    run(&store, &holder, failed()).await;
+    let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    store.paid(owed, at(5)).await.unwrap();
+    let known = store.item_failures().await.unwrap().remove(0);
+    assert_eq!((known.failures, known.state, known.released_at), (1, FailedItem::Offered, Some(at(3))));
+    let since = |second| Unless { given_up: true, released_since: Some(at(second)) };
+    let take = |unless| store.take_item(Taking { unless, ..taking("x") }, None, at(6));
+    assert_eq!(take(since(2)).await.unwrap(), Taken::Released, "it was given back after that");
+    let source =
+        serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 1})).unwrap();
+    let strict = Taking { source, ..taking("x") };
+    assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), Taken::TooOften { failures: 1 });
+    store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
+    assert_eq!(take(since(2)).await.unwrap(), Taken::PutBack, "a person took it out of its queue");
+    store.forget_failures("files tasks".to_owned(), item("x").id).await.unwrap();
+    assert!(matches!(take(since(2)).await.unwrap(), Taken::Ours(_)));
+}
+
+/// A job that could not be started says nothing about its item.
+async fn a_failure_to_start_is_not_counted(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let error = JobError { kind: ErrorKind::StartFailed, message: "no such program".to_owned() };
+    for round in 0..4 {
+        let holder = hold(&store, schedule, "x").await;
+        let outcome = Outcome::Failed { reason: FailReason::Error, error: error.clone(), summary: None };
+        run(&store, &holder, outcome).await;
+        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
+        assert!(matches!(closing, Closing::Release(_)), "{round}: {closing:?}");
+        store.paid(owed, at(5)).await.unwrap();
+        assert_eq!(store.item_failures().await.unwrap()[0].failures, 0);
+    }
+}
+
+/// A job that ended well failed, if its agent says so; and that counts like any other failure.
+async fn what_its_agent_reports_is_what_the_source_is_told(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    for (round, reported, expected) in [
+        (1, ReportedOutcome::Failed, WorkOutcome::Failure),
+        (2, ReportedOutcome::Partial, WorkOutcome::Partial),
+        (3, ReportedOutcome::Failed, WorkOutcome::Failure),
+    ] {
+        let holder = hold(&store, schedule, "x").await;
+        let lease = SignedDuration::from_secs(30);
+        let claimed = store.claim(holder.clone(), 9, "n1".to_owned(), lease, at(2)).await.unwrap();
+        let Claim::Claimed { epoch, .. } = claimed else { panic!("{claimed:?}") };
+        let artifacts = vec!["out/a.txt".to_owned()];
+        let report =
+            Report { outcome: reported, summary: "As reported.".to_owned(), artifacts, reported_at: at(2) };
+        store.report(holder.clone(), 1, report, at(2)).await.unwrap();
+        let well = Outcome::Completed { summary: Some("Last words.".to_owned()) };
+        store.settle(holder.clone(), epoch, well, Retry::default(), at(3)).await.unwrap();
+        let job = store.job(holder).await.unwrap().unwrap();
+        assert_eq!(job.status(), JobStatus::Completed, "its process ended well");
+        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
+            panic!("{owed:?}")
+        };
+        assert_eq!((result.outcome, result.summary.as_str()), (expected, "As reported."), "{round}");
+        assert_eq!(result.artifacts, ["out/a.txt"]);
+        store.paid(owed, at(5)).await.unwrap();
+    }
+    // What went well in between makes them begin anew.
+    assert_eq!(store.item_failures().await.unwrap()[0].failures, 1);
+}
+
+async fn a_claim_that_nobody_finished_is_taken_back(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let slow = take(&store, "slow").await;
+    store.give_up_stale_claims(at(299)).await.unwrap();
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
+    store.give_up_stale_claims(at(300)).await.unwrap();
+    let owed = store.take_owed("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
+    assert!(matches!(owed.state, ItemState::Closing { closing: Closing::Release(_), .. }));
+    // Who comes too late makes no job of it.
+    let new = NewJob { work_item: Some(item("slow")), ..hand_job() };
+    let of = OfFiring { schedule, key: cron_key(1) };
+    assert_eq!(store.hold_item(slow.clone(), new, of, at(3600), at(301)).await.unwrap(), None);
+    assert_eq!(store.job(slow).await.unwrap(), None);
+    // A node that starts takes back its own at once, and no other's.
+    take(&store, "mine").await;
+    store.take_up_items("n2".to_owned(), at(2)).await.unwrap();
+    assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
+    store.take_up_items("n1".to_owned(), at(2)).await.unwrap();
+    assert!(matches!(store.items().await.unwrap()[0].state, ItemState::Closing { .. }));
+}
+
+async fn what_is_owed_has_one_payer_at_a_time(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    run(&store, &holder, failed()).await;
+    let take = |node: &str, until, now| store.take_owed(node.to_owned(), at(until), at(now));
+    let owed = take("n1", 100, 4).await.unwrap().unwrap();
+    assert_eq!(take("n2", 100, 99).await.unwrap(), None, "n1 has it in hand");
+    store.postpone(owed.clone(), "502".to_owned(), at(50), at(5)).await.unwrap();
+    assert_eq!(take("n2", 100, 49).await.unwrap(), None, "not yet");
+    let again = take("n2", 100, 50).await.unwrap().unwrap();
+    let ItemState::Closing { tries, last_error, .. } = &again.state else { panic!("{again:?}") };
+    assert_eq!((*tries, last_error.as_deref()), (1, Some("502")));
+    store.postpone(again, "502".to_owned(), at(60), at(51)).await.unwrap();
+    let delayed = store.events_after(0, 100).await.unwrap();
+    let delayed = delayed.iter().filter(|event| matches!(event.fact, Fact::WorkDelayed { .. })).count();
+    assert_eq!(delayed, 1, "the same reason is told once");
+    // n2 dies with the debt in hand; when it is back it goes on at once.
+    take("n2", 10_000, 60).await.unwrap().unwrap();
+    store.take_up_items("n2".to_owned(), at(61)).await.unwrap();
+    let owed = take("n2", 10_000, 61).await.unwrap().unwrap();
+    store.paid(owed.clone(), at(62)).await.unwrap();
+    store.paid(owed, at(63)).await.unwrap();
+    let told = store.events_after(0, 100).await.unwrap();
+    let told = told.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
+    assert_eq!(told, 1, "once, whoever says so twice");
+}
+
+/// A release that is just being told becomes a completion: both are told.
+async fn who_thinks_better_of_it_is_heard(place: Place) {
+    let store = place.open().await;
+    let holder = "person@files-one".to_owned();
+    let taken = store.take_item(taking("one"), Some(holder.clone()), at(0)).await.unwrap();
+    assert!(matches!(taken, Taken::Ours(_)), "{taken:?}");
+    store.hold_for_person(holder.clone(), at(300), at(1)).await.unwrap();
+    let owed = |now: i64| store.take_owed("n1".into(), at(now + 60), at(now));
+    store.close_item(holder.clone(), Closing::Release(ReleaseOptions::default()), at(2)).await.unwrap();
+    let release = owed(2).await.unwrap().unwrap();
+    let complete: Closing =
+        serde_json::from_value(json!({"complete": {"outcome": "success", "summary": "By hand."}})).unwrap();
+    store.close_item(holder, complete.clone(), at(3)).await.unwrap();
+    store.paid(release, at(4)).await.unwrap();
+    let second = owed(4).await.unwrap().expect("the second word is still owed");
+    assert!(
+        matches!(&second.state, ItemState::Closing { closing, .. } if *closing == complete),
+        "{second:?}"
+    );
+    store.paid(second, at(5)).await.unwrap();
+    assert!(store.items().await.unwrap().is_empty());
+}
+
+async fn a_waiting_job_that_is_cancelled_gives_its_item_back(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    let Cancel::Done(job) = store.cancel(holder, at(2)).await.unwrap() else { panic!("done") };
+    assert_eq!(job.status(), JobStatus::Cancelled);
+    let owed = store.take_owed("n1".to_owned(), at(100), at(2)).await.unwrap().unwrap();
+    let ItemState::Closing { closing: Closing::Release(options), .. } = owed.state else { panic!("release") };
+    assert!(options.reason.unwrap().ends_with("was cancelled before it began"));
+}
+
+async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let holder = hold(&store, schedule, "x").await;
+    let lease = SignedDuration::from_secs(30);
+    let claim = |now| store.claim(holder.clone(), 9, "n1".to_owned(), lease, at(now));
+    assert_eq!(claim(3600).await.unwrap(), Claim::ItemLapsed);
+    assert_eq!(store.job(holder.clone()).await.unwrap().unwrap().status(), JobStatus::Pending);
+    let due = store.items_to_renew(at(3600)).await.unwrap();
+    store.renewed(due[0].holder.clone(), at(7200)).await.unwrap();
+    assert!(matches!(claim(3601).await.unwrap(), Claim::Claimed { .. }));
+}
+
+async fn a_firing_is_prepared_by_one(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let firing = Firing {
+        schedule,
+        key: cron_key(1),
+        due: at(1),
+        decision: Decision::Prepare(Occasion::by_hand(&cron_key(1), Some("Go.".to_owned()))),
+    };
+    assert_eq!(store.fire_once(firing.clone(), at(1)).await.unwrap(), Fired::Recorded(None));
+    assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Duplicate);
+    assert_eq!(store.snapshot().await.unwrap().preparing.len(), 1);
+    let take = |node: &str, until, now| {
+        store.take_preparing(schedule, cron_key(1), node.to_owned(), at(until), at(now))
+    };
+    let TakePreparing::Ours(preparation) = take("n1", 100, 2).await.unwrap() else { panic!("ours") };
+    assert_eq!((preparation.occasion.prompt.as_deref(), preparation.tries), (Some("Go."), 1));
+    assert_eq!(take("n2", 100, 99).await.unwrap(), TakePreparing::Elsewhere);
+    let again = take("n1", 100, 3).await.unwrap();
+    assert!(matches!(again, TakePreparing::Ours(again) if again.tries == 2), "its own, again after a crash");
+    assert!(matches!(take("n2", 200, 100).await.unwrap(), TakePreparing::Ours(_)), "n1 is gone");
+    let skip = Prepared::Skip(SkipReason::NoWork);
+    store.prepared(schedule, cron_key(1), skip, Some("nobody was there".to_owned()), at(101)).await.unwrap();
+    store.prepared(schedule, cron_key(1), Prepared::Job(hand_job()), None, at(102)).await.unwrap();
+    let row = store.firing(schedule, cron_key(1)).await.unwrap().unwrap();
+    assert_eq!(row.outcome, FiringOutcome::Skipped(SkipReason::NoWork), "the first word counts");
+    assert_eq!(row.note.as_deref(), Some("nobody was there"));
+    let snapshot = store.snapshot().await.unwrap();
+    assert!(snapshot.preparing.is_empty() && snapshot.jobs.is_empty());
+    assert_eq!(snapshot.schedules[&schedule].last_run_at, Some(at(101)), "an empty look counts as a run");
+}
+
+/// However their keys and due times compare, and on however many nodes.
+async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let key = |name: &str| FiringKey::stored(format!("github:{name}"));
+    let names = ["9", "10", "1", "2"];
+    for name in names {
+        let decision = Decision::Prepare(Occasion::default());
+        let firing = Firing { schedule, key: key(name), due: at(1), decision };
+        assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None));
+    }
+    let waiting = async || -> Vec<String> {
+        let keys = store.to_prepare(schedule).await.unwrap();
+        keys.iter().map(|key| key.as_str().trim_start_matches("github:").to_owned()).collect()
+    };
+    assert_eq!(waiting().await, names);
+    let take = |node: &str, name: &str, now| {
+        store.take_preparing(schedule, key(name), node.to_owned(), at(100), at(now))
+    };
+    assert!(matches!(take("n1", "9", 2).await.unwrap(), TakePreparing::Ours(_)));
+    assert_eq!(take("n2", "9", 2).await.unwrap(), TakePreparing::Elsewhere);
+    assert_eq!(take("n2", "10", 2).await.unwrap(), TakePreparing::Elsewhere, "n1 has one before it");
+    // One that fails again and again holds up nobody for ever.
+    for _ in 0..4 {
+        assert_eq!(take("n2", "10", 3).await.unwrap(), TakePreparing::Elsewhere);
+        assert!(matches!(take("n1", "9", 3).await.unwrap(), TakePreparing::Ours(_)));
+    }
+    assert!(matches!(take("n2", "10", 4).await.unwrap(), TakePreparing::Ours(_)));
+    store.prepared(schedule, key("9"), Prepared::Job(hand_job()), None, at(5)).await.unwrap();
+    assert_eq!(take("n1", "9", 5).await.unwrap(), TakePreparing::Done);
+    assert_eq!(waiting().await, ["10", "1", "2"]);
+    // Those that come when others are done go to the end all the same.
+    let firing =
+        Firing { schedule, key: key("0"), due: at(0), decision: Decision::Prepare(Occasion::default()) };
+    store.fire_once(firing, at(6)).await.unwrap();
+    assert_eq!(waiting().await, ["10", "1", "2", "0"]);
+}
+
+async fn the_fleet_has_one_name(place: Place) {
+    let (one, other) = (place.open().await, place.open().await);
+    let names = tokio::join!(one.fleet_id(), other.fleet_id());
+    assert_eq!(names.0.unwrap(), names.1.unwrap());
+    assert_eq!(one.fleet_id().await.unwrap(), other.fleet_id().await.unwrap());
+}

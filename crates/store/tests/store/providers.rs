@@ -1,0 +1,188 @@
+//! Providers: a limit parks everybody who shares one, and nobody starts where there is no seat.
+
+use cowhand_store::{Claim, RunsAt, Settled, Starter, Store};
+use cowhand_core::attempt::{Limit, Settlement};
+use cowhand_core::event::Fact;
+use cowhand_core::id::JobId;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
+use cowhand_core::policy::Retry;
+use cowhand_core::provider::{Provider, Seat};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Place, at, hand_job, on_both};
+
+on_both! {
+    a_limit_parks_everybody,
+    what_is_shared_is_shared_by_all,
+    starts_keep_their_distance,
+    one_seat_is_taken_once,
+    what_has_begun_is_bound_to_its_runtime,
+}
+
+const AGENTS: [&str; 2] = ["coder", "other"];
+
+fn seat(limits: Provider) -> Seat {
+    Seat { provider: "claude".into(), limits }
+}
+
+fn starter(limits: Provider) -> Starter {
+    let (node, lease) = ("node".to_owned(), SignedDuration::from_mins(1));
+    Starter { node, lease, max_concurrent: 9, session_key: None, purse: None, seat: Some(seat(limits)) }
+}
+
+async fn job_of(store: &Store, agent: &str) -> JobId {
+    let new = NewJob { agent: agent.parse().unwrap(), ..hand_job() };
+    store.add_job(new, at(0)).await.unwrap().id().clone()
+}
+
+async fn claim(store: &Store, job: &JobId, limits: &Provider, second: i64) -> Claim {
+    store.claim_in_turn(job.clone(), starter(limits.clone()), at(second)).await.unwrap()
+}
+
+fn epoch(claim: Claim) -> i64 {
+    match claim {
+        Claim::Claimed { epoch, .. } => epoch,
+        other => panic!("not ours: {other:?}"),
+    }
+}
+
+fn sent_away(resets_at: Option<Timestamp>) -> Settlement {
+    let error = JobError { kind: ErrorKind::RateLimited, message: "the limit".into() };
+    let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+    Settlement { limit: Some(Limit { resets_at }), ..outcome.into() }
+}
+
+async fn a_limit_parks_everybody(place: Place) {
+    let store = place.open().await;
+    let any = Provider::default();
+    let [first, second] = [job_of(&store, "coder").await, job_of(&store, "other").await];
+    let held = epoch(claim(&store, &first, &any, 10).await);
+    let before = store.last_event().await.unwrap();
+    let settled = store.settle(first.clone(), held, sent_away(Some(at(100))), Retry::default(), at(20)).await;
+    let Settled::Done(parked) = settled.unwrap() else { panic!("fenced") };
+    assert_eq!((parked.status(), parked.parks(), parked.attempts()), (JobStatus::Pending, 1, 1));
+    let event = store.events_after(before, 9).await.unwrap().pop().unwrap();
+    let expected = Fact::JobParked {
+        attempt: 1,
+        provider: "claude".into(),
+        until: at(100),
+        message: "the limit".into(),
+    };
+    assert_eq!(event.fact, expected);
+    assert_eq!(store.providers().await.unwrap()["claude"].parked.as_ref().unwrap().until, at(100));
+
+    for job in [&first, &second] {
+        assert!(matches!(claim(&store, job, &any, 99).await, Claim::NoSeat), "{job}");
+    }
+    // Whoever has another provider does not care.
+    let elsewhere = Starter { seat: None, ..starter(any.clone()) };
+    let third = job_of(&store, "coder").await;
+    assert!(matches!(store.claim_in_turn(third, elsewhere, at(99)).await.unwrap(), Claim::Claimed { .. }));
+
+    // A store that is opened again knows it; and it ends.
+    drop(store);
+    let store = place.open().await;
+    assert!(matches!(claim(&store, &first, &any, 99).await, Claim::NoSeat));
+    let held = epoch(claim(&store, &first, &any, 100).await);
+    // Nothing is known of its end, and it was the second in a row.
+    let settled =
+        store.settle(first.clone(), held, sent_away(None), Retry::default(), at(110)).await.unwrap();
+    let Settled::Done(parked) = settled else { panic!("fenced") };
+    assert_eq!(parked.parks(), 2);
+    assert!(matches!(claim(&store, &second, &any, 139).await, Claim::NoSeat));
+    assert!(store.unpark("claude".into(), at(120)).await.unwrap(), "somebody knows better");
+    assert!(!store.unpark("claude".into(), at(120)).await.unwrap());
+    epoch(claim(&store, &second, &any, 121).await);
+
+    // Being sent away is no failed attempt: there are as many as the policy says.
+    let held = epoch(claim(&store, &first, &any, 140).await);
+    let retry = Retry { max_attempts: 2, ..Retry::default() };
+    let settled = store.settle(first.clone(), held, Outcome::lost("gone"), retry, at(150)).await.unwrap();
+    assert!(
+        matches!(settled, Settled::Done(job) if job.status() == JobStatus::Pending && job.attempts() == 3)
+    );
+}
+
+async fn what_is_shared_is_shared_by_all(place: Place) {
+    let store = place.open().await;
+    let two = Provider { max_concurrent: Some(2), ..Provider::default() };
+    let mut jobs = Vec::new();
+    for agent in ["coder", "other", "coder"] {
+        jobs.push(job_of(&store, agent).await);
+    }
+    let held = epoch(claim(&store, &jobs[0], &two, 10).await);
+    epoch(claim(&store, &jobs[1], &two, 10).await);
+    assert!(matches!(claim(&store, &jobs[2], &two, 10).await, Claim::NoSeat));
+    let done = Outcome::Completed { summary: None };
+    store.settle(jobs[0].clone(), held, done, Retry::default(), at(20)).await.unwrap();
+    epoch(claim(&store, &jobs[2], &two, 20).await);
+}
+
+async fn starts_keep_their_distance(place: Place) {
+    let store = place.open().await;
+    let paced = Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() };
+    let [first, second] = [job_of(&store, "coder").await, job_of(&store, "other").await];
+    epoch(claim(&store, &first, &paced, 10).await);
+    assert!(matches!(claim(&store, &second, &paced, 19).await, Claim::NoSeat));
+    epoch(claim(&store, &second, &paced, 20).await);
+}
+
+async fn one_seat_is_taken_once(place: Place) {
+    let store = place.open().await;
+    let one = Provider { max_concurrent: Some(1), ..Provider::default() };
+    let mut jobs = Vec::new();
+    for number in 0..16 {
+        jobs.push(job_of(&store, AGENTS[number % 2]).await);
+    }
+    let racing = jobs.iter().map(|job| {
+        let (store, job, one) = (store.clone(), job.clone(), one.clone());
+        tokio::spawn(async move { claim(&store, &job, &one, 10).await })
+    });
+    let mut won = 0;
+    for racer in racing.collect::<Vec<_>>() {
+        won += u32::from(matches!(racer.await.unwrap(), Claim::Claimed { .. }));
+    }
+    assert_eq!(won, 1);
+}
+
+/// What the planner sees of a job that a limit has stopped: the runtime of its session, once something was done there.
+async fn what_has_begun_is_bound_to_its_runtime(place: Place) {
+    let store = place.open().await;
+    let any = Provider::default();
+    let job = job_of(&store, "coder").await;
+    let resumes = async || store.snapshot().await.unwrap().jobs.pop().unwrap().resumes;
+    let runs_at = async || store.runs_at(job.clone()).await.unwrap().unwrap();
+    let attempt = async |number: u32, session: Option<&str>, settlement: Settlement| {
+        let second = i64::from(number) * 100;
+        let epoch = epoch(claim(&store, &job, &any, second).await);
+        assert_eq!(runs_at().await.runtime, None, "not launched yet");
+        if let Some(session) = session {
+            store.set_place(job.clone(), number, "/srv".as_ref(), "codex").await.unwrap();
+            assert_eq!(
+                runs_at().await,
+                RunsAt { provider: Some("claude".into()), runtime: Some("codex".into()) }
+            );
+            store.set_session(job.clone(), epoch, session.to_owned(), at(second)).await.unwrap();
+        }
+        let retry = Retry { max_attempts: 9, ..Retry::default() };
+        store.settle(job.clone(), epoch, settlement, retry, at(second + 1)).await.unwrap();
+    };
+    let away = |second: i64, used_no_tool| Settlement { used_no_tool, ..sent_away(Some(at(second))) };
+    assert_eq!(resumes().await, None);
+    attempt(1, Some("x"), away(150, true)).await;
+    assert_eq!(resumes().await, None, "it had done nothing");
+    attempt(2, Some("x"), away(250, false)).await;
+    assert_eq!(resumes().await.as_deref(), Some("codex"));
+    attempt(3, Some("x"), away(350, true)).await;
+    assert_eq!(resumes().await.as_deref(), Some("codex"), "what was done before counts");
+    // It could not even be started: that changes nothing.
+    let error = JobError { kind: ErrorKind::StartFailed, message: "no".into() };
+    let failed = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+    attempt(4, None, Settlement { used_no_tool: true, ..failed.clone().into() }).await;
+    assert_eq!(resumes().await.as_deref(), Some("codex"));
+    let session = store.session_of(job.clone()).await.unwrap().unwrap();
+    assert!(session.outcome.unwrap().is_limit());
+    // What failed begins anew, wherever there is a place.
+    attempt(5, Some("x"), failed.into()).await;
+    assert_eq!(resumes().await, None);
+}

@@ -1,0 +1,179 @@
+//! Many at once: one firing for each key, no job claimed twice, never more than an agent may run.
+
+use std::collections::HashSet;
+
+use cowhand_store::{Claim, Decision, Fired, Firing, Settled};
+use cowhand_core::job::Outcome;
+use cowhand_core::policy::Retry;
+use jiff::SignedDuration;
+use tokio::task::JoinSet;
+
+use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, on_both, roster, with_schedule};
+
+on_both! {
+    sixteen_fire_the_same_key,
+    sixteen_claim_the_same_jobs,
+    sixteen_claimers_never_exceed_the_capacity,
+    a_lease_is_taken_up_again_or_lost_but_not_both,
+    renewing_from_many_places_never_blocks,
+    fleets_are_loaded_in_any_order,
+    readers_never_see_a_gap_in_the_events,
+}
+
+const TASKS: usize = 16;
+const LEASE: SignedDuration = SignedDuration::from_hours(1);
+
+async fn sixteen_fire_the_same_key(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    for round in 0..20 {
+        let mut tasks = JoinSet::new();
+        for _ in 0..TASKS {
+            let store = store.clone();
+            let firing =
+                Firing { schedule, key: cron_key(round), due: at(round), decision: Decision::Run(new_job()) };
+            tasks.spawn(async move { store.fire_once(firing, at(round)).await.unwrap() });
+        }
+        let answers = tasks.join_all().await;
+        let won = answers.iter().filter(|fired| matches!(fired, Fired::Recorded(Some(_)))).count();
+        assert_eq!((won, answers.len()), (1, TASKS));
+    }
+    assert_eq!(store.ledger(schedule, 1_000).await.unwrap().len(), 20);
+    assert_eq!(store.snapshot().await.unwrap().jobs.len(), 20);
+    assert_eq!(store.last_event().await.unwrap(), 41);
+}
+
+async fn sixteen_claim_the_same_jobs(place: Place) {
+    let store = place.open().await;
+    let mut jobs = Vec::new();
+    for _ in 0..40 {
+        jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
+    }
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (store, mut jobs) = (store.clone(), jobs.clone());
+        jobs.rotate_left(task);
+        tasks.spawn(async move {
+            let mut won = Vec::new();
+            for id in jobs {
+                let claim = store.claim(id, 1_000, format!("node-{task}"), LEASE, at(1)).await.unwrap();
+                if let Claim::Claimed { job, .. } = claim {
+                    won.push(job.id().clone());
+                }
+            }
+            won
+        });
+    }
+    let won: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+    let distinct: HashSet<_> = won.iter().cloned().collect();
+    assert_eq!((won.len(), distinct.len()), (40, 40), "each job once");
+}
+
+async fn sixteen_claimers_never_exceed_the_capacity(place: Place) {
+    let store = place.open().await;
+    let mut jobs = Vec::new();
+    for _ in 0..TASKS {
+        jobs.push(store.add_job(hand_job(), at(0)).await.unwrap().id().clone());
+    }
+    for round in 0..3 {
+        let mut tasks = JoinSet::new();
+        for (number, id) in jobs.clone().into_iter().enumerate() {
+            let store = store.clone();
+            tasks.spawn(
+                async move { store.claim(id, 3, format!("node-{number}"), LEASE, at(1)).await.unwrap() },
+            );
+        }
+        let mut running = Vec::new();
+        for claim in tasks.join_all().await {
+            if let Claim::Claimed { job, epoch } = claim {
+                running.push((job.id().clone(), epoch));
+            }
+        }
+        assert_eq!(running.len(), 3, "round {round}");
+        for (id, epoch) in running {
+            jobs.retain(|job| *job != id);
+            let outcome = Outcome::Completed { summary: None };
+            let settled = store.settle(id, epoch, outcome, Retry::default(), at(2)).await.unwrap();
+            assert!(matches!(settled, Settled::Done(_)));
+        }
+    }
+}
+
+async fn a_lease_is_taken_up_again_or_lost_but_not_both(place: Place) {
+    let store = place.open().await;
+    for round in 0..50 {
+        let id = store.add_job(hand_job(), at(0)).await.unwrap().id().clone();
+        let claim = store.claim(id.clone(), 1_000, "node".into(), SignedDuration::ZERO, at(1)).await.unwrap();
+        let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
+        let adopting = tokio::spawn({
+            let store = store.clone();
+            async move { store.adopt("node".into(), LEASE, at(2)).await.unwrap() }
+        });
+        let settled = store.release_lapsed(id.clone(), epoch, false, Retry::default(), at(2)).await.unwrap();
+        let held = adopting.await.unwrap().iter().any(|held| held.job == id);
+        assert_eq!(held, settled == Settled::Fenced, "round {round}: {settled:?}");
+    }
+}
+
+async fn renewing_from_many_places_never_blocks(place: Place) {
+    let store = place.open().await;
+    let mut ids = Vec::new();
+    for _ in 0..100 {
+        let id = store.add_job(hand_job(), at(0)).await.unwrap().id().clone();
+        store.claim(id.clone(), 1_000, "node".into(), LEASE, at(1)).await.unwrap();
+        ids.push(id);
+    }
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (store, mut ids) = (store.clone(), ids.clone());
+        ids.rotate_left(task * 6);
+        tasks.spawn(async move {
+            for second in 2..20 {
+                let held = match task % 2 {
+                    0 => store.renew("node".into(), ids.clone(), LEASE, at(second)).await,
+                    _ => store.adopt("node".into(), LEASE, at(second)).await,
+                };
+                assert_eq!(held.unwrap().len(), 100);
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+async fn fleets_are_loaded_in_any_order(place: Place) {
+    let store = place.open().await;
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (store, mut roster) = (store.clone(), roster(&[HOURLY; 100]));
+        roster.agents[0].schedules.rotate_left(task * 6);
+        tasks.spawn(async move { store.load_schedules(roster, at(0)).await });
+    }
+    for loaded in tasks.join_all().await {
+        loaded.unwrap();
+    }
+    assert_eq!(store.schedules().await.unwrap().len(), 100);
+}
+
+/// A follower that only ever asks for what comes after its cursor misses nothing, whatever commits when.
+async fn readers_never_see_a_gap_in_the_events(place: Place) {
+    const EACH: i64 = 25;
+    let store = place.open().await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let store = store.clone();
+        tasks.spawn(async move {
+            for _ in 0..EACH {
+                store.add_job(hand_job(), at(0)).await.unwrap();
+            }
+        });
+    }
+    let total = EACH * i64::try_from(TASKS).unwrap();
+    let mut cursor = 0;
+    while cursor < total {
+        for event in store.events_after(cursor, 100).await.unwrap() {
+            assert_eq!(event.seq, cursor + 1);
+            cursor = event.seq;
+        }
+        tokio::task::yield_now().await;
+    }
+    tasks.join_all().await;
+}

@@ -1,0 +1,118 @@
+//! The verbs of triggers: lists, cursors, chains, and giving up.
+
+use cowhand_store::{Decision, Fired, Firing};
+use cowhand_core::event::Event;
+use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
+use cowhand_core::trigger::{FiringKey, Occurrence};
+
+use crate::conformance::{event_types, fire};
+use crate::{HOURLY, Place, at, new_job, no_such_job, on_both, roster, with_schedule};
+
+on_both! {
+    a_list_is_seen_once_and_again_when_it_comes_back,
+    a_cursor_moves_with_the_firing,
+    a_chain_of_firings_is_counted,
+    a_trigger_that_gave_up_is_enabled_again,
+}
+
+async fn a_list_is_seen_once_and_again_when_it_comes_back(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let key = |item: &str| Occurrence::Custom(item).key(0);
+    let sight = async |items: &[&str]| -> Vec<String> {
+        let open = store.sight(schedule, items.iter().map(|item| key(item)).collect()).await.unwrap();
+        open.into_iter().map(|(place, key)| format!("{place} {key}")).collect()
+    };
+    let fire = async |key: &str| {
+        let key = FiringKey::stored(key.to_owned());
+        let firing = Firing { schedule, key, due: at(0), decision: Decision::Run(new_job()) };
+        assert!(matches!(store.fire_once(firing, at(0)).await.unwrap(), Fired::Recorded(Some(_))));
+    };
+    assert_eq!(sight(&["a", "b"]).await, ["0 custom:a", "1 custom:b"]);
+    assert_eq!(sight(&["b", "a"]).await, ["0 custom:b", "1 custom:a"], "seen, but nobody fired it");
+    fire("custom:a").await;
+    assert_eq!(sight(&["a", "b"]).await, ["1 custom:b"]);
+    fire("custom:b").await;
+    assert!(sight(&["a", "b"]).await.is_empty());
+    assert!(sight(&["b"]).await.is_empty());
+    assert_eq!(sight(&["a", "b"]).await, ["0 custom:a#1"], "it came back");
+    assert!(sight(&[]).await.is_empty());
+    assert_eq!(
+        sight(&["c", "a"]).await,
+        ["0 custom:c", "1 custom:a#2"],
+        "a generation that nobody fired is gone"
+    );
+    let many: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(sight(&many).await.len(), 1_000);
+}
+
+async fn a_cursor_moves_with_the_firing(place: Place) {
+    let store = place.open().await;
+    let roster = roster(&[HOURLY, r#"{"type":"dispatch_result","schedule":"s0"}"#]);
+    let [clock, listener] = [roster.agents[0].schedules[0].id, roster.agents[0].schedules[1].id];
+    store.load_schedules(roster.clone(), at(0)).await.unwrap();
+    assert_eq!(store.cursor(clock).await.unwrap(), None);
+    let armed = store.cursor(listener).await.unwrap().unwrap();
+    fire(&store, clock, 3_600).await;
+    let last = store.last_event().await.unwrap();
+    store.load_schedules(roster, at(1)).await.unwrap();
+    assert_eq!(
+        store.cursor(listener).await.unwrap(),
+        Some(armed),
+        "an unchanged trigger goes on where it was"
+    );
+
+    let firing = |seq| {
+        let key = Occurrence::Event { seq }.key(0);
+        Firing { schedule: listener, key, due: at(2), decision: Decision::Skip(SkipReason::Filtered) }
+    };
+    assert_eq!(store.fire_once(firing(last), at(2)).await.unwrap(), Fired::Recorded(None));
+    assert_eq!(store.cursor(listener).await.unwrap(), Some(last));
+    assert_eq!(
+        store.fire_all(vec![firing(last), firing(last + 1)], at(2)).await.unwrap(),
+        [Fired::Duplicate, Fired::Recorded(None)]
+    );
+    store.pass_events(listener, 1).await.unwrap();
+    assert_eq!(store.cursor(listener).await.unwrap(), Some(last + 1), "never back");
+    store.pass_events(listener, last + 5).await.unwrap();
+    assert_eq!(store.cursor(listener).await.unwrap(), Some(last + 5));
+
+    store.disable(listener, DisabledBy::Person, at(3)).await.unwrap();
+    store.clear_agent("coder".parse().unwrap(), at(3)).await.unwrap();
+    let now = store.last_event().await.unwrap();
+    store.enable(listener, at(4)).await.unwrap();
+    assert_eq!(store.cursor(listener).await.unwrap(), Some(now), "from now on");
+}
+
+async fn a_chain_of_firings_is_counted(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    let mut job = fire(&store, schedule, 3_600).await;
+    assert_eq!(store.chain_length(job.id().clone(), 10).await.unwrap(), 0);
+    for length in 1..=5 {
+        let events = store.events_after(0, 1_000).await.unwrap();
+        let created = |event: &&Event| event.job.as_ref() == Some(job.id());
+        let seq = events.iter().rfind(created).unwrap().seq;
+        let key = Occurrence::Event { seq }.key(0);
+        let firing = Firing { schedule, key, due: at(0), decision: Decision::Run(new_job()) };
+        let Fired::Recorded(Some(next)) = store.fire_once(firing, at(0)).await.unwrap() else {
+            panic!("new")
+        };
+        job = next;
+        assert_eq!(store.chain_length(job.id().clone(), 3).await.unwrap(), length.min(3));
+    }
+    assert_eq!(store.chain_length(no_such_job(), 3).await.unwrap(), 0);
+}
+
+async fn a_trigger_that_gave_up_is_enabled_again(place: Place) {
+    let (store, schedule) = with_schedule(&place).await;
+    store.note_trouble(schedule, Some("away".into()), at(1)).await.unwrap();
+    assert_eq!(store.schedules().await.unwrap()[0].last_error.as_deref(), Some("away"));
+    store.note_trouble(schedule, None, at(2)).await.unwrap();
+    assert_eq!(store.schedules().await.unwrap()[0].last_error, None);
+    assert!(store.give_up(schedule, "no such folder".into(), at(1)).await.unwrap());
+    assert!(!store.give_up(schedule, "again".into(), at(2)).await.unwrap());
+    let error = ScheduleState::Error { reason: "no such folder".into() };
+    assert_eq!(store.schedules().await.unwrap()[0].state, error);
+    assert!(store.enable(schedule, at(3)).await.unwrap());
+    assert_eq!(event_types(&store).await, ["schedule:delayed", "schedule:error", "schedule:enabled"]);
+}

@@ -1,0 +1,176 @@
+//! Workspaces and sessions: who has them, and who goes on with them.
+
+use std::path::{Path, PathBuf};
+
+use cowhand_store::{Claim, Settled, Starter, Store, StoredSession, WorkspaceState};
+use cowhand_core::id::JobId;
+use cowhand_core::job::{Job, JobStatus, NewJob, Outcome};
+use cowhand_core::policy::Retry;
+use cowhand_core::workspace::{IsolationKind, Workspace};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Place, at, hand_job, on_both};
+
+on_both! {
+    a_workspace_has_one_live_job_at_a_time,
+    of_those_with_one_session_one_runs_at_a_time,
+    the_newest_session_of_a_key_goes_on,
+    a_job_knows_its_chat,
+}
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+fn workspace(job: &JobId, path: &str) -> Workspace {
+    Workspace {
+        node: "n".into(),
+        path: PathBuf::from(path),
+        job: job.clone(),
+        agent: "coder".parse().unwrap(),
+        kind: IsolationKind::Worktree,
+        repository: PathBuf::from("/srv/my repository"),
+        branch: format!("cowhand/coder/{job}"),
+        base: "abc".into(),
+    }
+}
+
+async fn claim(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> Claim {
+    let session_key = key.map(str::to_owned);
+    let starter =
+        Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key, purse: None, seat: None };
+    store.claim_in_turn(job.id().clone(), starter, now).await.unwrap()
+}
+
+async fn start(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> i64 {
+    let Claim::Claimed { epoch, .. } = claim(store, job, key, now).await else { panic!("not claimed") };
+    epoch
+}
+
+async fn end(store: &Store, job: &Job, epoch: i64, now: Timestamp) {
+    let done = Outcome::Completed { summary: None };
+    let settled = store.settle(job.id().clone(), epoch, done, Retry::default(), now).await.unwrap();
+    assert!(matches!(settled, Settled::Done(_)));
+}
+
+async fn a_workspace_has_one_live_job_at_a_time(place: Place) {
+    let store = place.open().await;
+    let one = store.add_job(hand_job(), at(1)).await.unwrap();
+    let two = store.add_job(hand_job(), at(2)).await.unwrap();
+    let made = workspace(one.id(), "/state/workspaces/one");
+    store.note_workspace(made.clone(), at(3)).await.unwrap();
+    let of = async |job: &Job| store.workspace_of("n".into(), job.id().clone()).await.unwrap();
+    let known = of(&one).await.unwrap();
+    assert_eq!((&known.workspace, known.state, known.is_live()), (&made, WorkspaceState::Making, true));
+    assert_eq!(of(&two).await, None);
+    let take = async |job: &Job| {
+        store.take_workspace("n".into(), made.path.clone(), job.id().clone()).await.unwrap()
+    };
+    assert_eq!(take(&one).await, None, "it may be half there");
+    store.keep_workspace(&made, WorkspaceState::Used, at(4)).await.unwrap();
+    assert_eq!(take(&two).await, None, "its job has not ended");
+    let epoch = start(&store, &one, None, at(5)).await;
+    assert_eq!(take(&two).await, None);
+    end(&store, &one, epoch, at(6)).await;
+    let until = Some(at(100));
+    store.keep_workspace(&made, WorkspaceState::Kept { until }, at(7)).await.unwrap();
+    let known = of(&one).await.unwrap();
+    assert_eq!(known.state, WorkspaceState::Kept { until });
+    assert_eq!(known.job_status, Some(JobStatus::Completed));
+    assert_eq!(take(&two).await, Some(Workspace { job: two.id().clone(), ..made.clone() }));
+    assert_eq!(of(&one).await, None, "it has been handed on");
+    let anywhere = async |job: &Job| store.workspace_anywhere(job.id().clone()).await.unwrap();
+    assert_eq!(anywhere(&one).await, None);
+    assert_eq!(anywhere(&two).await, of(&two).await);
+    assert_eq!(of(&two).await.unwrap().state, WorkspaceState::Used);
+    assert_eq!(store.workspaces("other".into()).await.unwrap(), []);
+    assert_eq!(store.workspaces("n".into()).await.unwrap().len(), 1);
+    store.keep_workspace(&made, WorkspaceState::Branch, at(8)).await.unwrap();
+    assert_eq!(of(&two).await, None, "only its branch is left");
+    assert_eq!(anywhere(&two).await.unwrap().state, WorkspaceState::Branch);
+    assert_eq!(take(&two).await, None);
+    store.forget_workspace(&made).await.unwrap();
+    assert_eq!(store.workspaces("n".into()).await.unwrap(), []);
+}
+
+async fn of_those_with_one_session_one_runs_at_a_time(place: Place) {
+    let store = place.open().await;
+    let mut jobs = Vec::new();
+    for second in 0..4 {
+        jobs.push(store.add_job(hand_job(), at(second)).await.unwrap());
+    }
+    let other = store.add_job(NewJob { agent: "other".parse().unwrap(), ..hand_job() }, at(9)).await.unwrap();
+    let epoch = start(&store, &jobs[0], Some("agent"), at(10)).await;
+    assert_eq!(claim(&store, &jobs[1], Some("agent"), at(11)).await, Claim::SessionBusy);
+    start(&store, &jobs[2], Some("item 7"), at(11)).await;
+    start(&store, &jobs[3], None, at(11)).await;
+    start(&store, &other, Some("agent"), at(11)).await;
+    let live = store.snapshot().await.unwrap().jobs;
+    let keys: Vec<_> = live.iter().map(|job| job.session_key.as_deref()).collect();
+    assert_eq!(keys, [Some("agent"), None, Some("item 7"), None, Some("agent")]);
+    end(&store, &jobs[0], epoch, at(12)).await;
+    // Whoever comes at the same moment: one.
+    let late = store.add_job(hand_job(), at(13)).await.unwrap();
+    let (one, two) = tokio::join!(
+        claim(&store, &jobs[1], Some("agent"), at(14)),
+        claim(&store, &late, Some("agent"), at(14))
+    );
+    let claimed = [&one, &two].iter().filter(|claim| matches!(claim, Claim::Claimed { .. })).count();
+    assert_eq!(claimed, 1, "{one:?} {two:?}");
+    assert!([one, two].contains(&Claim::SessionBusy));
+}
+
+async fn the_newest_session_of_a_key_goes_on(place: Place) {
+    let store = place.open().await;
+    let mut jobs = Vec::new();
+    for number in 0..3 {
+        let begin = at(number * 10);
+        let job = store.add_job(hand_job(), begin).await.unwrap();
+        let epoch = start(&store, &job, Some("agent"), begin).await;
+        store.set_place(job.id().clone(), 1, Path::new("/srv/desk"), "claude").await.unwrap();
+        if number < 2 {
+            store.set_session(job.id().clone(), epoch, format!("s-{number}"), begin).await.unwrap();
+        }
+        end(&store, &job, epoch, at(number * 10 + 5)).await;
+        jobs.push(job);
+    }
+    let next = store.add_job(hand_job(), at(40)).await.unwrap();
+    let newest = async |key: &str, since| {
+        let (agent, job) = ("coder".parse().unwrap(), next.id().clone());
+        let found = store.newest_session(agent, key.into(), job, at(since)).await.unwrap();
+        found.map(|found| found.session_id)
+    };
+    assert_eq!(newest("agent", 0).await.as_deref(), Some("s-1"), "the last one told none");
+    assert_eq!(newest("agent", 15).await.as_deref(), Some("s-1"));
+    assert_eq!(newest("agent", 16).await, None, "it has expired");
+    assert_eq!(newest("item 7", 0).await, None);
+    let known = store.session_of(jobs[1].id().clone()).await.unwrap().unwrap();
+    let expected = StoredSession {
+        job: jobs[1].id().clone(),
+        session_id: "s-1".into(),
+        node: "n".into(),
+        directory: Some("/srv/desk".into()),
+        runtime: Some("claude".into()),
+        outcome: known.outcome.clone(),
+    };
+    assert!(matches!(known.outcome, Some(Outcome::Completed { .. })), "{known:?}");
+    assert_eq!(known, expected);
+    assert_eq!(store.session_of(jobs[2].id().clone()).await.unwrap(), None);
+    store.forget_session(jobs[1].id().clone()).await.unwrap();
+    assert_eq!(newest("agent", 0).await.as_deref(), Some("s-0"));
+    store.clear_agent("coder".parse().unwrap(), at(50)).await.unwrap();
+    assert_eq!(newest("agent", 0).await, None);
+    assert!(store.session_of(jobs[0].id().clone()).await.unwrap().is_some(), "a person can still go on");
+}
+
+async fn a_job_knows_its_chat(place: Place) {
+    let store = place.open().await;
+    let chat = Some("slack C1/1.2 \u{fc}".to_owned());
+    let of_chat = store.add_job(NewJob { chat: chat.clone(), ..hand_job() }, at(1)).await.unwrap();
+    let of_none = store.add_job(hand_job(), at(2)).await.unwrap();
+    let read = async |job: &Job| store.job(job.id().clone()).await.unwrap().unwrap();
+    assert_eq!((read(&of_chat).await.chat(), read(&of_none).await.chat()), (chat.as_deref(), None));
+    let live = store.snapshot().await.unwrap().jobs;
+    assert_eq!(live.iter().map(|job| job.chat.clone()).collect::<Vec<_>>(), [chat.clone(), None]);
+    let epoch = start(&store, &of_chat, Some("chat x"), at(3)).await;
+    end(&store, &of_chat, epoch, at(4)).await;
+    assert_eq!(read(&of_chat).await.chat(), chat.as_deref(), "to its end and after");
+}
